@@ -94,7 +94,7 @@ class EpsStudy:
         return eps_range.low <= self.suggested < eps_range.high
 
     def _row(self, eps_range: EpsRange) -> list[str]:
-        """The table row of a range, as text."""
+        """The table row of a range of eps, as text."""
         high = f"{eps_range.high:.4g}" if math.isfinite(eps_range.high) else "any"
         silhouette = "-" if eps_range.silhouette is None else f"{eps_range.silhouette:.2f}"
         return [
@@ -180,6 +180,7 @@ def of_world(method: Method, world: World, seed: int) -> EpsStudy:
         )
     check_model(method, world.spec)
     world.begin(Stream(seed, 0, "scenario"))
+    # The same stream as in ``simulate``, so that the clients train as in a run with this seed.
     state = method.cluster_clients(world, Stream(seed, 0, "method/init"))
     clients = np.flatnonzero(state.assignment != UNASSIGNED)
     layers = state.layers[clients]
@@ -194,5 +195,6 @@ def of_world(method: Method, world: World, seed: int) -> EpsStudy:
 
 
 def _growth(eps_range: EpsRange) -> float:
-    """The ratio of high to low eps of a range; infinite if it begins at 0."""
+    """The ratio of high to low eps of a range, by which ranges are compared; infinite if the range
+    begins at 0."""
     return eps_range.high / eps_range.low if eps_range.low > 0 else math.inf

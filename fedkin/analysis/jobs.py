@@ -75,7 +75,8 @@ class Job(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """A job that has ended. ``error`` says why its run did not finish; None if it did."""
+    """A job that has ended. ``error`` is the reason if its run did not finish, and None if it
+    did."""
 
     job: Job
     error: Exception | None
@@ -138,6 +139,7 @@ def work(job: Job) -> None:
     """Run or resume a job's run in this process."""
     config = from_dict(job.description.sections)
     experiment, digests = _experiment(config)
+    # Runs are compared only if they have the same data, which may have changed on disk meanwhile.
     for earlier in job.earlier:
         if fingerprint(earlier.config, *digests) != earlier.fingerprint:
             raise CheckpointError(

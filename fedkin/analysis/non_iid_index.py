@@ -113,6 +113,7 @@ def index_of_world(world: World, *, models: int = 1, seed: int = 0) -> NonIIDInd
     check_integer("seed", seed, 0)
     clients = world.clients(0)
     rmse = np.full((world.total_clients, models), np.nan)
+    # The traffic counts as evaluation, since no method causes it.
     with world.ledger.scoring():
         replies = [
             world.run(LabelErrors(portion), clients).error
@@ -123,7 +124,7 @@ def index_of_world(world: World, *, models: int = 1, seed: int = 0) -> NonIIDInd
 
 
 def _random_models(world: World, models: int, seed: int) -> Iterator[Float32[np.ndarray, "k P"]]:
-    """Yield the random models in batches of bounded memory."""
+    """Yield the random models whose errors give the index, in batches of bounded memory."""
     portion = min(_AT_ONCE, max(1, _PORTION // (world.spec.parameters * BYTES_PER_NUMBER)))
     for first in range(seed, seed + models, portion):
         seeds = range(first, min(first + portion, seed + models))
@@ -132,7 +133,8 @@ def _random_models(world: World, models: int, seed: int) -> Iterator[Float32[np.
 
 
 def _index(rmse: Float64[np.ndarray, "N D"]) -> NonIIDIndex:
-    """The index from the errors of all clients; clients without a reply have NaN."""
+    """The non-IID index, computed from the errors of all clients. The error of a client that did
+    not reply is NaN."""
     replied: Int[np.ndarray, "n"] = np.flatnonzero(np.isfinite(rmse).all(axis=1))
     if not len(replied):
         raise MethodError(f"the index needs replies, but none of {len(rmse)} clients replied")
@@ -174,7 +176,8 @@ def _spread(values: Float[np.ndarray, "_"]) -> str:
 
 
 def extreme_clients(index: NonIIDIndex, data: FederatedData) -> pd.DataFrame:
-    """A table with a row for the clients with the lowest, the median and the highest index."""
+    """A table with three rows: the client with the lowest index, the one with the median index, and
+    the one with the highest index."""
     # NaN sorts last, so clients that did not reply are cut off.
     order = np.argsort(index.clients, kind="stable")[: len(index.clients) - index.missing]
     places = {"lowest": 0, "median": (len(order) - 1) // 2, "highest": len(order) - 1}
@@ -183,7 +186,8 @@ def extreme_clients(index: NonIIDIndex, data: FederatedData) -> pd.DataFrame:
 
 
 def _row(label: str, client: int, index: NonIIDIndex, data: FederatedData) -> dict[str, Any]:
-    """The row of a client in ``extreme_clients``."""
+    """A client's row in the table of ``extreme_clients``. ``label`` says whether its index is the
+    lowest, the median or the highest."""
     counts = data.label_counts(clients=np.array([client]))[0]
     return {
         "index": label,

@@ -86,7 +86,7 @@ class _Pair(NamedTuple):
 
 
 def _ordered(a: str, b: str, values: Mapping[str, Float[np.ndarray, "S"]], sign: int) -> _Pair:
-    """The row of a pair, with the method of the better mean first."""
+    """The table row of two methods, with the one that has the better mean first."""
     ours = values[a]
     theirs = values[b]
     both = np.isfinite(ours) & np.isfinite(theirs)
@@ -96,6 +96,7 @@ def _ordered(a: str, b: str, values: Mapping[str, Float[np.ndarray, "S"]], sign:
 
 def _pair(a: str, b: str, ours: Float[np.ndarray, "S"], theirs: Float[np.ndarray, "S"]) -> _Pair:
     """The row of methods a and b, from their values by seed; only seeds with both values count."""
+    # A test by pairs needs the values of both methods for the same seed.
     both = np.isfinite(ours) & np.isfinite(theirs)
     first = ours[both]
     second = theirs[both]
@@ -138,6 +139,7 @@ def not_worse_than_best(
         return set()
     best = max(scored, key=lambda name: sign * scored[name])
     equal = [(row["method"], row["against"]) for row in pairs if row["verdict"] == NOT_SIGNIFICANT]
+    # Possible only if seeds are missing, as the docstring says.
     better = [
         (row["method"], row["against"])
         for row in pairs

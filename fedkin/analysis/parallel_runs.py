@@ -48,7 +48,7 @@ def run_side_by_side(
 
 
 def _on_this_machine(jobs: Sequence[Job], workers: int) -> Generator[Outcome, None, None]:
-    """``run_side_by_side`` in processes of this machine."""
+    """Run jobs in processes of this machine, as ``run_side_by_side`` describes."""
     left = list(jobs)
     with _one_core():
         pools = [_pool(place, workers) for place in range(min(workers, len(left)))]
@@ -114,7 +114,8 @@ def _core(place: int, workers: int) -> int | None:
 
 
 def _prepare_process(core: int | None) -> None:
-    """Called first in each process: choose its core, and leave signals to the parent."""
+    """Prepare a new process before its first job: pin it to its core, and ignore signals of the
+    terminal, which the parent process handles."""
     if core is not None:
         os.sched_setaffinity(0, {core})
     # Ctrl-C reaches all processes of the terminal; only the parent handles it.

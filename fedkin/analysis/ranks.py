@@ -68,6 +68,7 @@ class Ranks:
         that differ by more than the critical difference. If ``differ`` is False, no methods are
         listed."""
         ordered = sorted(self.average.items(), key=lambda item: item[1])
+        # Pairs count only after Friedman's test has found a difference between the methods.
         least = self.critical_difference if self.differ else math.inf
         rows = []
         for method, average in ordered:
@@ -190,7 +191,8 @@ def _pairs(whole: pd.DataFrame, average: dict[str, float]) -> pd.DataFrame:
 
 
 def _wilcoxon(difference: np.ndarray) -> float:
-    """p of Wilcoxon's signed-rank test of two methods; 1 if they are equal in all settings."""
+    """The p of Wilcoxon's signed-rank test of two methods, from their differences in each setting;
+    1 if all differences are 0."""
     # Rounding makes differences equal that differ only by rounding errors.
     exact = np.round(difference, 12)
     if not exact.any():

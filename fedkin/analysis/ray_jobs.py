@@ -81,7 +81,7 @@ def run_on_cluster(
 
 
 def _death(error: Exception) -> ConfigError:
-    """The error of a run whose process died."""
+    """The error that is reported for a run whose Ray actor (process) died."""
     reason = str(error).strip().splitlines()[-1]
     return ConfigError(
         f"its process on the cluster died ({type(error).__name__}: {reason}); resume to try it "
@@ -109,9 +109,11 @@ class _Runner:
                     f"machine {platform.node()} of the cluster cannot reach {folder}, to which it "
                     "must write; use a folder that all machines share"
                 )
+            # Relative paths and imports must work as in the caller.
             os.chdir(folder)
             sys.path += [entry for entry in path if entry not in sys.path]
             work(job)
+        # Returned and not raised: a failed run must not end the actor, which has further jobs.
         except Exception as error:
             return error
         return None

@@ -86,7 +86,8 @@ class RepeatedRuns:
 
     @staticmethod
     def _experiment(run: Run) -> tuple[str, ...]:
-        """By what runs are recognised as the same experiment: methods and number of rounds."""
+        """The methods and the number of rounds of a run. Runs are taken for one experiment if these
+        are equal."""
         rounds = run.config.rounds or len(run.records) - 1  # a run may have stopped early
         return (run.config.method_name, *sorted(run.against), f"{rounds} rounds")
 
@@ -149,7 +150,7 @@ class RepeatedRuns:
         return pd.DataFrame([self._row(method) for method in self.methods])
 
     def _row(self, method: str) -> dict[str, Any]:
-        """The row of a method in ``table``."""
+        """The row of a method in ``table``, with means over its runs."""
         summaries = [run.summary() for run in self.of(method)]
         names = (*MEANS, *(measure.name for measure in self.measures))
         columns = {name: [s.get(name) for s in summaries] for name in names}
@@ -294,7 +295,7 @@ def curves_of(
     length = max((len(curve) for several in curves.values() for curve in several), default=0)
 
     def padded(curve: np.ndarray) -> np.ndarray:
-        """The curve, extended by NaN to the length of the longest one."""
+        """A run's curve, extended by NaN to the length of the longest run's curve."""
         return np.pad(curve, (0, length - len(curve)), constant_values=np.nan)
 
     return {
@@ -323,6 +324,6 @@ def curve_of(run: Run, column: str, partial: bool = False) -> Float[np.ndarray, 
 
 
 def _mean(values: Float[np.ndarray, "R"]) -> float:
-    """Mean of the finite values; NaN if there are none."""
+    """Mean of the values that are finite; NaN if none is."""
     finite = values[np.isfinite(values)]
     return float(finite.mean()) if len(finite) else float("nan")

@@ -51,7 +51,7 @@ def score(run: Run, measure: Measure) -> Score:
 
 
 def _why_partial(run: Run) -> str:
-    """The reason why the last round is partial, as text."""
+    """The reason why a run's last round does not cover all clients, as text."""
     scored = scored_text(run.records[-1])
     return (
         f"clients away in the last round ({scored})"
@@ -106,5 +106,6 @@ def log_reasons(reasons: Iterable[str]) -> None:
 
 @cache
 def _log_once(reason: str) -> None:
-    """Log a reason; the cache suppresses repetitions."""
+    """Log a reason why seeds are left out. Calls with the same reason are cached, so it is logged
+    only once."""
     _log.warning("left out of the tests, because a score is missing: %s", reason)

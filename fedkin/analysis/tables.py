@@ -45,14 +45,15 @@ def clusters_and_configured(summaries: Iterable[Mapping[str, Any]]) -> dict[str,
 
 
 def _used(summary: Mapping[str, Any]) -> int:
-    """Number of nonempty clusters in a summary; the number of clusters if sizes are unknown."""
+    """The number of nonempty clusters from the summary of a run; the number of all clusters if
+    their sizes are unknown."""
     sizes = summary["cluster_sizes"]
     return sum(size > 0 for size in sizes) if sizes else summary["clusters"]
 
 
 def clusters_text(row: Mapping[str, Any]) -> str:
-    """The clusters of a row as text: ``5``, or ``3 of 5`` if only 3 of 5 configured clusters are
-    nonempty."""
+    """The number of clusters in a table row as text: ``5``, or ``3 of 5`` if only 3 of 5 configured
+    clusters are nonempty."""
     at_end = row["clusters"]
     configured = row["configured_clusters"]
     if at_end is None:
@@ -62,14 +63,14 @@ def clusters_text(row: Mapping[str, Any]) -> str:
 
 
 def mean_text(row: Mapping[str, Any], measure: Measure) -> str:
-    """The mean of a measure as text, with half of its interval if there is one. The unit is in the
-    column heading."""
+    """The mean of a measure over the seeds as text, with half of its interval if there is one. The
+    unit is in the column heading."""
     return measure.text_with_half(row[measure.name], row[f"{measure.name}_high"])
 
 
 def final_text(row: Mapping[str, Any]) -> str:
-    """The final accuracy of a row as text. The accuracy over all clients, which is tested, follows
-    if it differs."""
+    """The final accuracy in a table row as text. If the accuracy over all clients differs, it
+    follows, since methods are tested by it."""
     final = MEASURES["final_accuracy"]
     over_all = MEASURES[final.over_all]
     text = mean_text(row, final)
@@ -93,12 +94,12 @@ class Column(NamedTuple):
 
 
 def mean_column(measure: Measure) -> Column:
-    """A column of means over the seeds with half their intervals."""
+    """A table column of means over the seeds, each with half of its interval."""
     return Column(measure.head_with_unit, lambda row: mean_text(row, measure), measure.name)
 
 
 def value_column(measure: Measure) -> Column:
-    """A column of means over the seeds without intervals."""
+    """A table column of means over the seeds without intervals."""
     return Column(measure.head_with_unit, lambda row: measure.text(row[measure.name]), measure.name)
 
 
@@ -120,6 +121,6 @@ def rows_of(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def plain(value: Any) -> Any:
-    """A cell as a JSON value: None for NaN."""
+    """A cell of a table as a JSON value: None for NaN."""
     value = value.item() if isinstance(value, np.generic) else value
     return None if isinstance(value, float) and not np.isfinite(value) else value

@@ -85,6 +85,7 @@ def merge_up_to(
         raise MethodError(unknown("linkage", linkage, MERGING))
     if len(distances) < 2:
         return np.zeros(len(distances), np.int64)
+    # SciPy takes the upper triangle of symmetric distances as one vector.
     upper = distances[np.triu_indices(len(distances), 1)].astype(np.float64)
     if not (np.isfinite(upper) & (upper >= 0)).all():
         raise MethodError(
@@ -178,6 +179,6 @@ def _points(distances: Float[np.ndarray, "n n"]) -> Float64[np.ndarray, "n d"]:
 
 
 def _by_first_appearance(labels: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
-    """The same partition, numbered by first appearance, from 0."""
+    """The same cluster labels, renumbered by first appearance, from 0."""
     _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[inverse]

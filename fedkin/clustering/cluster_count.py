@@ -94,7 +94,8 @@ def _spreads(
 
 
 def _within(points: Float64[np.ndarray, "n d"], labels: Int[np.ndarray, "n"]) -> float:
-    """W_K: the sum of squared distances of points from their clusters' centres."""
+    """W_K of the gap statistic: the sum of squared distances of points from the centres of their
+    clusters."""
     total = 0
     for k in np.unique(labels):
         members = points[labels == k]
@@ -127,6 +128,7 @@ def silhouettes(
             f"a silhouette needs more points than clusters, got {len(points)} points and "
             f"{max_clusters} clusters"
         )
+    # The silhouette of a single cluster is undefined, so entry 0 is NaN.
     scores = [np.nan]
     for clusters in range(2, max_clusters + 1):
         labels = kmeans_small(points, clusters, rng, _RESTARTS)
@@ -156,6 +158,8 @@ def laplacian_spectrum(
             f"got {values}"
         )
     degree = affinity.sum(axis=1, dtype=np.float64)
+    # A point without affinity has degree 0. Its row is then zero, so that it adds an eigenvalue 0,
+    # as every component does.
     scale = np.divide(1, np.sqrt(degree), out=np.zeros(len(degree)), where=degree > 0)
     laplacian = np.diag((degree > 0).astype(float)) - affinity * np.outer(scale, scale)
     return np.clip(np.linalg.eigvalsh(laplacian)[:values], 0, None)
@@ -250,6 +254,7 @@ def _shares(
     shares = [1.0]
     if max_clusters < 2:
         return shares
+    # K centres span at most K - 1 directions, so more directions would only add noise.
     points, returned = principal_projections(clustered, returning, max_clusters - 1)
     for clusters in range(2, max_clusters + 1):
         directions = clusters - 1
@@ -298,7 +303,7 @@ def principal_projections(
 
 
 def _centred(rows: Float[np.ndarray, "n P"]) -> Float64[np.ndarray, "n P"]:
-    """The rows minus their mean."""
+    """The rows (points) minus their mean."""
     return rows.astype(np.float64) - rows.mean(axis=0, dtype=np.float64)
 
 

@@ -201,6 +201,7 @@ def suggest_eps(
     if not candidates:
         return ranges[-1].low * math.sqrt(gap) or 1.0
     best = min(candidates, key=lambda r: (r.noise, -_width(r.low, r.high)))
+    # A range from 0 has no middle on a logarithmic scale.
     return math.sqrt(best.low) * math.sqrt(best.high) if best.low > 0 else best.high / 2
 
 
@@ -260,7 +261,7 @@ def eps_advice(points: Float[np.ndarray, "n d"], eps: float | int, min_samples: 
 
 
 def _width(low: float, high: float) -> float:
-    """The factor by which eps can grow in a range."""
+    """The width of a range of eps: the factor by which eps can grow in it."""
     return high / low if low > 0 else math.inf
 
 
@@ -342,7 +343,8 @@ def _labels(
 def _silhouette(
     distances: Float64[np.ndarray, "n n"], labels: Int[np.ndarray, "n"]
 ) -> float | None:
-    """Mean silhouette over the clustered points; None if it is undefined."""
+    """Mean silhouette over the points with a cluster; None if it is undefined (see
+    ``EpsRange``)."""
     from sklearn.metrics import silhouette_score
 
     clustered = np.flatnonzero(labels != NOISE)

@@ -95,6 +95,7 @@ def assign_noise(
     if policy == "nearest" and not noise.all():
         labels[noise], _ = nearest_label(points[noise], points[~noise], labels[~noise])
     else:
+        # Every noise point becomes a cluster; numbers continue after the largest label.
         labels[noise] = labels.max(initial=NOISE) + 1 + np.arange(noise.sum())
     return labels
 
@@ -167,7 +168,7 @@ def same_partition(a: Int[np.ndarray, "n"], b: Int[np.ndarray, "n"]) -> bool:
 
 
 def check_min_samples(min_samples: int, least: int) -> None:
-    """Raise MethodError if min_samples is below ``least``."""
+    """Raise MethodError if DBSCAN's or OPTICS' parameter min_samples is below ``least``."""
     if min_samples < least:
         raise MethodError(
             f"min_samples must be at least {least} (a point counts itself), got {min_samples}"

@@ -19,7 +19,7 @@ _APART = 2.0  # the distance of models that must not merge: above any difference
 
 
 class Choice(NamedTuple):
-    """The clients' choices of models in a step."""
+    """The models that clients have chosen in a step of the stream, and the state that follows."""
 
     models: Float[np.ndarray, "M P"]  # including new models
     owner: Int[np.ndarray, "N S"]  # -1 also where the model was replaced by a new one

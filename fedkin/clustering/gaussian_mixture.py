@@ -92,13 +92,15 @@ def _step(
         mean = _mean(y, part)[:, None]
         squares = (y - mean) ** 2
         deviation = np.sqrt(_mean(squares, part))[:, None]
+        # A component of one value, or of equal values, has no variance, so its density would be
+        # infinite.
         deviation = np.where(deviation > 1e-9, deviation, MIN_DEVIATION)
         log_density.append(np.log(count / total) - np.log(deviation) - squares / (2 * deviation**2))
     return mask & (log_density[0] > log_density[1])
 
 
 def _mean(y: Float[np.ndarray, "r m"], part: Bool[np.ndarray, "r m"]) -> Float[np.ndarray, "r"]:
-    """Mean of each row's values in ``part``; NaN if the part is empty."""
+    """Mean of the values that ``part`` selects in each row; NaN if it selects none."""
     count = part.sum(axis=1)
     total = np.where(part, y, 0).sum(axis=1)
     return np.divide(total, count, out=np.full(len(y), np.nan), where=count > 0)

@@ -74,6 +74,7 @@ def count_by_silhouette(decomposition: Spectrum, most: int, seed: int) -> int:
             f"{clients} rows are too few to estimate the number of clusters, which needs 3; set "
             "the number of clusters"
         )
+    # Directions after the largest gap between singular values count as noise.
     gaps = decomposition.values[:-1] - decomposition.values[1:]
     directions = max(_LEAST, int(np.argmax(gaps)) + 1)
     points = decomposition.projected(directions)

@@ -55,7 +55,7 @@ def named(about: AboutData) -> Callable[[Callable[P, R]], Callable[P, R]]:
     is the set's name."""
 
     def decorate(make: Callable[P, R]) -> Callable[P, R]:
-        """Attach the description to the function."""
+        """Attach the description to the function of a named data set."""
         make.about = about  # type: ignore[attr-defined]
         return make
 

@@ -50,7 +50,7 @@ def is_array(value: object, kinds: str, ndim: int | None = None) -> bool:
 
 
 def type_of(value: object) -> str:
-    """The type of a value in words, for messages."""
+    """The type of a value in words, for error messages."""
     if not isinstance(value, np.ndarray):
         return type(value).__name__
     least = f", from {value.min()}" if value.dtype.kind == "i" and value.size else ""

@@ -52,7 +52,8 @@ def available() -> pd.DataFrame:
 
 
 def _location(about: AboutData) -> str:
-    """Where the files of a set were found; otherwise how to get them."""
+    """Where the files of a data set were found, as text; if they were not found, how to get
+    them."""
     if about.source is None:
         return about.without_files
     forms = about.forms or (Form("", partial(locate, about.source)),)

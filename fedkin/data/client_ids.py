@@ -45,7 +45,8 @@ def client_ids(values: Any, place: Path | str, name: str = "client_id") -> Shape
 
 
 def _of_list(values: Any) -> Shaped[np.ndarray, "..."]:
-    """A list as an object array, because NumPy would convert the 1 in [1, "1"] to text."""
+    """A list of client ids as an object array, because NumPy would convert the 1 in [1, "1"] to
+    text."""
     entries = [plain(entry) for entry in values]
     ids = np.empty(len(entries), object)
     for row, entry in enumerate(entries):
@@ -89,7 +90,7 @@ def check_owners(
 
 
 def _infinite_rows(owners: Shaped[np.ndarray, "M"]) -> Int[np.ndarray, "m"]:
-    """The rows whose id is an infinite number."""
+    """The rows in which a client's id is an infinite number."""
     if owners.dtype.kind == "f":
         return np.flatnonzero(np.isinf(owners))
     if owners.dtype != object:
@@ -99,7 +100,7 @@ def _infinite_rows(owners: Shaped[np.ndarray, "M"]) -> Int[np.ndarray, "m"]:
 
 
 def whole_ids(owners: Shaped[np.ndarray, "M"]) -> Shaped[np.ndarray, "M"]:
-    """Ids without decimals: 1.0 becomes 1.
+    """Client ids without decimals: 1.0 becomes 1.
 
     pandas stores whole numbers as floats in a column that once had a missing entry.
     """
@@ -115,7 +116,7 @@ def whole_ids(owners: Shaped[np.ndarray, "M"]) -> Shaped[np.ndarray, "M"]:
 
 
 def _kind(owner: Any) -> str:
-    """The type of an id; all numbers count as one type."""
+    """The type of a client's id; all types of numbers count as one."""
     for kind in (str, bytes):
         if isinstance(owner, kind):
             return kind.__name__

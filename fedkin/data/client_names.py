@@ -33,13 +33,14 @@ class ClientNames(Sequence[str]):
 
     @classmethod
     def of(cls, names: Iterable[object]) -> ClientNames:
-        """The names as one object. Bytes are read as UTF-8; other values become text."""
+        """The given names as one ``ClientNames``. Bytes are read as UTF-8; other values become
+        text."""
         if isinstance(names, ClientNames):
             return names
         text = bytearray()
 
         def ends() -> Iterator[int]:
-            """Append each name to ``text``, and yield where it ends."""
+            """Append each client's name to ``text``, and yield the position where it ends."""
             for name in names:
                 text.extend(_text(name).encode(*_CODING))
                 yield len(text)
@@ -137,12 +138,12 @@ class ClientNames(Sequence[str]):
 
 
 def _text(name: object) -> str:
-    """A name as text."""
+    """A client's name as text, from text, bytes or another value."""
     return _decoded(name) if isinstance(name, bytes) else str(name)
 
 
 def _decoded(encoded: bytes) -> str:
-    """Text from its stored bytes, with replacement characters for damaged bytes."""
+    """A client's name from its stored bytes, with replacement characters for damaged bytes."""
     try:
         return encoded.decode(*_CODING)
     except UnicodeDecodeError:
@@ -151,5 +152,5 @@ def _decoded(encoded: bytes) -> str:
 
 
 def _checksum(name: str) -> int:
-    """The checksum by which names are looked up."""
+    """The checksum of a client's name, by which the name is looked up."""
     return crc32(name.encode(*_CODING))

@@ -73,6 +73,7 @@ def read_csv(path: Path, names: str | None = None) -> Table:
         raise DataError(_wrong_encoding(path, error)) from None
     _check_width(table, header, path)
     table = _without_empty_columns(table)
+    # If commas separated the columns, they could not be decimal commas.
     if separator != ",":
         pointed = _with_decimal_points(table, names, path)
         if not pointed.dtypes.equals(table.dtypes):
@@ -100,14 +101,14 @@ def _encoding(path: Path) -> str:
 
 
 def _binary(path: Path) -> io.BufferedReader | gzip.GzipFile:
-    """The file's bytes, decompressed if it is gzipped."""
+    """The CSV file, opened for reading bytes, decompressed if it is gzipped."""
     with path.open("rb") as file:
         packed = file.read(2) == _GZIP
     return gzip.GzipFile(path) if packed else path.open("rb")
 
 
 def _text(path: Path, encoding: str) -> io.TextIOWrapper:
-    """The file, opened as text and decompressed if necessary."""
+    """The CSV file, opened for reading text, decompressed if it is gzipped."""
     return io.TextIOWrapper(_binary(path), encoding=encoding, newline="")
 
 
@@ -121,7 +122,7 @@ def _header(path: Path, encoding: str) -> tuple[list[str], str]:
 
 
 def _first_row(head: str, separator: str) -> list[str]:
-    """The first line that is not empty, split into cells."""
+    """The first line of a CSV file that is not empty, split into cells."""
     rows = csv.reader(io.StringIO(head), delimiter=separator)
     try:
         return next((row for row in rows if row), [])
@@ -143,7 +144,8 @@ def _check_header(header: list[str], path: Path) -> None:
 
 
 def _parse(path: Path, encoding: str, separator: str, names: str | None) -> Table:
-    """Read the table. Only empty cells are missing: words such as NA may be names."""
+    """Read the file as a table with pandas. Only empty cells count as missing, since words such as
+    NA may be names."""
     import pandas as pd
 
     with _text(path, encoding) as file:
@@ -237,7 +239,8 @@ def _has_decimal_commas(column: Any) -> bool:
 
 
 def _typed_names(table: Table, names: str) -> Table:
-    """The table with the names converted to numbers, if that changes no name."""
+    """The table with the entries of the column ``names`` converted to numbers, if that changes none
+    of them (as it would change 01)."""
     if names not in table:
         return table
     for kind in (np.int64, np.float64):
@@ -245,6 +248,7 @@ def _typed_names(table: Table, names: str) -> Table:
             numbers = table[names].astype(kind)
         except (ValueError, OverflowError):
             continue
+        # Written back as text, every name must be the same: 01 would become 1.
         if np.array_equal(numbers.astype(str), table[names]):
             typed = table.copy()
             typed[names] = numbers
@@ -253,7 +257,7 @@ def _typed_names(table: Table, names: str) -> Table:
 
 
 def _wrong_encoding(path: Path, error: UnicodeDecodeError) -> str:
-    """The message about a file in another encoding."""
+    """The error message about a CSV file that is not UTF-8."""
     wrong = error.object[error.start : error.start + 1].hex()
     cure = shell_command(*_TO_UTF8, str(path))
     return (

@@ -22,10 +22,11 @@ def table(data: FederatedData) -> pd.DataFrame:
 
 
 def _statistics(data: FederatedData, split: str) -> dict[str, str]:
-    """The column of a split in ``table``."""
+    """The statistics of one split, which are a column of ``table``."""
     part = data.part(split)
     sizes = part.sizes
     samples = int(sizes.sum())
+    # A sample may belong to two clients.
     owned_again = samples - len(np.unique(part.rows))
     counts = data.label_counts(split)
     by_class = counts.sum(axis=0)
@@ -52,14 +53,14 @@ def _statistics(data: FederatedData, split: str) -> dict[str, str]:
 
 
 def _features(data: FederatedData) -> dict[str, str]:
-    """Statistics of data other than text: the shape of a sample."""
+    """Statistics of the features of data other than text: the shape of a sample."""
     return {"features": " x ".join(map(str, data.x.shape[1:]))}
 
 
 def _text_statistics(
     data: FederatedData, vocabulary: tuple[str, ...], split: str
 ) -> dict[str, str]:
-    """Statistics of text."""
+    """Statistics of text, such as the size of its vocabulary and the length of a sample."""
     unit = "words" if max(map(len, vocabulary), default=0) > 1 else "characters"
     statistics = {f"length of a sample, in {unit}": f"{data.x.shape[1]:,}"}
     words = len(vocabulary)

@@ -46,6 +46,7 @@ def _tuple_text(names: Sequence[str] | None) -> Iterator[str]:
     if names is None:
         yield repr(None)
         return
+    # The repr of a tuple with one entry has a comma at the end: ("a",).
     if len(names) < 2:
         yield repr(tuple(names))
         return

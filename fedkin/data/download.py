@@ -193,6 +193,8 @@ def _download_archive(source: Source, base_url: str, folder: Path) -> None:
     _download_file(base_url.rstrip("/") + "/" + name, archive, md5)
     try:
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as temporary:
+            # Unpack next to the folder and rename, so that an interruption leaves no partial
+            # folder.
             unpacked = Path(temporary) / "files"
             _unpack(archive, list(source.files), unpacked)
             shutil.rmtree(folder, ignore_errors=True)

@@ -198,18 +198,19 @@ def sea(
 
 
 def _sine(x: Float[np.ndarray, "m d"], concept: Int[np.ndarray, "m"]) -> np.ndarray:
-    """Labels of SINE: concept 1 inverts them."""
+    """The label of each point of SINE under its concept. Concept 1 inverts the labels of concept
+    0."""
     return (x[:, 1] <= np.sin(x[:, 0])) ^ (concept == 1)
 
 
 def _circle(x: Float[np.ndarray, "m d"], concept: Int[np.ndarray, "m"]) -> np.ndarray:
-    """Labels of CIRCLE: whether a point is outside of its concept's circle."""
+    """The label of each point of CIRCLE: 1 if it is outside of its concept's circle."""
     across, up, radius = np.array(CIRCLES)[concept].T
     return (x[:, 0] - across) ** 2 + (x[:, 1] - up) ** 2 > radius**2
 
 
 def _sea(x: Float[np.ndarray, "m d"], concept: Int[np.ndarray, "m"]) -> np.ndarray:
-    """Labels of SEA: whether x2 + x3 exceeds the concept's threshold."""
+    """The label of each point of SEA: 1 if x2 + x3 exceeds the threshold of its concept."""
     return x[:, 1] + x[:, 2] > np.array(SEA_THRESHOLDS)[concept]
 
 
@@ -222,7 +223,7 @@ def _stream(
     seed: int,
     noise: float = 0.0,
 ) -> StreamData:
-    """Generate a stream. Rows are ordered by step, then client, then sample."""
+    """Generate the samples of a stream. Rows are ordered by step, then client, then sample."""
     positive("clients", clients)
     positive("samples", samples)
     concepts = _concepts(CHANGES_A if changes is None else changes, clients, generator.concepts)
@@ -260,5 +261,6 @@ def _concepts(changes: Sequence[str], clients: int, number: int) -> Int[np.ndarr
             "changes must have at least two steps, each with a digit from 0 to "
             f"{number - 1} for every client, such as ('000', '010'); got {changes!r}"
         )
+    # With more clients than digits, the digits are repeated.
     table = np.array([[int(digit) for digit in row] for row in changes])
     return table[:, np.arange(clients) % table.shape[1]]

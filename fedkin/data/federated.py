@@ -114,7 +114,7 @@ class FederatedData:
         return html_table(self.name, self._facts())
 
     def _facts(self) -> dict[str, str]:
-        """The main properties of the data as text, by name."""
+        """The main properties of the federation as text, by name, for its ``repr``."""
         clients = count(self.clients, "client")
         if self.client_names:
             clients += f" ({listed(self.client_names)})"
@@ -219,6 +219,7 @@ class FederatedData:
             raise DataError(
                 f"{self.name} already has a validation split; leave out the fraction {fraction}"
             )
+        # A stream for each client, so that the draw of one does not depend on the others.
         stream = Stream(seed, purpose="data/validation")
         train = []
         validation = []
@@ -278,7 +279,7 @@ class FederatedData:
         return data
 
     def _check(self) -> None:
-        """Raise DataError if any field is wrong."""
+        """Raise DataError if a field of the federation is invalid."""
         # Types are checked too: only tests check annotations, and NumPy would truncate a label 1.5
         # to 1.
         self._check_samples()
@@ -286,7 +287,7 @@ class FederatedData:
         self._check_owners()
 
     def _check_owners(self) -> None:
-        """Check the rows of the clients in every split."""
+        """Check the rows that clients own in every split, and the number of clients."""
         for split in self.splits:
             self._check_part(split)
         self._check_clients()
@@ -328,7 +329,7 @@ class FederatedData:
                 raise DataError(f"{self.name}: sample {bad} holds NaN or an infinite feature")
 
     def _check_vocabulary(self) -> None:
-        """Check the words of text and their vectors."""
+        """Check the vocabulary of a text, and the vectors of its words."""
         if self.vocabulary is None:
             if self.vectors is not None:
                 raise DataError(

@@ -14,7 +14,8 @@ from fedkin.data.partition import check_counts, clients_of_parts
 
 
 class _Cursors:
-    """For every class, its rows in file order, and how many of them have been taken."""
+    """For every class, the rows of its samples in file order, and how many of these rows have been
+    given to clients so far."""
 
     def __init__(self, labels: Int[np.ndarray, "M"]) -> None:
         self.rows = [np.flatnonzero(labels == c) for c in range(int(labels.max()) + 1)]
@@ -22,7 +23,8 @@ class _Cursors:
         self.at = np.zeros(len(self.rows), np.int64)
 
     def take(self, c: int, count: int) -> Int[np.ndarray, "_"]:
-        """The next ``count`` rows of class c, or fewer if none are left."""
+        """Take the next ``count`` rows of class c. The result is shorter if the class has fewer
+        rows left."""
         rows = self.rows[c][self.at[c] : self.at[c] + count]
         self.at[c] += len(rows)
         return rows
@@ -99,6 +101,7 @@ def femnist(
     parts: list[list[np.ndarray]] = []
     for u, count in enumerate(counts):
         if shared_images:
+            # Every client starts again at the first image of each class.
             cursors.at[:] = 0
         classes = [(u + j) % C for j in range(classes_per_client)]
         parts.append([cursors.take(c, int(count)) for c in classes])
@@ -142,6 +145,7 @@ def ditto(
     train_cursors = _Cursors(train_labels)
     test_cursors = _Cursors(test_labels)
     sizes = random.lognormal(3, 1, clients) + 10
+    # Scale the sizes, so that they sum to the number of training samples.
     sizes *= len(train_labels) / sizes.sum()
     train: list[list[np.ndarray]] = []
     test: list[list[np.ndarray]] = []
@@ -157,7 +161,7 @@ def ditto(
 
 
 def _take_cyclic(cursors: _Cursors, c: int, count: int) -> Int[np.ndarray, "_"]:
-    """The next ``count`` rows of class c; after its last row follows its first."""
+    """Take the next ``count`` rows of class c. After the last row, the first row follows again."""
     if cursors.at[c] + count > cursors.sizes[c]:
         cursors.at[c] = 0
     return cursors.take(c, count)

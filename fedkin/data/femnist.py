@@ -134,7 +134,8 @@ def _refuse(form: str, options: Mapping[str, object]) -> None:
 def _letters_divided(
     options: PartitionOptions, classes: int, train_fraction: float | int, seed: int
 ) -> FederatedData:
-    """The letters, divided by one of the partitions that all image sets have."""
+    """The letters of FEMNIST, divided over clients by one of the partitions that all image sets
+    have."""
     x, y = _pool(classes)
     owned, true_clusters = options.partition_labels(y, 200, seed)
     train, test = partition.split_train_test(
@@ -160,7 +161,7 @@ def _letters(
     train_fraction: float | int,
     seed: int,
 ) -> FederatedData:
-    """The letters, divided by FedProx's partition."""
+    """The letters of FEMNIST, divided over clients by FedProx's partition."""
     x, y = _pool(classes)
     order = np.arange(len(y))
     if shuffled:
@@ -172,6 +173,7 @@ def _letters(
         random=legacy_random(seed),
         shared_images=shared_images,
     )
+    # From positions in the shuffled order back to rows of x.
     owned = Ragged(order[owned.rows], owned.offsets)
     train, test = partition.split_train_test(
         owned, Stream(seed, purpose="data/split"), train_fraction
@@ -255,7 +257,7 @@ def _one_file(path: Path) -> dict[str, np.ndarray]:
 
 
 def _unit(x: Shaped[np.ndarray, "..."], samples: int, path: Path) -> Float32[np.ndarray, "M 784"]:
-    """Pixels scaled to 0 .. 1."""
+    """Pixels of one byte as float32, scaled to 0 .. 1."""
     if x.dtype != np.uint8 or x.shape != (samples, 784):
         raise DataError(
             f"{path}: expected x uint8 of shape ({samples}, 784), got {x.dtype} of shape {x.shape}"

@@ -153,6 +153,7 @@ def read_cifar(path: Path) -> tuple[UInt8[np.ndarray, "M 32 32 3"], Int[np.ndarr
             f"{path}: expected whole records of {CIFAR_RECORD} bytes, got {len(raw)} bytes in all"
         )
     records = raw.reshape(-1, CIFAR_RECORD)
+    # A record is the label, then all red, all green and all blue pixels.
     images = records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
     return np.ascontiguousarray(images), check_labels(records[:, 0], 10, path)
 
@@ -192,11 +193,12 @@ def read_npz(
 
 
 def _npz_arrays(file: Any, path: Path, mapped: tuple[str, ...]) -> dict[str, np.ndarray]:
-    """The arrays of an open npz file. Raises ConfigError if they do not fit into memory."""
+    """Read the arrays of an open npz file. Raises ConfigError if they do not fit into memory."""
     members = {member.filename: member for member in file.zip.infolist()} if file.zip else {}
     arrays: dict[str, np.ndarray] = {}
     for name in mapped:
         member = members.get(f"{name}.npy")
+        # Only uncompressed arrays are in the file as they are in memory.
         if member is not None and not member.compress_type:
             arrays[name] = map_member(path, member)
     unpacked = sum(

@@ -168,7 +168,8 @@ def _check_columns(dataset: Any, columns: Sequence[str], name: str) -> None:
 
 
 def _with_test(dataset: Any, test: Any, by: Any) -> tuple[Any, Shaped[np.ndarray, "M"]]:
-    """Both data sets joined, and the split of each sample: 0 for training, 1 for test."""
+    """The data sets for training and for testing joined into one, and the split of each sample: 0
+    for training, 1 for test."""
     if not isinstance(by, str):
         raise ConfigError(
             "a data set as test= needs by=, the column with the client of each of its samples; "
@@ -185,7 +186,8 @@ def _with_test(dataset: Any, test: Any, by: Any) -> tuple[Any, Shaped[np.ndarray
 
 
 def _partitioned(dataset: Any, partitioner: Any) -> tuple[Any, Shaped[np.ndarray, "M"]]:
-    """The samples ordered by client, and the client of each."""
+    """The samples of a partitioned data set, one client after another, and the client of each
+    sample."""
     from datasets import concatenate_datasets  # type: ignore[import-not-found]
 
     if not partitioner.is_dataset_assigned():
@@ -209,12 +211,13 @@ def _partitioned(dataset: Any, partitioner: Any) -> tuple[Any, Shaped[np.ndarray
 
 
 def _partition_names(partitioner: Any, partitions: int) -> Shaped[np.ndarray, "N"]:
-    """The name of each partition.
+    """The name of each partition, which becomes a client's name.
 
     Some partitioners make a partition for each value of a column. Then the name is that value,
     otherwise a number.
     """
     entries = getattr(partitioner, "partition_id_to_natural_id", None)
+    # Without a value for each partition, partitions are numbered.
     if not isinstance(entries, dict) or set(entries) != set(range(partitions)):
         return np.arange(partitions)
     names = [entries[number] for number in range(partitions)]
@@ -226,7 +229,8 @@ def _partition_names(partitioner: Any, partitions: int) -> Shaped[np.ndarray, "N
 
 
 def _client_column(dataset: Any, by: str, name: str) -> Shaped[np.ndarray, "M"]:
-    """The client of each sample; for a ``ClassLabel``, the name of its class."""
+    """The client of each sample, from the column ``by``. If the column is a ``ClassLabel``, clients
+    are the names of its classes."""
     owners = _column(dataset, by)
     classes = getattr(dataset.features[by], "names", None)
     if classes is None or owners.dtype.kind not in "iu":
@@ -242,7 +246,7 @@ def _client_column(dataset: Any, by: str, name: str) -> Shaped[np.ndarray, "M"]:
 
 
 def _column(dataset: Any, column: str, rows: slice = slice(None)) -> Shaped[np.ndarray, "M ..."]:
-    """The values of a column as an array."""
+    """The values of a column of a Hugging Face data set, as an array."""
     return dataset.select_columns([column]).with_format("numpy")[rows][column]
 
 
@@ -289,7 +293,7 @@ class HFFeatures:
         self.shape = (len(dataset), *block.shape[1:])
 
     def _values(self, column: str, rows: slice) -> Shaped[np.ndarray, "b ..."]:
-        """The numbers of one column."""
+        """The numbers of one feature column, in the given rows."""
         place = f"{self._name}: column {column}"
         if type(self._dataset.features[column]).__name__ == "Image":
             return _images(self._dataset, column, rows, place)
@@ -321,14 +325,14 @@ class HFFeatures:
 
 
 def _is_missing(value: Any) -> bool:
-    """Whether a value is None or NaN. NaN is not equal to itself."""
+    """Whether a value is None or NaN, which is the only value that is not equal to itself."""
     return value is None or bool(np.ndim(value) == 0 and value != value)
 
 
 def _numbers(
     values: Shaped[np.ndarray, "M ..."], place: str, start: int = 0
 ) -> Shaped[np.ndarray, "M ..."]:
-    """The values unchanged, if they are numbers.
+    """The values of a feature column as an array, after a check that they are numbers.
 
     Args:
         values: values of consecutive rows.

@@ -133,7 +133,7 @@ def _read_all(source: Any, test: Any, name: str) -> tuple[_Read, np.ndarray, Any
 
 
 def _by_client(source: Any) -> dict[Any, Any]:
-    """Datasets by client; those of a list are numbered."""
+    """The clients' datasets by name. Clients of a list are numbered."""
     return source if isinstance(source, dict) else dict(enumerate(source))
 
 
@@ -264,12 +264,12 @@ def _dataset(source: Any, place: str) -> Any:
 
 
 def _array(value: Any, place: str) -> np.ndarray:
-    """A tensor, an image or a number as an array."""
+    """A sample's features as an array, from a tensor, an image or a number."""
     return user_array(value, place, "x")
 
 
 def _label(value: Any) -> Any:
-    """A label as a plain Python value."""
+    """A sample's label as a plain Python value."""
     if np.ma.is_masked(value):
         # None is refused later, when labels are checked with their rows.
         return None

@@ -179,7 +179,7 @@ class _Encoding:
         test: Ragged,
         users: tuple[str, ...],
     ) -> FederatedData:
-        """The federation of these texts."""
+        """Make a federation of texts, encoded as word indices with these options."""
         words = encode_texts(
             texts, np.unique(train.rows), length=self.length, glove=self.glove, pad=self.pad
         )
@@ -223,7 +223,8 @@ def _published(encoding: _Encoding | None) -> FederatedData:
 
 
 def _files(source: Source) -> tuple[LeafFiles, Path]:
-    """The published files, or otherwise a folder in LEAF's layout, with the path."""
+    """The published files of Fed-Goodreads, or otherwise a folder in LEAF's layout, with the
+    path."""
     folder = locate(source)
     if folder is None:
         # ``fetch`` raises an error that names the folders.
@@ -283,7 +284,7 @@ def _selected(path: Path, reviews: int, rows: list[int]) -> tuple[list[str], Int
 def _counted(
     texts: list[str], frequency: Counter[str], min_df: int, path: Path
 ) -> Float32[np.ndarray, "M V"]:
-    """Word counts of each text, for words that occur in at least ``min_df`` sentences."""
+    """Word counts of each sentence, for the words that occur in at least ``min_df`` sentences."""
     # This import is slow, so it happens only when it is needed.
     from sklearn.feature_extraction.text import CountVectorizer
 

@@ -156,7 +156,7 @@ def _hospitals() -> list[Table]:
 
 
 def _read(path: Path, columns: tuple[str, ...], header: int | None) -> Table:
-    """A file as a table with these columns; ? is a missing value."""
+    """Read a hospital's file as a table with these columns; ? is a missing value."""
     import pandas as pd
 
     with reading(path, "a CSV file"):
@@ -202,7 +202,7 @@ def _features(table: Table) -> Float64[np.ndarray, "n 13"]:
 
 
 def _training_rows(labels: Int[np.ndarray, "n"]) -> Bool[np.ndarray, "n"]:
-    """A mask of a hospital's training patients."""
+    """Which patients of a hospital are for training, as a mask."""
     from sklearn.model_selection import train_test_split
 
     counts = np.bincount(labels)

@@ -332,7 +332,8 @@ def _federation(
     seed: int,
     train_fraction: float | int,
 ) -> FederatedData:
-    """The federation of a partition, after its samples are split and its images transformed."""
+    """Make a federation from a partition: split the samples of each client, and transform the
+    images."""
     rows, true_clusters = owned
     train, test = split_train_test(rows, Stream(seed, purpose="data/split"), train_fraction)
     return _transformed(
@@ -353,7 +354,7 @@ def _transformed(
     true_clusters: Int[np.ndarray, "N"] | None,
     seed: int,
 ) -> FederatedData:
-    """The federation with its images resized, augmented and scaled."""
+    """The federation of an image set, with its images resized, augmented and scaled."""
     data = FederatedData(
         name=images.name,
         x=resize(images.pixels, transform.size),

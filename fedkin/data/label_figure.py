@@ -117,7 +117,8 @@ def _draw(data: FederatedData, split: str) -> Figure:
 
 
 def _grouped(data: FederatedData, counts: Int[np.ndarray, "N C"]) -> Int[np.ndarray, "N"]:
-    """Clients ordered by true cluster (if known), majority class and size."""
+    """The order of the clients (columns) in the figure: by true cluster (if known), majority class
+    and size."""
     true_clusters = data.true_clusters
     if true_clusters is None:
         true_clusters = np.zeros(data.clients, np.int64)

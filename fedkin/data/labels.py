@@ -139,7 +139,7 @@ def _one_type(values: np.ndarray, place: Path | str) -> Shaped[np.ndarray, "M"]:
 
 
 def _kind(value: Any) -> str:
-    """The type of a label in words."""
+    """The type of a label in words, for error messages."""
     if isinstance(value, str):
         return "text"
     if isinstance(value, (bool, np.bool_)):
@@ -176,7 +176,7 @@ def _check_names(names: Names, classes: int | None, place: Path | str) -> None:
 def _positions(
     labels: Shaped[np.ndarray, "M"], names: Names, place: Path | str
 ) -> Int[np.ndarray, "M"]:
-    """The number of each label, which is its position among the names."""
+    """The number of each label: the position of the label among the names of classes."""
     known = np.array(names)
     order = np.argsort(known)
     place_in_order = np.searchsorted(known, labels, sorter=order).clip(max=len(names) - 1)

@@ -179,14 +179,14 @@ class _Part:
 
     @classmethod
     def of(cls, paths: Sequence[Path]) -> _Part:
-        """The users of these files."""
+        """Read one split from its files."""
         part = cls()
         for path in paths:
             part.read(path)
         return part
 
     def read(self, path: Path) -> None:
-        """Add the users of a file."""
+        """Add the users of one JSON file, with their samples, to this split."""
         for user, x, y in _users(path):
             if user in self.origin:
                 raise DataError(f"{path}: user {user!r} occurs twice, first in {self.origin[user]}")
@@ -196,7 +196,7 @@ class _Part:
 
 
 def _joined(train: _Part, test: _Part, validation: _Part | None) -> LeafFiles:
-    """The samples of all splits, one split after another."""
+    """Join the samples of all splits, one split after another."""
     users = tuple(train.y)
     x = []
     origin = []
@@ -250,7 +250,7 @@ def _joined_samples(
 
 
 def _users(path: Path) -> Iterable[tuple[str, Samples, Int[np.ndarray, "_"]]]:
-    """Samples and labels of every user in a file, after all checks."""
+    """The samples and labels of every user in a JSON file, after all checks."""
     content = _json(path)
     users = _list(content, "users", path)
     counts = content.get("num_samples")
@@ -279,7 +279,8 @@ def _users(path: Path) -> Iterable[tuple[str, Samples, Int[np.ndarray, "_"]]]:
 
 
 def _samples(entry: Any, who: str) -> tuple[Samples, Int[np.ndarray, "n"]]:
-    """Samples and labels of a user. ``who`` is the beginning of errors."""
+    """The samples and labels of one user. ``who`` names the user at the beginning of error
+    messages."""
     if not isinstance(entry, dict) or not {"x", "y"} <= entry.keys():
         keys = sorted(entry) if isinstance(entry, dict) else "no such object"
         raise DataError(f"{who}: expected 'user_data' with keys x and y, found {keys}")
@@ -295,7 +296,8 @@ def _samples(entry: Any, who: str) -> tuple[Samples, Int[np.ndarray, "n"]]:
 
 
 def _label(value: Any, where: str) -> int:
-    """A label as an integer, from a whole number, a number such as 1.0, or text."""
+    """A label of a JSON file as an integer. It may be a whole number, a number such as 1.0, or text
+    such as "1"."""
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
@@ -366,25 +368,26 @@ def _distinct(pairs: list[tuple[str, Any]], path: Path) -> dict[str, Any]:
 
 
 def _list(content: dict[str, Any], key: str, path: Path) -> list[Any]:
-    """The list with this key. Raises DataError if there is none."""
+    """The list that a JSON object has under this key. Raises DataError if there is none."""
     if not isinstance(content.get(key), list):
         raise DataError(f"{path}: expected the key {key!r} with a list, found {sorted(content)}")
     return content[key]
 
 
 def _size(value: Any) -> str:
-    """The size or type of a value, for messages."""
+    """The size of a list, or the type of another value, in words for error messages."""
     return f"{len(value)} entries" if isinstance(value, list) else type(value).__name__
 
 
 def _visible(folder: Path, pattern: str) -> list[Path]:
-    """Files that match, sorted by name, without the hidden files that file managers create."""
+    """The files of a folder that match a pattern, sorted by name. Hidden files, which some file
+    managers create, are left out."""
     files = [path for path in folder.glob(pattern) if path.is_file()]
     return sorted(path for path in files if not path.name.startswith("."))
 
 
 def _listing(folder: Path) -> str:
-    """The files of a folder, for messages."""
+    """The names of a folder's files as text, for error messages."""
     if not folder.is_dir():
         return "no such folder"
     names = sorted(path.name for path in folder.iterdir())

@@ -206,7 +206,7 @@ def has_arrays(path: Path) -> bool:
 def _array_samples(
     path: Path, label: str, client: str | None, features: Sequence[str] | None
 ) -> OwnSamples:
-    """The samples of an npz file, or of a folder of npy files."""
+    """The user's samples from an npz file, or from a folder of npy files."""
     if features is not None and len(features) != 1:
         raise ConfigError(f"{path}: features must name one array, got {list(features)}")
     x = "x" if features is None else features[0]

@@ -129,7 +129,7 @@ def _free_of_groups(root: Path) -> Iterator[int]:
 
 
 def _numbers(path: Path) -> dict[str, int]:
-    """The lines ``name number ...`` in a file of the kernel."""
+    """The numbers in a file of the kernel with lines ``name number ...``, by name."""
     numbers = {}
     for line in _text(path).splitlines():
         words = line.split()

@@ -140,7 +140,8 @@ def _published() -> tuple[LeafFiles, Path] | None:
 
 
 def _test_part(train_fraction: float | int, seed: int) -> FederatedData:
-    """The published test samples, split again."""
+    """A federation of only the published test samples, which are split again into training and
+    test."""
     path = fetch(TEST_PART) / "fed_mex_TESTONLY.npz"
     files = read_leaf_arrays(path, CLASSES)
     if len(files.train.rows):
@@ -176,7 +177,8 @@ def _federation(
 
 
 def _recorded(folder: Path, train_fraction: float | int, repeats: bool, seed: int) -> FederatedData:
-    """A federation from recordings. Memory holds the recordings of one subject at a time."""
+    """A Fed-MEx federation made from recordings. Memory holds the recordings of one subject at a
+    time."""
     subjects = sorted(below for below in folder.glob("[!.]*") if below.is_dir())
     if not subjects:
         raise DataError(f"{folder}: expected a folder for each subject, found none")
@@ -213,7 +215,8 @@ def _recorded(folder: Path, train_fraction: float | int, repeats: bool, seed: in
 
 
 def _subject(folder: Path) -> dict[int, Float32[np.ndarray, "n 1280"]]:
-    """The windows of a subject by label. Exercises without a window are left out."""
+    """The windows of a subject's recordings, by label (exercise). Exercises without a window are
+    left out."""
     windows: dict[int, list[np.ndarray]] = {}
     for path in sorted(folder.glob("[!.]*.csv")):
         name = _RECORDING.fullmatch(path.name)
@@ -265,7 +268,7 @@ def _recording(path: Path) -> tuple[Shaped[np.ndarray, "f"], Float[np.ndarray, "
 
 
 def _numbers(table: Table) -> Float[np.ndarray, "f 256"]:
-    """The numbers of a table. Any other cell becomes NaN."""
+    """The cells of a recording's table as numbers. Any other cell becomes NaN."""
     import pandas as pd
 
     if not all(kind.kind in "iuf" for kind in table.dtypes):

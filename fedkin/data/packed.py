@@ -88,7 +88,8 @@ def pack(data: FederatedData | Callable[[], FederatedData], folder: str | Path) 
 
 
 def _made_in(folder: Path, make: Callable[[], FederatedData]) -> FederatedData:
-    """Make data whose samples are written to the folder while they are made.
+    """Call the function that makes the data, so that samples are written to the folder while they
+    are made.
 
     If that fails, the files are removed.
     """
@@ -159,7 +160,7 @@ def verify(folder: str | Path) -> None:
 
 
 def _description(folder: Path) -> dict[str, Any]:
-    """The description in a folder of packed data, checked."""
+    """Read the description (federation.json) of packed data from their folder, and check it."""
     path = folder / DESCRIPTION
     try:
         about = json.loads(path.read_text())
@@ -240,7 +241,8 @@ def _arrays(data: FederatedData) -> dict[str, np.ndarray]:
 
 
 def _write(path: Path, array: np.ndarray) -> None:
-    """Write an array, a block at a time. An array that is mapped to this file is only flushed."""
+    """Write an array of packed data to a file, a block at a time. An array that is already mapped
+    to this file is only flushed."""
     if isinstance(array, np.memmap) and array.filename:
         if Path(array.filename) == path.resolve():
             array.flush()

@@ -110,7 +110,7 @@ class ParquetFeatures:
         return np.concatenate(parts) if len(parts) > 1 else parts[0]
 
     def _read(self, group: int) -> Float64[np.ndarray, "g d"]:
-        """The numbers in a group of rows."""
+        """Read the feature columns of one row group as numbers."""
         import pyarrow.parquet as pq
 
         if group != self._group:

@@ -60,7 +60,7 @@ def checked(make: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(make)
     def call(*args: P.args, **options: P.kwargs) -> R:
-        """Check the arguments, then call the function."""
+        """Check the arguments against the annotations, then call the decorated function."""
         bound = signature.bind(*args, **options)
         for name, value in bound.arguments.items():
             if types.get(name, typing.Any) is not typing.Any:
@@ -113,7 +113,7 @@ def legacy_random(seed: int) -> np.random.RandomState:
 
 
 def positive(name: str, value: int) -> None:
-    """Raise ConfigError for counts below one, and for absurdly large ones."""
+    """Raise ConfigError for counts (e.g. of clients) below one, and for absurdly large ones."""
     if value < 1:
         raise ConfigError(f"{name} must be at least 1, got {value}")
     if value > MAX_COUNT:
@@ -204,7 +204,8 @@ class PartitionOptions:
                 raise KeyError(self.partition)
 
     def test_parts(self, test: Ragged, seed: int) -> Ragged:
-        """The test samples of each client: its own, or an IID share of all test samples."""
+        """The test samples of each client by the option ``tested``: its own, or an IID share of all
+        test samples."""
         if self.tested == "own":
             return test
         return partition.redistribute(test, Stream(seed, purpose="data/tested"))

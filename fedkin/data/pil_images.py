@@ -71,7 +71,7 @@ def pixels(image: Any, place: str) -> Shaped[np.ndarray, "H W ..."]:
 def _sixteen_bits(
     values: Shaped[np.ndarray, "H W"], mode: str, place: str
 ) -> Float32[np.ndarray, "H W"]:
-    """Pixels of 16 bits as 0 .. 1. They may come as integers of 32 bits."""
+    """Scale pixels of 16 bits to 0 .. 1. PIL may store them as integers of 32 bits."""
     if values.min() < 0 or values.max() > _WHITE_16:
         raise DataError(
             f"{place}: an image of mode {mode!r} has values {values.min()} to {values.max()}, but "

@@ -56,7 +56,7 @@ class Ragged:
         return np.diff(self.offsets)
 
     def owners(self) -> Int[np.ndarray, "S"]:
-        """The client of each entry of ``rows``."""
+        """For each entry of ``rows``, the client to whom it belongs."""
         return np.repeat(np.arange(len(self)), self.sizes)
 
     def select(self, clients: Int[np.ndarray, "n"]) -> Ragged:
@@ -69,5 +69,6 @@ class Ragged:
 
 
 def _offsets(sizes: Sequence[int] | Int[np.ndarray, "N"]) -> Int[np.ndarray, "N_plus_1"]:
-    """Start of each client's entries, followed by the total number of entries."""
+    """The position of each client's first entry, followed by the total number of entries, from the
+    number of entries per client."""
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)

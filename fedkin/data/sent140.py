@@ -130,7 +130,8 @@ def _check_options(fraction: float | int, least: int, clients: int | None) -> No
 
 
 def _read(path: Path) -> Table:
-    """Polarity, user and text of every row, as text. "NA" and "null" may be names and tweets."""
+    """Read polarity, user and text of every tweet, all as text. "NA" and "null" stay text, since
+    they may be names or tweets."""
     import pandas as pd
 
     with reading(path, "the CSV file of Sentiment140"):
@@ -142,7 +143,7 @@ def _read(path: Path) -> Table:
 
 
 def _form(path: Path) -> dict[str, Any]:
-    """Options with which pandas reads this file, from its first row."""
+    """The options with which pandas must read this CSV file, determined by its first row."""
     import pandas as pd
 
     first = pd.read_csv(
@@ -209,7 +210,7 @@ def _sample_users(
 def _first_users(
     users: Int[np.ndarray, "N"], owned: Ragged, clients: int | None, least: int, path: Path
 ) -> tuple[Int[np.ndarray, "n"], Ragged]:
-    """The first ``clients`` of the remaining users; all for None."""
+    """The first ``clients`` of the users that were drawn; all of them for None."""
     if not len(users):
         raise DataError(
             f"{path}: no user is left with at least {least} samples; lower least, or raise fraction"

@@ -157,7 +157,8 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 def _encoded(text: str) -> tuple[tuple[str, ...], UInt[np.ndarray, "s"]]:
-    """The characters that occur, and the text as their numbers, in the smallest integer type."""
+    """Encode a text as numbers: the characters that occur in it, and for each position the number
+    of its character, in the smallest integer type."""
     points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
     symbols, numbers = np.unique(points, return_inverse=True)
     smallest = np.min_scalar_type(max(len(symbols) - 1, 0))

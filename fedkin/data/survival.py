@@ -38,7 +38,8 @@ def check_ties(ties: str) -> None:
 def others_at_risk(
     times: Float[np.ndarray, "n"], died: Bool[np.ndarray, "n"]
 ) -> Bool[np.ndarray, "n n"]:
-    """Whether another patient j was at risk when patient i died: its time is the same or later.
+    """For each pair of patients i, j: whether j was at risk when i died, that is, the time of j is
+    the same or later.
 
     Args:
         times: time until death, or until a patient was last seen.
@@ -52,7 +53,7 @@ def others_at_risk(
 def followed_up(
     times: Float[np.ndarray, "n"], died: Bool[np.ndarray, "n"]
 ) -> Bool[np.ndarray, "n n"]:
-    """Whether patient i certainly died before patient j.
+    """For each pair of patients i, j: whether i certainly died before j.
 
     Patient j was seen alive later, or was censored at that time.
 
@@ -136,7 +137,7 @@ def comparable_pairs(
 
 
 def _drawn(at_risk: Bool[np.ndarray, "n"], count: int, rng: np.random.Generator) -> list[int]:
-    """``count`` random patients at risk; all of them if there are fewer."""
+    """Draw ``count`` of the patients at risk at random; all of them if there are fewer."""
     patients = np.flatnonzero(at_risk)
     return rng.choice(patients, min(count, len(patients)), replace=False).tolist()
 

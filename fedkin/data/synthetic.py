@@ -21,7 +21,7 @@ CLASSES = 10
 
 
 class SyntheticSamples(NamedTuple):
-    """Samples of all clients, stored client by client."""
+    """Generated samples of all clients, stored client by client."""
 
     x: Float32[np.ndarray, "M 60"]
     y: Int[np.ndarray, "M"]

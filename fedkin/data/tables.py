@@ -141,7 +141,7 @@ def resolved_columns(table: Table, columns: Columns) -> Columns:
     by_text = {str(name): name for name in table.columns}
 
     def resolved(name: Any) -> Any:
-        """The name as the table has it; unchanged if the table has no such column."""
+        """The name of a column as the table has it; unchanged if the table has no such column."""
         return name if name is None or name in table.columns else by_text.get(str(name), name)
 
     features = columns.features
@@ -208,7 +208,7 @@ def column_facts(columns: Columns) -> dict[str, str]:
 
 
 def _named(columns: Columns) -> list[Any]:
-    """The columns that are not features."""
+    """The columns of a table that the user has named for another role than a feature."""
     return [name for name in (columns.label, columns.client, columns.split) if name is not None]
 
 
@@ -247,7 +247,7 @@ def check_columns(
 
 
 def _text(column: np.ndarray) -> np.ndarray:
-    """A column in which objects are converted to text."""
+    """A column of the table in which objects are converted to text."""
     return column.astype(str) if column.dtype == object else column
 
 

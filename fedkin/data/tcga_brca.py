@@ -165,7 +165,7 @@ def _patients() -> Table:
 
 
 def _read(path: Path) -> Table:
-    """A CSV file as a table."""
+    """Read one of FLamby's CSV files as a table."""
     import pandas as pd
 
     with reading(path, "a CSV file"):
@@ -173,7 +173,7 @@ def _read(path: Path) -> Table:
 
 
 def _checked(table: Table, path: Path) -> Table:
-    """The table unchanged. Raises DataError if it has another form."""
+    """The table of patients, unchanged. Raises DataError if it has another form than FLamby's."""
     names = list(table.columns)
     has_names = names[:3] == ["region", "split", "age_at_index"] and names[-2:] == ["E", "T"]
     if not has_names or len(names) != FEATURES + 4:

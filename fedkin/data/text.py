@@ -168,7 +168,8 @@ def read_glove(
 
 
 def _first_width(line: bytes, width: int | None, where: str) -> int:
-    """The number of values D, from the first line, which must be a word and its vector."""
+    """The number of values D of the vectors in a GloVe file, from its first line, which must be a
+    word and its vector."""
     D = len(_vector(line, where))
     if width not in (None, D):
         raise DataError(
@@ -179,7 +180,8 @@ def _first_width(line: bytes, width: int | None, where: str) -> int:
 
 
 def _vector(line: bytes, where: str) -> Float32[np.ndarray, "D"]:
-    """The numbers of a line. Raises DataError if they are not finite numbers."""
+    """The vector in a line of a GloVe file. Raises DataError if its parts are not finite
+    numbers."""
     try:
         vector = np.array([float(part) for part in line.split(b" ")[1:]])
     except ValueError:
@@ -196,7 +198,8 @@ def _vector(line: bytes, where: str) -> Float32[np.ndarray, "D"]:
 
 
 def _spaced(line: bytes, D: int) -> bool:
-    """Whether a line with too many parts has a word with spaces, such as ". . ." in GloVe 840B."""
+    """Whether a line of a GloVe file has too many parts because its word has spaces, such as ". .
+    ." in GloVe 840B."""
     try:
         float(line.split(b" ")[-D - 1])
     except ValueError:
@@ -205,14 +208,15 @@ def _spaced(line: bytes, D: int) -> bool:
 
 
 def _lines(path: Path, width: int | None) -> Iterator[tuple[int, bytes]]:
-    """The lines of a file without line breaks, numbered from 1."""
+    """The lines of a file, each with its number (from 1) and without its line break."""
     with reading(path, "a GloVe file"), ExitStack() as stack:
         for number, line in enumerate(_opened(path, width, stack), 1):
             yield number, line.rstrip()
 
 
 def _opened(path: Path, width: int | None, stack: ExitStack) -> Any:
-    """The open text file, which may be in an archive. The stack closes it."""
+    """Open a GloVe file, which may be compressed or in a zip archive, as text. The stack closes
+    it."""
     if path.suffix == ".gz":
         return stack.enter_context(gzip.open(path))
     if path.suffix != ".zip":

@@ -29,7 +29,7 @@ Augmentation = Callable[[Pixels, np.random.Generator, float, float], Pixels]
 
 
 def _flip(x: Pixels, rng: np.random.Generator, low: float, high: float) -> Pixels:
-    """The images, mirrored top to bottom."""
+    """The images of training samples, mirrored top to bottom."""
     return x[:, ::-1]
 
 
@@ -103,7 +103,7 @@ def resize(
 
 
 def _along(x: Float32[np.ndarray, "..."], size: int, axis: int) -> Float32[np.ndarray, "..."]:
-    """Linear interpolation along an axis.
+    """Resize images along one axis by linear interpolation.
 
     It adds two terms per pixel, since the last bits of a matrix product would depend on the
     machine.
@@ -218,8 +218,8 @@ def _copy(
 
 
 def _with_copies(train: Ragged, first: int, copies: int) -> Ragged:
-    """Each client's rows, followed by the rows of its copies. The copies of all clients begin at
-    row ``first`` of the images."""
+    """The index in which each client has its rows, followed by the rows of its augmented copies.
+    The copies of all clients begin at row ``first`` of the images."""
     S = len(train.rows)
     lists: list[Int[np.ndarray, "s"]] = []
     for start, end in zip(train.offsets, train.offsets[1:], strict=False):

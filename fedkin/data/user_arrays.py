@@ -65,7 +65,7 @@ def unmasked(values: Any, place: Path | str, name: str) -> Any:
 
 
 def _of_tensor(tensor: Any, place: Path | str, name: str) -> Shaped[np.ndarray, "..."]:
-    """A PyTorch tensor, on any device, as an array."""
+    """A PyTorch tensor, on any device, as a NumPy array."""
     if str(tensor.layout) != "torch.strided":
         raise DataError(f"{place}: {name} is a sparse tensor; make it dense: {name}.to_dense()")
     tensor = tensor.detach().cpu()
@@ -122,7 +122,7 @@ def _of_table(table: Any, array: Shaped[np.ndarray, "..."]) -> Shaped[np.ndarray
 
 
 def _known_type(array: Shaped[np.ndarray, "..."]) -> Shaped[np.ndarray, "..."]:
-    """Floats of types that NumPy lacks, as float32."""
+    """An array whose float type NumPy lacks (such as bfloat16), converted to float32."""
     return array.astype(np.float32) if array.dtype.name.startswith(_SHORT_FLOATS) else array
 
 

@@ -166,7 +166,8 @@ def _divided(
     partition: PartitionOptions | None,
     seed: int,
 ) -> Owned:
-    """The samples of each client, by the ids of clients or by a partition."""
+    """Divide the user's samples over clients, by the client ids of the samples or by a
+    partition."""
     if partition is None:
         assert owners is not None
         return by_writer(owners), None
@@ -342,7 +343,7 @@ def _warn_of_classes(y: Int[np.ndarray, "M"], names: Names | None, place: Path |
 
 
 def _select(owned: Ragged, selected: Bool[np.ndarray, "M"]) -> Ragged:
-    """The selected rows of every client."""
+    """The index with only the selected rows of every client."""
     rows: Int[np.ndarray, "s"] = owned.rows[selected[owned.rows]]
     before = np.concatenate([[0], np.cumsum(selected[owned.rows])])
     return Ragged(rows, before[owned.offsets].astype(np.int64))

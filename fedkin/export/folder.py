@@ -70,6 +70,7 @@ def write(
         name + suffix: encoded_model(entry.predictor, format)
         for name, entry in zip(names, entries, strict=True)
     }
+    # Equal file names share one entry of the dictionary.
     if len(files) < len(entries):
         raise StorageError("two clients' names give the same file name; rename one of them")
     first = entries[0].predictor
@@ -85,6 +86,7 @@ def write(
         folder.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         write_atomic(folder / name, content)
+    # The code of the network, so that the weights can be used without fedkin.
     if format == "torch" and plain is not None:
         definition = Path(__file__).with_name("plain_torch.py")
         write_atomic(folder / DEFINITION, definition.read_text())
@@ -139,7 +141,7 @@ def _described(predictor: Predictor) -> dict[str, Any]:
 
 
 def _entry(entry: ModelEntry, file: str, content: bytes) -> dict[str, Any]:
-    """The entry of ``card.json`` about one model."""
+    """The entry of ``card.json`` about one exported model."""
     predictor = entry.predictor
     facts: dict[str, Any] = {
         "name": predictor.name,

@@ -75,6 +75,7 @@ def torch_module(predictor: Predictor, format: str) -> nn.Module:
             "mclr, mlp, cnn and detector can; use format 'safetensors', which has the layers by "
             "name, or train the model as a PyTorch module"
         )
+    # Only detectors have ``positive``, the class of each. Any other model is one network.
     if predictor.positive is None:
         return _network(predictor, architecture, predictor.vectors[0])
     pairs = zip(predictor.positive, predictor.vectors, strict=True)
@@ -85,7 +86,7 @@ def torch_module(predictor: Predictor, format: str) -> nn.Module:
 def _network(
     predictor: Predictor, architecture: dict[str, Any] | None, vector: np.ndarray
 ) -> nn.Module:
-    """A PyTorch module with the given weights, in evaluation mode."""
+    """A predictor's network as a PyTorch module with the given weights, in evaluation mode."""
     from fedkin.export import plain_torch
     from fedkin.export.predictor import layers_of
 
@@ -101,7 +102,7 @@ def _network(
 
 
 def _torch_bytes(network: nn.Module) -> bytes:
-    """The weights of a module as the bytes that ``torch.save`` writes."""
+    """The weights of a PyTorch module as the bytes that ``torch.save`` writes."""
     import torch
 
     file = io.BytesIO()

@@ -50,6 +50,7 @@ def encoded_labels(
     rows = np.arange(len(labels)) if rows is None else rows
     if labels.dtype.kind == "b":
         labels = named_booleans(labels, names, "labels") if names else labels.astype(np.int64)
+    # Labels read from a file may be floats, such as 2.0.
     labels = _whole(labels)
     if names and labels.dtype.kind != "U" and (not by_number or _are_names(names)):
         labels = _number_names(labels, names, rows)

@@ -85,11 +85,13 @@ class ConvNet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Scores of a batch."""
+        # PyTorch's convolutions take the channels before height and width.
         x = x.reshape(-1, *self.image).permute(0, 3, 1, 2)
         for conv, (padding, pool) in zip(self.convs, self.plan, strict=True):
             x = functional.relu(conv(functional.pad(x, padding)))
             if pool:
                 x = functional.max_pool2d(x, 2)
+        # Flatten in fedkin's order: height, width, channel.
         x = x.permute(0, 2, 3, 1).flatten(1)
         if self.hidden is not None:
             x = functional.relu(self.hidden(x))
@@ -144,6 +146,7 @@ def build_detectors(architecture: dict[str, Any], detected: list[int], classes: 
 
 
 def _padding(length: int, window: int, stride: int) -> tuple[int, int]:
-    """TensorFlow's SAME padding: the number of pixels to add before and after an axis."""
+    """TensorFlow's SAME padding of a convolution: the number of pixels to add before and after an
+    axis of this length."""
     total = max((-(-length // stride) - 1) * stride + window - length, 0)
     return total // 2, total - total // 2

@@ -115,6 +115,7 @@ def _scored(
     export: Export, table: pd.DataFrame, classes: np.ndarray, y: np.ndarray, path: Path
 ) -> Predictions:
     """The predictions, with their accuracy over the rows that have a label."""
+    # Only rows with a label are scored.
     rows = np.setdiff1d(np.arange(len(y)), missing_rows(y))
     if not len(rows):
         return Predictions(table, None)
@@ -144,7 +145,7 @@ def _samples(export: Export, x: np.ndarray, path: Path) -> np.ndarray:
 
 
 def _decisions(model: Classifier, x: np.ndarray, path: Path) -> Decisions:
-    """The predictions of a model. Errors name the file."""
+    """The predictions of a model for samples of a file. Errors name the file."""
     try:
         return model.decide(x)
     except (DataError, ModelError) as error:
@@ -182,20 +183,21 @@ def _by_client(export: Export, x: np.ndarray, clients: np.ndarray, path: Path) -
 
 
 def _columns(export: Export) -> tuple[str, str]:
-    """The names of the label column and of the client column, as in the run's data."""
+    """The names of the file's label column and client column, which are those of the run's data."""
     columns = export.card.get("columns", {})
     return columns.get("label", "y"), columns.get("client", "client_id")
 
 
 def _npz(export: Export, path: Path) -> _File:
-    """Read the samples of an npz file."""
+    """Read the samples to predict, with labels and clients if given, from an npz file."""
     arrays = read_npz(path, ("x",))
     label, client = _columns(export)
     return _File(x=arrays["x"], y=arrays.get(label), client=arrays.get(client))
 
 
 def _table(export: Export, path: Path) -> _File:
-    """Read the samples of a table."""
+    """Read the samples to predict, with labels and clients if given, from a CSV or Parquet
+    table."""
     label, client = _columns(export)
     table = read_table(path, client)
     shape = export.card["input"]["shape"]

@@ -325,7 +325,8 @@ def _jax_scores(
 
 @lru_cache(maxsize=16)
 def _compiled(model: Any) -> Callable[..., Any]:
-    """The compiled scoring function of a model."""
+    """The compiled function from a JAX model's weights and samples to scores, cached for each
+    model."""
     import jax
 
     return jax.jit(lambda vector, x: model.apply(model.unflatten(vector), x, None))

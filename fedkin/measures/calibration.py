@@ -115,6 +115,7 @@ def fold_scale(
             f"{models.shape[1]} parameters; take both from the model's spec"
         )
     models = models.copy()
+    # The last layer is linear: a (w x + c) + b = (a w) x + (a c + b), where c is its bias.
     models[:, head] *= scale[:, :1]
     models[:, bias] += scale[:, 1:]
     return models

@@ -18,6 +18,7 @@ def adjusted_rand_index(first: Int[np.ndarray, "n"], second: Int[np.ndarray, "n"
     _, row = np.unique(first, return_inverse=True)
     _, column = np.unique(second, return_inverse=True)
     width = int(column.max(initial=0)) + 1
+    # Number of clients in each pair of clusters, one from each partition.
     cells = np.bincount(row * width + column)
     a = _pairs_together(cells)
     b = _pairs_together(np.bincount(row)) - a
@@ -29,5 +30,5 @@ def adjusted_rand_index(first: Int[np.ndarray, "n"], second: Int[np.ndarray, "n"
 
 
 def _pairs_together(sizes: Int[np.ndarray, "k"]) -> int:
-    """Number of ordered pairs of clients in the same cluster, from the cluster sizes."""
+    """Number of ordered pairs of different clients that share a cluster, from the cluster sizes."""
     return int((sizes.astype(np.int64) ** 2).sum()) - int(sizes.sum())

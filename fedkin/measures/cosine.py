@@ -67,7 +67,7 @@ def cosine_from(
 def _relative(
     rows: Float[np.ndarray, "n P"], columns: slice, origin: Float[np.ndarray, "P"] | None
 ) -> np.ndarray:
-    """The selected columns of the rows, minus the same columns of the origin."""
+    """The selected columns of the vectors (rows), minus the same columns of the origin."""
     return rows[:, columns] if origin is None else rows[:, columns] - origin[columns]
 
 

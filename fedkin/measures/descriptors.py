@@ -50,6 +50,7 @@ def group_moments(
         least: smallest number of samples of a group with moments, at least 1.
     """
     count = np.bincount(group, minlength=groups)[:, None]
+    # Groups without samples are divided by 1, not by 0; the last line makes them ABSENT.
     divisor = np.maximum(count, 1)
 
     def sums(rows: Float[np.ndarray, "t C"]) -> Float64[np.ndarray, "groups C"]:

@@ -70,8 +70,8 @@ def _from_differences(
     scale: Float64[np.ndarray, "n"],
     metric: Literal["cityblock", "sqeuclidean"],
 ) -> Float64[np.ndarray, "k k"]:
-    """Distances between the selected rows, computed from their differences, which is exact but
-    slow."""
+    """Distances of all pairs of the rows ``chosen``, computed from the differences of their
+    entries, which is exact but slow."""
     from scipy.spatial.distance import pdist, squareform
 
     count = len(chosen)

@@ -35,6 +35,7 @@ def gradient_dissimilarity(
     if shares.shape != (n,) or not (shares >= 0).all() or not 0 < shares.sum() < np.inf:
         raise MethodError(f"weights must be {n} numbers from 0 up, not all zero")
     shares = shares / shares.sum()
+    # |sum_i p_i g_i|^2 = sum_ij p_i p_j <g_i, g_j>, so the inner products suffice.
     inner: Float64[np.ndarray, "n n"] = gram(gradients)
     mean = float(shares @ inner @ shares)
     return float(shares @ inner.diagonal()) / mean if mean > 0 else float("inf")

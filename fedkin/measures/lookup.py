@@ -37,6 +37,7 @@ def _from_entry(entry: Any) -> Measure | None:
     already in the records. None for a damaged entry."""
     if not isinstance(entry, Mapping):
         return None
+    # Keys that this version does not know are ignored.
     words = {name: value for name, value in entry.items() if name in WORDS}
     digits = words.pop("digits", None)
     if not isinstance(digits, (int, type(None))):

@@ -133,7 +133,7 @@ class Measure:
         self._fill("digits", DIGITS[self.unit])
 
     def _fill(self, field: str, default: str | int) -> None:
-        """Set a field to its default if it is not given."""
+        """Set a field of the measure to this default if the user did not give it."""
         if getattr(self, field) in ("", None):
             object.__setattr__(self, field, default)
 
@@ -233,7 +233,7 @@ class Measure:
 
 
 def _number(value: Any) -> float | None:
-    """A returned value as a float; None if it is not a number."""
+    """The value that a measure's function returned, as a float; None if it is not one number."""
     if isinstance(value, (int, float, np.integer, np.floating, np.bool_)):
         return float(value)
     if isinstance(value, np.ndarray) and not value.ndim and value.dtype.kind in "iufb":

@@ -17,7 +17,8 @@ _MARKS = {"share": "%", "bytes": "MB"}
 
 
 def unit_mark(unit: str) -> str:
-    """The text after a number of a unit: ``%`` or ``MB``; empty for other units."""
+    """The mark that is written after a number with this unit: ``%`` or ``MB``; empty for other
+    units."""
     return _MARKS.get(unit, "")
 
 

@@ -53,17 +53,20 @@ def count_distinct(scores: Float64[np.ndarray, "n q"]) -> int:
 
 
 def component_count(shares: Float64[np.ndarray, "n"], variance: float | int) -> int:
-    """The smallest number of components whose shares sum to more than ``variance``."""
+    """The smallest number of principal components whose shares of the variance sum to more than
+    ``variance``."""
     return 1 + int(np.searchsorted(np.cumsum(shares)[:-1], variance, side="right"))
 
 
 def explained_shares(values: Float64[np.ndarray, "n"]) -> Float64[np.ndarray, "n"]:
-    """Each eigenvalue divided by the sum of all; zeros if all are zero."""
+    """The share of the variance that each principal component explains: its eigenvalue divided by
+    the sum of all eigenvalues; zeros if all are zero."""
     return values / values.sum() if values.any() else np.zeros_like(values)
 
 
 def _centred_gram(rows: Float[np.ndarray, "n P"]) -> Float64[np.ndarray, "n n"]:
-    """Gram matrix of the centred rows; zeros if all rows are equal.
+    """Gram matrix (inner products of all pairs) of the rows minus their mean; zeros if all rows are
+    equal.
 
     The mean is subtracted before the products, because it may be a thousand times longer than the
     differences.

@@ -77,7 +77,8 @@ def orthonormal(bases: Float[np.ndarray, "N d q"]) -> Float64[np.ndarray, "N d r
 
 
 def _directions(bases: Float[np.ndarray, "N d p"]) -> Bool[np.ndarray, "N p"]:
-    """Which columns are directions, that is, neither zero nor NaN."""
+    """Which columns of each client are directions. Columns without a direction are zero, and NaN
+    for a client that did not reply."""
     return np.einsum("ndp,ndp->np", bases, bases, dtype=np.float64) > _WEAKEST
 
 
@@ -162,7 +163,8 @@ def subspace_angles(
 
 
 def _cosines(bases: Float[np.ndarray, "N d p"]) -> Float64[np.ndarray, "N N p p"]:
-    """The matrices U_i^T U_j of all pairs of clients, by one matrix product."""
+    """The cosines of all pairs of directions of all pairs of clients: the matrices U_i^T U_j, where
+    U_i has the directions of client i as columns, by one matrix product."""
     clients, _, p = bases.shape
     vectors = bases.transpose(0, 2, 1).reshape(clients * p, -1)
     return gram(vectors).reshape(clients, p, clients, p).transpose(0, 2, 1, 3)

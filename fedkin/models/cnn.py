@@ -224,7 +224,8 @@ _NETWORKS = {
 
 @lru_cache(maxsize=64)
 def _cnn(image: ImageShape, classes: int, variant: str, drop: bool, l2: float) -> Model:
-    """The model of checked options, cached so that equal options return the same object."""
+    """The convolutional model for options that have been checked. It is cached, so equal options
+    return the same object."""
     make = _NETWORKS[variant]
     return as_model(
         lambda key: make(image, classes, drop, key),
@@ -243,6 +244,7 @@ def image_of(data: Samples) -> ImageShape:
     elif len(shape) == 2:
         image = ImageShape(height=shape[0], width=shape[1], channels=1)
     else:
+        # Flat samples: a square grey image, which is checked below.
         side = int(np.sqrt(features(data)))
         image = ImageShape(height=side, width=side, channels=1)
     if int(np.prod(image)) != features(data):

@@ -36,6 +36,7 @@ def convolve(
         return jax.lax.conv_general_dilated(
             x, kernel, (stride, stride), padding, dimension_numbers=_LAYOUT
         )
+    # A window of one pixel is a matrix product over the channels.
     if size == stride == 1:
         return x @ kernel[0, 0]
     if stride == 1 and min(x.shape[1:3]) >= _SMALL and (size % 2 or not same):
@@ -74,14 +75,15 @@ _by_xla.defvjp(_by_xla_forward, _by_xla_backward)
 def _by_image(
     g: Float[Array, "B h w o"], kernel: Float[Array, "k k i o"], padding: int
 ) -> Float[Array, "B H W i"]:
-    """Gradient with respect to the images: a convolution of g with the flipped kernel."""
+    """Gradient of a convolution with respect to the images: g, the gradient of the result,
+    convolved with the flipped kernel."""
     return _plain(g, kernel[::-1, ::-1].transpose(0, 1, 3, 2), len(kernel) - 1 - padding)
 
 
 def _by_kernel(
     x: Float[Array, "B H W i"], g: Float[Array, "B h w o"], padding: int
 ) -> Float[Array, "k k i o"]:
-    """Gradient with respect to the kernel.
+    """Gradient of a convolution with respect to the kernel.
 
     It is a convolution with the input channels as the batch, the images as the channels, and the
     output gradients as the kernel.
@@ -111,6 +113,7 @@ def _plain_of(padding: int) -> Callable[[Array, Array], Array]:
 
     def of_models(_: int, batched: list[bool], x: Array, kernel: Array) -> tuple[Array, bool]:
         """Models on the same images at once (vmap); models on different images in turn."""
+        # Every model has other images: one model after another.
         if all(batched):
             return jax.lax.map(lambda pair: of_one_model(*pair), (x, kernel)), True
         axes = [0 if is_batched else None for is_batched in batched]
@@ -228,6 +231,8 @@ def _for_models(of_one_model: Callable, on_the_same: Callable) -> Callable:
                 argument if is_batched else jnp.broadcast_to(argument, (count, *argument.shape))
                 for argument, is_batched in pairs
             )
+            # One model after another, since the images differ or only some arguments have a row per
+            # model.
             out = jax.lax.map(lambda row: of_one_model(*row), rows)
         return out, jax.tree.map(lambda _: True, out)
 
@@ -237,12 +242,13 @@ def _for_models(of_one_model: Callable, on_the_same: Callable) -> Callable:
 
 
 def _joined(arrays: Float[Array, "G p q r c"]) -> Float[Array, "p q r Gc"]:
-    """The channels of all models, concatenated."""
+    """Concatenate the channels of all models, so that they look like one model with more
+    channels."""
     return jnp.moveaxis(arrays, 0, 3).reshape(*arrays.shape[1:4], -1)
 
 
 def _apart(array: Float[Array, "p q r Gc"], count: int) -> Float[Array, "G p q r c"]:
-    """The channels of each of ``count`` models: the inverse of ``_joined``."""
+    """Separate the channels of ``count`` models again: the inverse of ``_joined``."""
     return jnp.moveaxis(array.reshape(*array.shape[:3], count, -1), 3, 0)
 
 
@@ -371,7 +377,7 @@ def max_pool(x: Float[Array, "B H W c"]) -> Float[Array, "B h w c"]:
 
 
 def _max_pool_backward(x: Array, g: Array) -> tuple[Array]:
-    """The gradient, by comparing every pixel with its neighbours in the window.
+    """The gradient of max pooling, by comparing every pixel with its neighbours in the window.
 
     This needs no search for the position of the maximum, so one loop writes the result.
     """
@@ -386,7 +392,8 @@ def _max_pool_backward(x: Array, g: Array) -> tuple[Array]:
 
 
 def _share(value: Array, other: Array) -> Array:
-    """Share of the gradient that goes to one of two values: 1 if larger, 0.5 if equal, else 0."""
+    """Share of the gradient of max(a, b) that goes to a: 1 if a is larger, 0.5 if both are equal,
+    else 0."""
     return jnp.where(value > other, 1.0, jnp.where(value < other, 0.0, 0.5))
 
 

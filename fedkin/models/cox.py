@@ -46,6 +46,7 @@ def cox(data: Samples, hidden: int | tuple[int, ...] = ()) -> Model:
             "use mclr or mlp"
         )
     widths = hidden_widths("cox", hidden)
+    # The last feature is the patient's weight, which is no input of the network.
     return _cox((data.x.shape[2] - 1, *widths, 1))
 
 
@@ -60,13 +61,15 @@ class RiskSet(eqx.Module):
         risks = self.risk(patients).reshape(x.shape[:2])
         weight = x[..., -1]
         present = weight > 0
+        # log(0) would make gradients NaN, even where its result is not used.
         weighted = risks + jnp.log(jnp.where(present, weight, 1.0))
         return jnp.where(present, weighted, ABSENT)
 
 
 @lru_cache(maxsize=16)
 def _cox(widths: tuple[int, ...]) -> Model:
-    """The model with these layer widths, cached so that equal widths return the same object."""
+    """The Cox model with these layer widths. It is cached, so equal widths return the same
+    object."""
     return as_model(
         lambda key: RiskSet(Perceptron(widths, key)),
         name=f"cox-{'-'.join(map(str, widths))}",

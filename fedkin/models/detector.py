@@ -63,5 +63,6 @@ class Detector(eqx.Module):
 
 @lru_cache(maxsize=64)
 def _detector(image: ImageShape) -> Model:
-    """The model for this image shape, cached so that equal shapes return the same object."""
+    """The detector for images of this shape. It is cached, so equal shapes return the same
+    object."""
     return as_model(partial(Detector, image), name="detector", batched=True, detects=True)

@@ -43,7 +43,7 @@ def _product_forward(x: Array, w: Array) -> tuple[Array, tuple[Array, Array]]:
 
 
 def _product_backward(saved: tuple[Array, Array], g: Array) -> tuple[Array, Array]:
-    """Gradients of x and w, from the gradient g of the result."""
+    """Gradients of the product x w^T with respect to x and w, from the gradient g of the result."""
     x, w = saved
     few_samples = len(x) <= _UNROLLED_BATCH
     wide = len(w) >= _UNROLLED_WIDTH
@@ -51,6 +51,7 @@ def _product_backward(saved: tuple[Array, Array], g: Array) -> tuple[Array, Arra
         return g @ w, g.T @ x
     if w.size >= _LARGE:
         x = _copied(x)
+    # g^T x as a sum of outer products, which the compiler fuses into the optimiser's step.
     gradient = g[0][:, None] * x[0][None]
     for sample in range(1, len(x)):
         gradient = gradient + g[sample][:, None] * x[sample][None]

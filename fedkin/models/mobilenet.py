@@ -215,11 +215,13 @@ def _inverted(
     units.append(_unit(Depthwise(wide, next(keys), stride), make_norm(wide)))
     project = Conv(wide, outputs, 1, next(keys), bias=False)
     units.append(_unit(project, make_norm(outputs), linear=True))
+    # The input can only be added to an output of the same shape.
     return Chain(units, residual=stride == 1 and inputs == outputs)
 
 
 def _unit(conv: Conv | Depthwise, norm: Norm, linear: bool = False) -> Unit:
-    """A unit of these layers; ``linear`` leaves out the rectified units."""
+    """A unit of a convolution and its normalisation; ``linear`` leaves out the rectified units
+    after them."""
     return Unit(conv, norm, linear)
 
 
@@ -247,7 +249,8 @@ def _named(name: str, data: Samples, norm: str, rate: float | int) -> Model:
 
 @lru_cache(maxsize=64)
 def _mobilenet(name: str, image: ImageShape, classes: int, norm: str, rate: float | int) -> Model:
-    """The model of checked options, cached so that equal options return the same object."""
+    """The MobileNet for options that have been checked. It is cached, so equal options return the
+    same object."""
     network, momentum = _NETWORKS[name]
     make_norm = partial(BatchNorm, momentum=momentum) if norm == "batch" else GroupNorm
 

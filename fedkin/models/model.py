@@ -172,6 +172,8 @@ def as_model(
     _refuse_pytorch(source)
     if isinstance(source, tuple) and len(source) == 2 and all(callable(part) for part in source):
         init, apply = source
+        # An (init, apply) pair does not say whether it draws random numbers, so it always gets a
+        # key.
         random = True
         whole = _itself
     elif isinstance(source, eqx.Module):
@@ -217,7 +219,8 @@ def _refuse_pytorch(source: Any) -> None:
 
 
 def _unflattener(example: Tree) -> Callable[[Array], Tree]:
-    """The inverse of ``flatten``, for parameters with the structure of the example."""
+    """A function from a flat vector to parameters: the inverse of ``flatten``, for parameters with
+    the structure of the example."""
     _, unflatten = ravel_pytree(jax.tree.map(lambda leaf: leaf.astype(jnp.float32), example))
     return unflatten
 
@@ -257,7 +260,7 @@ def _of_module(
 
 
 def _spec(leaves: list[tuple[Any, Array]], detects: bool) -> ModelSpec:
-    """The shapes of the parameters, by name (the path of each array in the module)."""
+    """The shapes of a model's parameters, by name (the path of each array in the module)."""
     shapes = {}
     for path, leaf in leaves:
         name = jax.tree_util.keystr(path, simple=True, separator=".")

@@ -59,7 +59,8 @@ class BatchNorm(eqx.Module):
         return (x - mean) * factor + self.bias, self._updated(mean, unbiased)
 
     def _updated(self, mean: Float[Array, "c"], variance: Float[Array, "c"]) -> BatchNorm:
-        """This layer with running statistics that include those of a batch."""
+        """This normalisation layer with its running statistics updated by the mean and variance of
+        a batch."""
         weight = 1 - self.momentum
         updated = (
             self.momentum * self.mean + weight * mean,

@@ -110,7 +110,8 @@ def kernel_penalty(l2: float) -> Callable[[Tree], Array] | None:
         raise ModelError(f"l2 must be zero or a positive number, got {l2}")
 
     def penalty(tree: Tree) -> Array:
-        """The penalty. Kernels are the arrays with two axes; biases have one."""
+        """l2 times the sum of squares of the kernels, which are the arrays with two axes; biases
+        have one."""
         kernels = [leaf for leaf in jax.tree.leaves(tree) if leaf.ndim == 2]
         return jnp.float32(l2) * sum(jnp.sum(kernel**2) for kernel in kernels)
 
@@ -119,7 +120,8 @@ def kernel_penalty(l2: float) -> Callable[[Tree], Array] | None:
 
 @lru_cache(maxsize=64)
 def _perceptron(widths: tuple[int, ...], l2: float) -> Model:
-    """The model of checked options, cached so that equal options return the same object."""
+    """The perceptron for options that have been checked. It is cached, so equal options return the
+    same object."""
     kind = "mlp" if len(widths) > 2 else "mclr"
     return as_model(
         lambda key: Perceptron(widths, key),

@@ -110,7 +110,7 @@ class RNNLayer(eqx.Module):
         gates, recurrent = _gates(self.weight, self.bias, x)
 
         def step(h: Array, gate: Array) -> tuple[Array, Array]:
-            """The next state h; ``gate`` is W x + b at this time."""
+            """The next state h of the layer; ``gate`` is W x + b for the word at this time."""
             h = jnp.tanh(gate + h @ recurrent)
             return h, h
 
@@ -135,7 +135,7 @@ class LSTMLayer(eqx.Module):
         gates, recurrent = _gates(self.weight, self.bias, x)
 
         def step(state: tuple[Array, Array], gate: Array) -> tuple[tuple[Array, Array], Array]:
-            """The next cell and state; ``gate`` is W x + b at this time."""
+            """The layer's next cell and state; ``gate`` is W x + b for the word at this time."""
             c, h = state
             enter, candidate, forget, leave = jnp.split(gate + h @ recurrent, 4, axis=-1)
             c = c * jax.nn.sigmoid(forget + 1) + jax.nn.sigmoid(enter) * jnp.tanh(candidate)
@@ -149,7 +149,8 @@ class LSTMLayer(eqx.Module):
 def _gates(
     weight: Float[Array, "g i_plus_h"], bias: Float[Array, "g"], x: Float[Array, "L B i"]
 ) -> tuple[Float[Array, "L B g"], Float[Array, "h g"]]:
-    """W x + b for all times in one product, and U transposed.
+    """For a recurrent layer: W x + b for all times, and U transposed, where [W, U] is the layer's
+    weight.
 
     One product is many times faster than a product for each time.
     """
@@ -202,7 +203,7 @@ _LAYERS = {"rnn": RNNLayer, "lstm": LSTMLayer}
 
 
 def _of(name: str, data: Text, widths: tuple[int, ...], dense: int, embedding: int | None) -> Model:
-    """Check the widths, and make the model ``name`` for these data."""
+    """Check the widths of the layers, and make the recurrent model ``name`` for these data."""
     if min(widths) < 1 or (embedding is not None and embedding < 1):
         raise ModelError(
             f"{name}: hidden and embedding must be at least 1, got {widths[0]} and {embedding}"
@@ -243,7 +244,8 @@ def _words(name: str, data: Text, embedding: int | None) -> tuple[int, int] | Ve
 def _recurrent(
     name: str, words: tuple[int, int] | Vectors, widths: tuple[int, ...], dense: int, classes: int
 ) -> Model:
-    """The model of checked options, cached so that equal options return the same object."""
+    """The recurrent model for options that have been checked. It is cached, so equal options return
+    the same object."""
 
     def make(key: Array) -> RecurrentNetwork:
         return RecurrentNetwork(

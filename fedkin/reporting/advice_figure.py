@@ -81,7 +81,8 @@ def _curve(
     values: Float[np.ndarray, "most"],
     estimate: int,
 ) -> None:
-    """Draw a criterion over the number of clusters, with a dashed line at its estimate."""
+    """Draw a criterion for the number of clusters as a curve over this number. A dashed line marks
+    the number that the criterion estimates."""
     prepare(axes, heading, note)
     axes.plot(numbers, values, color=COLOURS[0], marker="o", ms=4, lw=1.8)
     axes.axvline(estimate, color=FADED, ls=(0, (4, 3)))
@@ -120,7 +121,8 @@ def _stability(axes: Axes, count: ClusterCount, numbers: np.ndarray) -> None:
 
 
 def _dendrogram(axes: Axes, count: ClusterCount) -> None:
-    """Draw Ward's dendrogram of the clients, with a dashed line at the estimated cut."""
+    """Draw Ward's dendrogram (tree of merges) of the clients. A dashed line marks the height that
+    cuts the tree into the estimated number of clusters."""
     prepare(
         axes,
         "Dendrogram",
@@ -129,13 +131,15 @@ def _dendrogram(axes: Axes, count: ClusterCount) -> None:
     tree = linkage(count.points, "ward")
     dendrogram(tree, ax=axes, no_labels=True, color_threshold=0, above_threshold_color=COLOURS[0])
     cut = count.estimates["dendrogram"]
+    # Half way between the merge that forms this number of clusters and the next merge.
     axes.axhline(float(count.heights[cut - 2 : cut].mean()), color=FADED, ls=(0, (4, 3)))
     axes.set_xlabel("clients")
     axes.set_ylabel("dissimilarity")
 
 
 def _spectrum(axes: Axes, count: ClusterCount) -> None:
-    """Draw the eigenvalues, with a dashed line in the largest gap."""
+    """Draw the eigenvalues of the clients' graph Laplacian in ascending order, with a dashed line
+    in the largest gap. The number of eigenvalues below the gap estimates the number of clusters."""
     estimate = count.estimates["eigengap"]
     prepare(
         axes,

@@ -18,8 +18,8 @@ PANELS = 12  # largest number of panels; a report shows more
 
 
 def draw(comparison: Comparison) -> Figure:
-    """Draw the mean accuracy over rounds with intervals, for all methods with a run. At most PANELS
-    settings are drawn."""
+    """Draw the mean accuracy over the rounds with intervals, for all methods with a run. Each
+    setting (data set and configuration) has a panel; at most PANELS settings are drawn."""
     shown = [setting for setting in comparison.settings if comparison.curves(setting)][:PANELS]
     # The longest label at the right of a panel: a method's name with its number of clusters.
     names = max(map(len, comparison.methods)) + len(" (K = 3)")
@@ -55,7 +55,8 @@ def draw(comparison: Comparison) -> Figure:
 
 
 def _label(run: Run, name: str) -> str:
-    """A method's label, with the number of clusters if the label does not contain it."""
+    """A method's label in the figure of a comparison, with the number of clusters if the label does
+    not contain it."""
     clusters = run.config.clusters
     if clusters is None or "clusters" in name or "K = " in name:
         return name

@@ -64,7 +64,8 @@ class ComparisonDisplay:
             self._bars.stop()
 
     def cell(self, cell: Cell, finished: bool) -> None:
-        """Show the next run. ``finished`` says that it was already finished earlier."""
+        """Show the next run of the comparison. ``finished`` says that it was finished in an earlier
+        session."""
         self._current = cell
         rounds = self._rounds[cell.setting.label, cell.method.label]
         self._bars.update(self._all, completed=self._started, note=self._time_left(0))
@@ -78,7 +79,7 @@ class ComparisonDisplay:
             print(f"{self._position()}  finished before", file=sys.stderr, flush=True)
 
     def leave_out(self, cell: Cell) -> None:
-        """Remove a run that cannot be executed from the count."""
+        """Subtract a run that cannot be executed from the displayed number of runs."""
         self._cells.remove((cell.setting.label, cell.method.label))
         self._bars.update(self._all, total=len(self._cells))
 
@@ -96,13 +97,14 @@ class ComparisonDisplay:
             print(f"{self._position()}  {shown}  {time_left}", file=sys.stderr, flush=True)
 
     def _position(self) -> str:
-        """Which run this is of how many, and its name."""
+        """The current run as text: its number, the number of all runs, and its name."""
         assert self._current is not None
         return f"{self._started} of {self._started + len(self._cells)}  {_name(self._current)}"
 
     def _time_left(self, rounds: int) -> str:
         """The time left as text, estimated from the remaining rounds and the seconds per round of
         each method."""
+        # Remaining rounds by method, since methods differ in their seconds per round.
         remaining: dict[str, int] = defaultdict(int)
         if self._current is not None:
             remaining[self._current.method.label] += rounds
@@ -126,7 +128,7 @@ class Pace:
         self._last = time.monotonic()
 
     def lap(self, method: str) -> None:
-        """Record the end of a method's round."""
+        """Record that a method has finished a round."""
         now = time.monotonic()
         seconds, rounds = self._spent.get(method, (0.0, 0))
         self._spent[method] = (seconds + now - self._last, rounds + 1)
@@ -156,7 +158,7 @@ def tables(
     """
 
     def with_columns(shown: Sequence[Column]) -> list[Table]:
-        """The tables of all settings with these columns."""
+        """A table with these columns for each setting."""
         return [_table(comparison, setting, measure, shown) for setting in comparison.settings]
 
     every = columns(comparison)

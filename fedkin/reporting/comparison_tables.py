@@ -106,7 +106,8 @@ def heads(comparison: Comparison) -> tuple[str, ...]:
 
 
 def place_of(measure: Measure, shown: Sequence[Column]) -> int:
-    """Index of the column with the compared measure; -1 if the table does not have it.
+    """Index of the column that shows the measure by which methods are compared; -1 if the table has
+    no such column.
 
     Args:
         measure: the compared measure.
@@ -116,7 +117,7 @@ def place_of(measure: Measure, shown: Sequence[Column]) -> int:
 
 
 def cells(row: Row, shown: Sequence[Column]) -> list[str]:
-    """The cells of a row as text, in the order of the columns."""
+    """The cells of a row of the comparison's table as text, in the order of the columns."""
     return [column.cell(row) for column in shown]
 
 
@@ -129,8 +130,8 @@ def _rounds_to_target(row: Mapping[str, Any]) -> str:
 
 
 def _honest_column(measure: Measure) -> Column:
-    """The column of a measure over honest clients (those that do not attack). Shares are shown with
-    intervals, the agreement with true clusters without."""
+    """The table column of a measure over the honest clients, which are those that do not attack.
+    Measures that are shares have an interval in it, the agreement with true clusters has none."""
     return mean_column(measure) if measure.unit == "share" else value_column(measure)
 
 
@@ -140,7 +141,8 @@ def not_run(row: Row) -> str | None:
 
 
 def texts(row: Row, shown: Sequence[Column]) -> list[str]:
-    """The cells of a row, as in ``cells``. If all runs failed, the first cell is the reason."""
+    """The cells of a row, as in ``cells``. If all runs of the row failed, the first cell has the
+    reason instead."""
     reason = not_run(row)
     return cells(row, shown) if reason is None else [reason, *[""] * (len(shown) - 1)]
 
@@ -199,6 +201,7 @@ def _over_attacks(comparison: Comparison) -> list[str]:
     lines = []
     for method in comparison.methods if len(attacked) > 1 else ():
         reached = {row["setting"]: row[HONEST[0]] for row in rows if row["method"] == method}
+        # A mean over other attacks than those of the other methods would be unfair.
         if len(reached) == len(attacked):
             worst = min(reached, key=lambda setting: reached[setting])
             mean = sum(reached.values()) / len(reached)
@@ -220,7 +223,7 @@ def _agreement(comparison: Comparison, setting: str, prefix: str) -> list[str]:
 
 
 def _difference(row: Row, measure: Measure) -> str:
-    """A difference of two methods as text, with its interval and p."""
+    """A difference of two methods as text, with its 95% interval and the test's p."""
     gain = f"{measure.gain_text(row['difference'])}{measure.points}"
     interval = f"{measure.text(row['low'])} to {measure.text(row['high'])}"
     return f"{row['method']} over {row['against']}: {gain} ({interval}), p = {row['p']:.2g}"
@@ -356,18 +359,19 @@ def best_rows(comparison: Comparison, measure: str | None = None) -> list[tuple[
 
 
 def _mean(values: Float[np.ndarray, "S"]) -> float | None:
-    """Mean over the seeds with a value; None if there are none."""
+    """Mean over the seeds that have a value; None if no seed has one."""
     finite = values[np.isfinite(values)]
     return float(finite.mean()) if len(finite) else None
 
 
 def _label_heads(comparison: Comparison) -> list[str]:
-    """The headings of the first columns; without a column for the setting if there is only one."""
+    """The headings of the first columns of a comparison's table: setting, method and seeds. With
+    only one setting, there is no column for it."""
     return [*(["setting"] if len(comparison.settings) > 1 else []), "method", "seeds"]
 
 
 def _labels(comparison: Comparison, row: Row) -> list[str]:
-    """The cells of the first columns of a row, as in ``_label_heads``."""
+    """The first cells of a row in a comparison's table, below the headings of ``_label_heads``."""
     return [
         *([row["setting"]] if len(comparison.settings) > 1 else []),
         row["method"],
@@ -376,5 +380,5 @@ def _labels(comparison: Comparison, row: Row) -> list[str]:
 
 
 def _bold(cells: list[str], place: int, mark: Callable[[str], str]) -> list[str]:
-    """The cells of a row, with the cell at ``place`` marked."""
+    """The cells of a row, with the cell at index ``place`` marked as bold."""
     return [mark(cell) if number == place else cell for number, cell in enumerate(cells)]

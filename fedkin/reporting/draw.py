@@ -64,6 +64,7 @@ def draw(
             f"draw writes figure.png and figure.svg into a folder, but {str(target)!r} looks like "
             "a figure file; pass a folder"
         )
+    # The result's folder is fedkin's; in any other one, a figure of this name may be the user's.
     if folder is not None and place != getattr(result, "folder", None):
         check_figure(target / "figure")
     if isinstance(result, Run):

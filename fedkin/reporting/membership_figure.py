@@ -22,10 +22,11 @@ def save(run: Run, folder: Path) -> list[Path]:
 
 
 def draw(run: Run) -> Figure:
-    """Draw a bar for each client with a cluster: its shares of all clusters. Clients are ordered by
-    largest share."""
+    """Draw a stacked bar of cluster shares for each client that has a cluster. Clients are ordered
+    by their largest share."""
     whole = memberships(run.state)
     assert whole is not None
+    # Clients without a cluster have no shares.
     shares = whole[run.assignment >= 0]
     order = by_largest_share(shares)
     figure = new_figure(8.0, 3.6)

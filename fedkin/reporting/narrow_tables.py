@@ -12,7 +12,7 @@ _WIDEST = 1000  # characters, more than any table has
 
 
 def fits(table: Table, console: Console) -> bool:
-    """Whether a table fits on a console unchanged.
+    """Whether a table fits on a console with all its columns.
 
     Args:
         table: the table.

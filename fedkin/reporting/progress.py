@@ -91,8 +91,8 @@ class ProgressDisplay:
         self._seed = (number, seed)
 
     def __call__(self, record: Record) -> None:
-        """Show a round. With several seeds and no terminal, only the last round of each seed is
-        shown."""
+        """Show the record of a round. If several seeds are run and the output is not a terminal,
+        only the last round of each seed is shown."""
         if self.console.is_terminal:
             with suppress_hangup():
                 self._update_bar(record)
@@ -103,6 +103,7 @@ class ProgressDisplay:
             if record["round"] == self.rounds:
                 where = f"seed {self._seed[1]} ({self._seed[0] + 1} of {self.seeds})  "
                 print(where + plain_line(record, self.rounds), file=sys.stderr, flush=True)
+        # About LINES lines in a whole run, and always the last round.
         elif record["round"] % -(-self.rounds // LINES) == 0 or record["round"] == self.rounds:
             print(plain_line(record, self.rounds), file=sys.stderr, flush=True)
 
@@ -117,7 +118,8 @@ class ProgressDisplay:
             self._notebook.update(bars)
 
     def _update_bar(self, record: Record) -> None:
-        """Update the bar of the record's method, and add it in the method's first round."""
+        """Update the progress bar of the method that a round's record belongs to. The bar is added
+        in the method's first round."""
         name = record["method"]
         shown = _shown(record)
         completed = record["round"] + (self._seed[0] if self._seed else 0) * self.rounds
@@ -179,7 +181,7 @@ class _TimeLeft(ProgressColumn):
 
 
 def plain_line(record: Record, rounds: int) -> str:
-    """A round as one line of text."""
+    """The record of a round as one line of text."""
     shown = _shown(record)
     return (
         f"{method_title(record['method'])}  round {record['round']}/{rounds}  {shown['measure']} "
@@ -216,11 +218,12 @@ def _table_notes(summaries: Sequence[dict[str, Any]], names: Sequence[str] | Non
     titles = {id(summary): method_title(summary["method"]) for summary in summaries}
 
     def lines_of(key: str, text: Callable[[dict[str, Any]], str]) -> list[str]:
-        """``text`` of every summary that has the entry ``key``."""
+        """A note, made by ``text``, for every summary that has the entry ``key``."""
         return [text(summary) for summary in summaries if key in summary]
 
     def titled(text: Callable[[dict[str, Any]], str]) -> list[str]:
-        """``text`` of every summary, with the method in front; without empty texts."""
+        """A note, made by ``text``, for every summary, beginning with the name of the method. Empty
+        notes are left out."""
         texts = [(titles[id(summary)], text(summary)) for summary in summaries]
         return [f"{title}: {line}" for title, line in texts if line]
 
@@ -254,7 +257,8 @@ def _failure(summary: dict[str, Any]) -> str:
 
 
 def _in_words(summary: dict[str, Any], key: str, words: Callable[[dict[str, Any]], str]) -> str:
-    """An entry of a summary as text, by the function ``words``; empty if there is no such entry."""
+    """The entry ``key`` of a run's summary, converted to text by the function ``words``; empty text
+    if the summary has no such entry."""
     return words(summary[key]) if key in summary else ""
 
 
@@ -286,7 +290,7 @@ def _columns(summaries: Sequence[dict[str, Any]], own: Sequence[Measure]) -> lis
 
 
 def _traffic(summary: dict[str, Any]) -> str:
-    """Download and upload of a run, as text."""
+    """The downloaded and uploaded bytes of a run, as text."""
     return both_ways(summary["bytes_down"], summary["bytes_up"])
 
 
@@ -299,12 +303,13 @@ def measure_column(measure: Measure) -> _Column:
 
 
 def folded(head: str) -> str:
-    """A heading with its last word on a second line."""
+    """A column heading with its last word on a second line, which makes the column narrower."""
     return "\n".join(head.rsplit(" ", 1))
 
 
 def _rounds_to_target(summary: dict[str, Any]) -> str:
-    """The rounds until the target accuracy; a dash if it was not reached."""
+    """The cell of a run about its target accuracy: the number of rounds until it was reached, or a
+    dash if it was not."""
     reached = summary["rounds_to_target"]
     return "-" if reached is None else str(reached)
 
@@ -365,7 +370,8 @@ def secret_in_words(statement: dict[str, Any]) -> str:
 
 
 def _replies(summary: dict[str, Any]) -> str:
-    """Note with the number of replies that were excluded from averages."""
+    """Note with the number of clients' replies that are not in averages: excluded or missing
+    ones."""
     counts = {
         "not finite or impossible": summary["nonfinite"],
         "with a far larger norm": summary.get("outliers", 0),
@@ -385,7 +391,7 @@ def _estimated(summary: dict[str, Any]) -> str:
 
 
 def _late(summary: dict[str, Any]) -> str:
-    """Note with the number of late replies."""
+    """Note with the number of clients' replies that came too late."""
     used = summary["late_used"]
     dropped = summary["late_dropped"]
     title = method_title(summary["method"])
@@ -393,7 +399,7 @@ def _late(summary: dict[str, Any]) -> str:
 
 
 def _stopped(summary: dict[str, Any]) -> str:
-    """Note with the round and the reason of an early stop."""
+    """Note with the round and the reason if a run stopped early."""
     stopped = summary["stopped"]
     title = method_title(summary["method"])
     return (
@@ -409,7 +415,7 @@ def _differs(summary: dict[str, Any]) -> bool:
 
 
 def _shown(record: Record) -> dict[str, str]:
-    """The texts that a round shows in the bar of its method."""
+    """The texts in a method's progress bar, from the record of its last round."""
     text = partial_text(record)
     partial = f" ({text})" if text else ""
     clusters, sizes = _clusters(record["cluster_sizes"])
@@ -418,7 +424,8 @@ def _shown(record: Record) -> dict[str, str]:
 
 
 def measure(record: Record) -> str:
-    """The name of a round's accuracy, with the split if it is not the test split."""
+    """The name of the accuracy in a round's record. If rounds are not evaluated on test samples, it
+    includes the name of the split."""
     return f"{record['split']} accuracy" if "split" in record else "accuracy"
 
 

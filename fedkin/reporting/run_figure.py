@@ -96,6 +96,7 @@ def _third_column(figure: Figure, grid: GridSpec, runs: dict[str, Run]) -> list[
     """
     name = next(iter(runs))
     history = runs[name].history
+    # Sizes that never change need no curve.
     moving = "neighbours" in history or _sizes_change(history)
     has_accuracy = any("accuracy" in run.clients for run in runs.values())
     panels = []
@@ -114,7 +115,7 @@ def _third_column(figure: Figure, grid: GridSpec, runs: dict[str, Run]) -> list[
 
 
 def _sizes_change(history: pd.DataFrame) -> bool:
-    """Whether cluster sizes ever change."""
+    """Whether a run's cluster sizes differ between any two rounds."""
     rows = [list(sizes) for sizes in history["cluster_sizes"].dropna()]
     return any(sizes != rows[0] for sizes in rows)
 
@@ -125,8 +126,8 @@ def _split(histories: dict[str, pd.DataFrame]) -> str:
 
 
 def _accuracy(axes: Axes, histories: dict[str, pd.DataFrame]) -> None:
-    """Draw the accuracy of all clients. Rounds in which some clients had no cluster or were absent
-    (partial rounds) are pale."""
+    """Draw the accuracy of all clients over the rounds. Partial rounds, in which some clients had
+    no cluster or were absent, are pale."""
     partial = any(
         history["partial"].fillna(False).astype(bool).any() for history in histories.values()
     )
@@ -153,13 +154,13 @@ def _accuracy(axes: Axes, histories: dict[str, pd.DataFrame]) -> None:
 
 
 def _why_pale(histories: dict[str, pd.DataFrame]) -> str:
-    """The words of the note that say why some rounds are pale."""
+    """Words for the note below the accuracy: why the figure draws some rounds pale."""
     away = any("scored_of" in history for history in histories.values())
     return CAUSE if away else "some clients have no cluster yet"
 
 
 def _bottom(axes: Axes, histories: dict[str, pd.DataFrame]) -> None:
-    """Draw the mean accuracy of the bottom 10% of clients."""
+    """Draw the mean accuracy of the bottom 10% of clients over the rounds."""
     prepare(axes, "Bottom 10% of clients", f"mean {_split(histories)} accuracy")
     for history, colour, dash in zip(histories.values(), COLOURS, DASHES, strict=False):
         known = history["bottom_decile"].dropna().astype(float)
@@ -207,7 +208,8 @@ def _mark_shifts(axes: Axes, run: Run) -> None:
 
 
 def _discrepancy(axes: Axes, histories: dict[str, pd.DataFrame]) -> None:
-    """Draw the mean distance of client models to their aggregate."""
+    """Draw the discrepancy over the rounds: the mean distance of client models to their
+    aggregate."""
     prepare(axes, "Discrepancy", "mean L2 distance of client models to their aggregate")
     for (_, history), colour, dash in zip(histories.items(), COLOURS, DASHES, strict=False):
         known = history["discrepancy_mean"].dropna().astype(float)
@@ -230,7 +232,7 @@ def _measure(axes: Axes, histories: dict[str, pd.DataFrame], measure: Measure) -
 
 
 def _sizes(axes: Axes, name: str, history: pd.DataFrame) -> None:
-    """Draw the cluster sizes of the first method as stacked areas."""
+    """Draw the cluster sizes of the first method over the rounds as stacked areas."""
     prepare(axes, "Cluster sizes", f"clients in each cluster of {name}")
     known = history["cluster_sizes"].dropna()
     # Sizes [K, rounds]. A cluster that is created later has size 0 before.
@@ -255,7 +257,8 @@ def _sizes(axes: Axes, name: str, history: pd.DataFrame) -> None:
 
 
 def _neighbours(axes: Axes, name: str, history: pd.DataFrame) -> None:
-    """Draw the mean number of peers that a peer (a client of a method without a server) trusts."""
+    """Draw over the rounds how many peers a peer (a client of a method without a server) trusts, on
+    average."""
     prepare(axes, "Neighbours", f"mean number of peers that a peer of {name} trusts")
     axes.plot(history.index, history["neighbours"].astype(float), color=COLOURS[0], lw=1.6)
     axes.set_ylim(bottom=0)

@@ -39,8 +39,8 @@ def save(repeated: RepeatedRuns, folder: Path) -> None:
 
 
 def draw(repeated: RepeatedRuns) -> Figure:
-    """Draw the mean accuracy of every method. With several methods, also draw the gain of the first
-    method over the others."""
+    """Draw the mean accuracy of every method over the rounds. With several methods, also draw the
+    gain of the first method over the others."""
     named = {
         method_label(repeated.of(name)[0].config): curve
         for name, curve in repeated.curves().items()
@@ -68,8 +68,8 @@ def accuracies(
     incomplete: Curves | None = None,
     sample: str = "seed",
 ) -> None:
-    """Draw the mean accuracy of each method over the seeds with its 95% interval, in the rounds
-    that every seed has.
+    """Draw the accuracy of each method over the rounds that every seed has: the mean over the
+    seeds, with its 95% interval.
 
     Args:
         axes: the panel.
@@ -84,6 +84,7 @@ def accuracies(
     seeds = max(map(len, curves.values()))
     count = str(seeds) if least == seeds else f"{least} to {seeds}"
     mean = f"mean of {count} {sample}s" if seeds > 1 else f"one {sample}"
+    # Methods without any round in which all clients have a cluster, for every seed.
     never = [name for name, curve in curves.items() if not np.isfinite(curve).all(axis=0).any()]
     lacking = (
         f"; without a round that is complete in all {sample}s: {', '.join(never)}" if never else ""

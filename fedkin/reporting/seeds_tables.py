@@ -96,7 +96,8 @@ def compared(summary: dict[str, Any]) -> Table:
 
 
 def _points(row: dict[str, Any]) -> str:
-    """A difference with its interval as text; a dash if there is none."""
+    """A difference of two methods in percentage points, with its interval, as text; a dash if there
+    is no difference."""
     final = MEASURES["final_accuracy"]
     if row["difference"] is None:
         return "-"
@@ -119,7 +120,7 @@ def _test_notes(comparisons: list[dict[str, Any]]) -> list[str]:
 
 
 def _counted(seeds: list[int]) -> str:
-    """Seeds as text: the seed, or their number and range."""
+    """Seeds as text: a single seed by its number, several by their count and range."""
     if len(seeds) == 1:
         return f"seed {seeds[0]}"
     return f"{len(seeds)} seeds ({seeds[0]} to {seeds[-1]})"
@@ -134,7 +135,7 @@ def _with_interval(row: dict[str, Any], measure: Measure) -> str:
 
 
 def _p(value: float | None) -> str:
-    """p as text; a dash if there was no test."""
+    """The p of a test as text; a dash if methods were not tested."""
     if value is None:
         return "-"
     return "< 0.001" if value < 0.001 else f"{value:.3f}"

@@ -81,7 +81,8 @@ def figure_paths(path: Path) -> list[Path]:
 
 
 def check_figure(path: Path) -> None:
-    """Raise StorageError if a figure would overwrite a file that fedkin did not write."""
+    """Raise StorageError if a figure with this path would overwrite a file that fedkin did not
+    write."""
     for target in figure_paths(path):
         check_output(target)
 
@@ -152,12 +153,13 @@ def fit(figure: Figure) -> None:
 
 
 def _break_lines(axes: Axes, note: Text) -> None:
-    """Break a note into lines between words, so that it fits its panel's width."""
+    """Break a panel's note into lines between words, so that it fits the panel's width."""
     room = axes.get_window_extent().width
     text = note.get_text()
     wide = note.get_window_extent().width
     if wide <= room:
         return
+    # Characters per line, from the note's width so far, with 3% in reserve.
     lines = textwrap.wrap(text, max(12, int(len(text) * room / wide * 0.97)))
     note.set_text("\n".join(lines))
     heading = axes.get_title(loc="left")
@@ -190,8 +192,8 @@ def label_ends(
 
 
 def spread(values: list[float], gap: float) -> list[float]:
-    """Move ascending heights apart, so that neighbours are at least a gap apart. Pairs that are too
-    close are moved away from their middle."""
+    """Move the ascending heights of labels apart, so that neighbours are at least ``gap`` apart.
+    Two labels that are too close are both moved away from their middle."""
     heights = list(values)
     for _ in heights:  # one pass for each label is enough, since a pass settles at least one pair
         for low in range(len(heights) - 1):

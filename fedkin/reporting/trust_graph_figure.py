@@ -47,6 +47,7 @@ def draw(run: Run) -> Figure:
     """
     known = "true_cluster" in run.clients
     trust = trust_over_time(run.records, len(run.assignment))
+    # Rounds before any peer trusts another one have nothing to draw.
     rounds = [r for r in trust if trust[r].any()] or list(trust)
     rounds = sorted(
         {rounds[i] for i in np.linspace(0, len(rounds) - 1, _PANELS).round().astype(int)}
@@ -70,7 +71,7 @@ def draw(run: Run) -> Figure:
 
 
 def _caption(figure: Figure, known: bool) -> None:
-    """Write below the circles how to read them."""
+    """Write an explanation of the circles and arrows below them."""
     where = (
         "true cluster (orange: trust in a peer of another cluster)" if known else "final cluster"
     )
@@ -83,7 +84,7 @@ def _caption(figure: Figure, known: bool) -> None:
 
 
 def _precision_and_recall(axes: Axes, history: pd.DataFrame) -> None:
-    """Draw the precision and recall of neighbours over the rounds."""
+    """Draw the precision and recall of the peers' trusted peers (neighbours) over the rounds."""
     prepare(
         axes,
         "Neighbours",
@@ -158,6 +159,7 @@ def _arrowheads(
     """
     if not len(start):
         return
+    # Unit vectors along the arrows; two peers in one place give zeros instead of NaN.
     way = (end - start) / np.maximum(np.linalg.norm(end - start, axis=1, keepdims=True), 1e-9)
     tail = end - 0.09 * way
     axes.quiver(

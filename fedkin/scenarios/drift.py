@@ -72,8 +72,10 @@ class Drift:
         draws come from round 0."""
         rng = stream.at(0).child("drift").rng()
         origin = rng.permutation(np.arange(clients) % self.kinds)
+        # Adding 1 .. kinds - 1 always gives another variant than the first one.
         target = (origin + rng.integers(1, self.kinds, clients)) % self.kinds
         changes, moment = rng.random((2, clients))
+        # Rounds since a client's first change; negative before it.
         since = np.full(clients, round - self.at)
         if self.pattern == "gradual":
             since -= np.floor(moment * self.length).astype(np.int64)
@@ -123,6 +125,7 @@ class Drift:
         source = np.concatenate([part.rows for part in parts.values()])
         owner = np.concatenate([part.owners() for part in parts.values()])
         rows = np.flatnonzero(clients[owner])
+        # Always computed from the original samples, so variants do not add up over the rounds.
         part, values = self._samples(original, source[rows], variant[owner[rows]], stream.at(0))
         samples = getattr(data, part).copy()
         samples[rows] = values
@@ -227,7 +230,7 @@ def _with_own_rows(data: FederatedData) -> FederatedData:
 
 
 def _parts(data: FederatedData) -> dict[str, Ragged]:
-    """The rows of each split: training, test, and validation if there is one."""
+    """The rows of each split of the data: training, test, and validation if the data have it."""
     splits = [split for split in ("train", "test", "validation") if split in data.splits]
     return {split: data.part(split) for split in splits}
 

@@ -145,7 +145,7 @@ def _pools(images: Images, kind: str, clusters: int, stream: Stream) -> list[Int
 def _draw(
     pools: list[Int[np.ndarray, "_"]], true_clusters: Int[np.ndarray, "N"], each: int, base: str
 ) -> Int[np.ndarray, "N s"]:
-    """``each`` images for every client, from the pool of its cluster."""
+    """Draw ``each`` images for every client, from the pool of images of its cluster."""
     owners = [np.flatnonzero(true_clusters == cluster) for cluster in range(len(pools))]
     for cluster, (members, pool) in enumerate(zip(owners, pools, strict=True)):
         if len(members) * each > len(pool):

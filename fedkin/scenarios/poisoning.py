@@ -93,6 +93,7 @@ def with_trigger(x: np.ndarray, rows: Int[np.ndarray, "r"]) -> np.ndarray:
             f"{list(x.shape[1:])}"
         )
     changed = x.copy()
+    # A view of the copy, so that the trigger also gets into flat images.
     images = changed.reshape(len(x), side, side) if x.ndim == 2 else changed
     images[rows, -PATCH:, -PATCH:] = x.max()
     return changed
@@ -151,6 +152,7 @@ def _own_training_rows(
     if data.packed is not None:
         raise DataError(f"{refusal}, since the data are in packed files; load them into memory")
     rows = [data.train[c] for c in np.flatnonzero(clients).tolist()]
+    # Samples that must stay as they are: those of other clients, and all that are for testing.
     unchanged = [data.train[c] for c in np.flatnonzero(~clients).tolist()]
     unchanged.append(data.test.rows)
     if data.validation is not None:
@@ -163,5 +165,5 @@ def _own_training_rows(
 
 
 def _concatenated(rows: list[Int[np.ndarray, "_"]]) -> Int[np.ndarray, "_"]:
-    """All rows, concatenated; empty without clients."""
+    """The rows of all clients, concatenated; empty if there are no clients."""
     return np.concatenate([np.zeros(0, np.int64), *rows])

@@ -69,6 +69,7 @@ class Population:
         Raises:
             ConfigError: no client remains.
         """
+        # Late clients have the highest ids, departed clients the lowest.
         late = sum(count for when, count in self.arrivals.items() if when > round)
         departed = len(self.departed(round))
         if late >= total:
@@ -107,7 +108,8 @@ class Population:
 
     @staticmethod
     def _draw(clients: Int[np.ndarray, "n"], stream: Stream) -> np.ndarray:
-        """A uniform random number for each client, independent of the other clients in the call."""
+        """Draw a uniform random number for each client, independent of which other clients are in
+        the call."""
         purpose = "population/" + stream.purpose.rsplit("/", 1)[-1]
         draws = Stream(stream.seed, stream.round, purpose)
         return np.array([draws.client(int(c)).random() for c in clients])
@@ -120,7 +122,8 @@ def _is_count(value: object) -> bool:
 
 @lru_cache(maxsize=2)
 def _ids(first: int, end: int) -> Int[np.ndarray, "c"]:
-    """The ids first .. end - 1. The array is read-only, since all steps of a round share it."""
+    """The client ids first .. end - 1. The array is read-only, since all steps of a round share
+    it."""
     ids = np.arange(first, end)
     ids.flags.writeable = False
     return ids

@@ -82,6 +82,8 @@ class ShiftedData:
         if self._shift is None:
             return self._current
         last = self._last
+        # The kept data are of a later round, or of another seed or purpose: start again from round
+        # 0.
         if last is None or last.round > stream.round or last.at(0) != stream.at(0):
             self._current = (self._data, self._current[1])
             last = None
@@ -164,13 +166,15 @@ class Incremental:
         shifted = sizes != current.train.sizes
         if not shifted.any():
             return current, shifted
+        # Round 0 gives the same order in every round, so earlier releases stay part of later ones.
         released = _positions(all_samples, stream.at(0)) < np.repeat(sizes, all_samples.sizes)
         offsets = np.concatenate([[0], np.cumsum(sizes)])
         train = Ragged(all_samples.rows[released], offsets)
         return current.with_rows(train, current.test), shifted & (round > 0)
 
     def released(self, sizes: Int[np.ndarray, "N"], round: int) -> Int[np.ndarray, "N"]:
-        """Number of training samples in a round, for clients with these total numbers."""
+        """The number of training samples that clients have in a round, from their total numbers of
+        samples."""
         release = min(max(round - 1, 0) // self.every, len(self.releases) - 1)
         if not self.as_coded:
             return _portion(self.releases[release], sizes)
@@ -188,8 +192,8 @@ def stale_counts(shift: Shift | None) -> bool:
 
 
 def _positions(part: Ragged, stream: Stream) -> Int[np.ndarray, "S"]:
-    """Put each client's entries in a random order, and return the position 0, 1, ... of every entry
-    in its client's order."""
+    """Put the training samples of each client in a random order, and return the position 0, 1, ...
+    of every sample in its client's order."""
     owner = part.owners()
     order = np.lexsort((stream.child("order").rng().random(len(owner)), owner))
     positions = np.empty(len(owner), np.int64)
@@ -198,5 +202,6 @@ def _positions(part: Ragged, stream: Stream) -> Int[np.ndarray, "S"]:
 
 
 def _portion(rate: float, sizes: Int[np.ndarray, "N"]) -> Int[np.ndarray, "N"]:
-    """ceil(rate x size). The product is rounded first, since 0.07 x 100 is 7.000000000000001."""
+    """The number of samples in a share of a client's samples, ceil(rate x size). The product is
+    rounded first, since 0.07 x 100 is 7.000000000000001 and would become 8."""
     return np.ceil(np.round(rate * sizes, 6)).astype(np.int64)

@@ -73,6 +73,8 @@ class Steps:
         last = len(original.steps) - 2
         step = max(round - 1, 0) // self.every
         shifted = np.zeros(original.clients, bool)
+        # Data change only in the first round of a step. Step 0 needs no change: the data begin with
+        # it.
         if step > last or (round - 1) % self.every or not step:
             return current, shifted
         first = 0 if self.history else step

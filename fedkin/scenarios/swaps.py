@@ -112,6 +112,7 @@ class SwapPart:
 
 def swap_all(current: FederatedData, pairs: Int[np.ndarray, "k two"]) -> ShiftedRound:
     """The data after each pair of clients has swapped all its data. No client is in two pairs."""
+    # From which client each client gets its data: from itself, unless it is in a pair.
     source = np.arange(current.clients)
     source[pairs] = pairs[:, ::-1]
     shifted = source != np.arange(current.clients)
@@ -143,6 +144,7 @@ def swap_labels(
         labels: label that each of these clients gives away.
     """
     partner = np.arange(current.clients)
+    # -1 for clients that give no label away.
     exchanged = np.full(current.clients, -1)
     partner[pairs] = pairs[:, ::-1]
     exchanged[pairs] = labels
@@ -177,6 +179,7 @@ def draw_labels(
     test = current.test.select(both)
     has = (_label_counts(train, current) > 0) & (_label_counts(test, current) > 0)
     has = has.reshape(-1, 2, current.classes)
+    # Labels that a client of the pair has and the other one does not.
     gives = has & ~has[:, ::-1]
     draws = stream.child("labels").rng().random(gives.shape)
     labels = np.where(gives, draws, -1.0).argmax(axis=2)
@@ -193,7 +196,8 @@ def _label_counts(part: Ragged, data: FederatedData) -> Int[np.ndarray, "n C"]:
 def _pairs(
     probability: float, round: int, reachable: Int[np.ndarray, "c"], stream: Stream
 ) -> Int[np.ndarray, "k two"]:
-    """The pairs that swap. No client is in two pairs, and no pair swaps in round 0."""
+    """Draw the pairs of clients that swap data in a round. No client is in two pairs, and no pair
+    swaps in round 0."""
     rng = stream.child("pairs").rng()
     order = rng.permutation(reachable)
     swapping = np.flatnonzero((rng.random(len(order) // 2) < probability) & (round > 0))

@@ -35,12 +35,14 @@ def rotate_images(
     for number in np.unique(variant[variant > 0]):
         rows = variant == number
         quarters = number * step / 90
+        # Multiples of 90 degrees only move pixels, so they need no interpolation.
         if math.isclose(quarters, round(quarters)):
             result[rows] = np.rot90(x[rows], round(quarters), axes=(1, 2))
         else:
             interpolated = ndimage.rotate(
                 x[rows], number * step, axes=(1, 2), reshape=False, order=1, cval=low
             )
+            # Rounding may push interpolated pixels slightly out of the range.
             result[rows] = np.clip(interpolated, low, high)
     return result
 

@@ -117,8 +117,8 @@ class Advice:
         return self._why_one() if self.clusters == 1 else self._why_several()
 
     def _why_one(self) -> str:
-        """The reason if one cluster was found: why no larger number is stable, and the gain of two
-        clusters."""
+        """The reason for the verdict if one cluster was found: why no larger number of clusters is
+        stable, and what two clusters gain in the pilot runs."""
         reason = self.instability
         if self.gains.empty:
             return f"{reason}; {self._unknown} the gain of two clusters is unknown"
@@ -150,8 +150,8 @@ class Advice:
         )
 
     def _why_several(self) -> str:
-        """The reason if several clusters were found: their stability, and whether clustering
-        gains."""
+        """The reason for the verdict if several clusters were found: their stability, and whether
+        methods with this number of clusters gain over FedAvg."""
         limit = self.cluster_count.max_clusters
         stability = self.cluster_count.stability[self.clusters - 1]
         number = f"at least {limit}" if self.clusters == limit else f"{self.clusters}"
@@ -222,11 +222,12 @@ class Advice:
 
 
 def _percent(share: float) -> str:
-    """A share in per cent, rounded down, so that a value just below a threshold is not shown as
-    equal to it."""
+    """A share in per cent as text. It is rounded down, so that a value just below a threshold is
+    not shown as equal to the threshold."""
     return f"{math.floor(100 * share + 1e-9)}%"
 
 
 def _gain(row: pd.Series) -> str:
-    """The gain in a row of ``pilots``, with its 95% interval, as text."""
+    """The gain of a method over FedAvg, from its row of ``Advice.pilots``, as text with the 95%
+    interval."""
     return f"{row['gain']:+.1f} points [{row['low']:+.1f}, {row['high']:+.1f}] over {BASELINE}"

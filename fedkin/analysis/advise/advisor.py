@@ -154,7 +154,8 @@ def of_config(
 
 
 def _check_local(local: LocalTraining) -> None:
-    """Raise ConfigError for options that a method sets, such as the proximal term ``mu``."""
+    """Raise ConfigError if local training has options that only a method sets, such as the proximal
+    term ``mu``, or a number of epochs that is not fixed."""
     if (
         local.mu
         or local.partial

@@ -65,7 +65,8 @@ def heterogeneity(
 
 
 def _row(value: float, chance: Float[np.ndarray, "deals"]) -> Measures:
-    """The row of a measure: its value, its values in IID splits (``chance``), and the ratio."""
+    """The table row of a heterogeneity measure, from its value and from its values in IID splits
+    (``chance``)."""
     mean = float(chance.mean())
     ratio = value / mean if mean > 0 and np.isfinite(value) else float("nan")
     return {
@@ -80,7 +81,8 @@ def _row(value: float, chance: Float[np.ndarray, "deals"]) -> Measures:
 def _measure(
     data: FederatedData, model: AnyModel, stream: Stream, private_labels: bool
 ) -> Measures:
-    """All measures of one federation: of the data, or of an IID split of them."""
+    """All heterogeneity measures of one federation, which is either the data or an IID split of
+    them."""
     world = SimulatedWorld(data, model)
     measures: dict[str, Callable[[], float]] = {
         "PNI": lambda: index_of_world(world, models=MODELS, seed=stream.seed).pni,

@@ -114,7 +114,8 @@ def run_pilots(
 def _row(
     runs: list[Run], baseline: Float[np.ndarray, "S"], cohort: int, clients: int
 ) -> dict[str, float]:
-    """The row of a method. ``baseline`` has the accuracies of FedAvg, one for each seed."""
+    """The row of a method in the table of pilot runs. ``baseline`` has the accuracies of FedAvg,
+    one for each seed."""
     accuracy = _of(runs, "accuracy")
     band = interval((accuracy - baseline)[:, None])
     every = np.mean([_last_round(run) for run in runs]) / cohort
@@ -132,16 +133,17 @@ def _row(
 
 
 def _of(runs: list[Run], name: str) -> Float[np.ndarray, "S"]:
-    """The accuracy ``name`` in the last round, for each seed, in per cent."""
+    """The accuracy ``name`` in the last round of each run (one run for each seed), in per cent."""
     last = [run.records[-1][name] for run in runs]
     return np.array([np.nan if value is None else _POINTS * value for value in last])
 
 
 def _bytes(run: Run, record: int) -> int:
-    """Download plus upload from the start up to a record."""
+    """Downloaded plus uploaded bytes from the start of a run up to the round of a record."""
     return run.records[record]["bytes_down"] + run.records[record]["bytes_up"]
 
 
 def _last_round(run: Run) -> int:
-    """Bytes of the last round alone: records count from the start of the run."""
+    """The bytes of a run's last round alone. Records have the bytes since the start of the run, so
+    those of the round before are subtracted."""
     return _bytes(run, -1) - _bytes(run, -2)

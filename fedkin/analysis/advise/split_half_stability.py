@@ -208,7 +208,7 @@ def iid_split(part: Ragged, rng: np.random.Generator) -> Ragged:
 
 
 def _pilot_training(local: LocalTraining | None) -> LocalTraining:
-    """Local training with the number of epochs with which pilots start."""
+    """The options of local training, with the number of epochs of the first pilot (``EPOCHS``)."""
     return dataclasses.replace(local or SGD(lr=0.03), epochs=EPOCHS, steps=None)
 
 
@@ -222,7 +222,7 @@ class _Halves(NamedTuple):
 
 @dataclass
 class _HalfPilots:
-    """Trains all clients on the halves of their data."""
+    """Pilots: trains all clients on random halves of their data, and returns their updates."""
 
     data: FederatedData
     model: AnyModel
@@ -253,7 +253,7 @@ class _HalfPilots:
         return _Halves(unit[: len(part)], unit[len(part) :])
 
     def _train(self, halves: Ragged, stream: Stream) -> TrainingReply:
-        """Train on every half from the same initial model, and return the updates."""
+        """Train on every client's halves from the same initial model, and return the updates."""
         # Each half becomes a client of a simulated world, without test samples.
         empty = Ragged.of([np.zeros(0, np.int64)] * len(halves))
         world = SimulatedWorld(self.data.with_rows(halves, empty), self.model, self.local)
@@ -293,8 +293,8 @@ def _count(
     updates: Float[np.ndarray, "n P"],
     rng: np.random.Generator,
 ) -> ClusterCount:
-    """The result: the largest stable number of clusters, with the other criteria on the same
-    updates."""
+    """The resulting ``ClusterCount``: the largest stable number of clusters, and the other criteria
+    for the same updates."""
     limit = len(stability)
     stable = (stability >= THRESHOLD) & (stability > chance)
     # K centres differ in at most K - 1 directions, so the other directions are only noise.

@@ -115,8 +115,8 @@ class Comparison:
         )
 
     def _not_run_lines(self, pairs: Sequence[tuple[str, str]]) -> list[str]:
-        """Lines about the failed runs of these cells. If all seeds failed alike, the line names no
-        seeds."""
+        """Lines of text about the failed runs of these cells. If all seeds of a cell failed for the
+        same reason, the line names no seeds."""
         lines: list[str] = []
         for setting, method in pairs:
             for reason, seeds in self._reasons(setting, method).items():
@@ -125,7 +125,7 @@ class Comparison:
         return lines
 
     def _reasons(self, setting: str, method: str) -> dict[str, list[int]]:
-        """The reasons of a cell's failed runs, each with its seeds."""
+        """The reasons why runs of a cell failed, each with the seeds of these runs."""
         reasons: dict[str, list[int]] = {}
         for seed in self.seeds:
             reason = self.failed.get((setting, method, seed))
@@ -161,7 +161,8 @@ class Comparison:
         }
 
     def _value(self, key: Key, name: str) -> float:
-        """A value of a run's summary; NaN if the run is not finished or has no such value."""
+        """The value ``name`` of a run's summary; NaN if the run is not finished or its summary has
+        no such value."""
         value = self.finished[key].summary()[name] if key in self.finished else None
         return float("nan") if value is None else float(value)
 
@@ -219,7 +220,7 @@ class Comparison:
         )
 
     def _row(self, setting: str, method: str) -> dict[str, Any]:
-        """The row of a cell in ``table``."""
+        """The row of a cell (a method in a setting) in ``table``."""
         runs = self.runs(setting, method)
         summaries = [run.summary() for run in runs]
         row: dict[str, Any] = {"setting": setting, "method": method, "seeds": len(runs)}
@@ -260,7 +261,8 @@ class Comparison:
         )
 
     def scores(self, setting: str, measure: str | None = None) -> dict[str, Float[np.ndarray, "S"]]:
-        """The compared values by method, one for each seed; NaN if missing (``scores.score``)."""
+        """The scores by which a setting's methods are compared (``scores.score``): for each method,
+        one per seed, NaN if missing."""
         return self._scores_and_reasons(setting, self.grid.measure(measure))[0]
 
     def _scores_and_reasons(
@@ -273,7 +275,8 @@ class Comparison:
         return scores_by_method(runs, measure)
 
     def _pairs(self, setting: str, measure: Measure) -> pd.DataFrame:
-        """The tests of one setting, without methods that failed with all seeds."""
+        """The tests of all pairs of methods in one setting, without methods that failed with all
+        seeds."""
         values, reasons = self._scores_and_reasons(setting, measure)
         values = {
             method: scores for method, scores in values.items() if not self.refused(setting, method)
@@ -407,6 +410,7 @@ class Comparison:
         failed = {
             cell.key: reason
             for cell in cells
+            # A run that failed once may have been finished later.
             if (reason := kept.get(cell.key)) and cell.key not in runs
         }
         return cls(grid, runs, failed, folder)
@@ -427,15 +431,16 @@ def _averaged(summaries: Sequence[Mapping[str, Any]], own: Sequence[Measure]) ->
 
 
 def _last_score(run: Run) -> float | None:
-    """The accuracy in the last round, on the samples on which rounds are evaluated."""
+    """A run's accuracy in its last round, on the samples on which rounds are evaluated (validation
+    or test)."""
     if run.scored_split == "test":
         return run.summary()["final_accuracy"]
     return run.records[-1]["accuracy"]
 
 
 def _first_round(run: Run, target: float | None) -> int | None:
-    """The first round from round 1 on, with all clients scored, whose accuracy reaches the target;
-    None if there is none."""
+    """The first round of a run, from round 1 on, in which all clients are scored and the accuracy
+    reaches the target; None if there is no such round."""
     accuracy = curve_of(run, "accuracy")[1:]
     reached = np.flatnonzero(accuracy >= target) if target is not None else []
     return int(reached[0]) + 1 if len(reached) else None

@@ -55,12 +55,12 @@ class Cell:
 
     @property
     def key(self) -> tuple[str, str, int]:
-        """Labels of setting and method, and the seed."""
+        """The cell's key in dictionaries of runs: labels of setting and method, and the seed."""
         return self.setting.label, self.method.label, self.seed
 
     @property
     def pair(self) -> tuple[str, str]:
-        """Labels of setting and method."""
+        """The labels of the cell's setting and method, which all seeds share."""
         return self.setting.label, self.method.label
 
 
@@ -113,8 +113,8 @@ def reopen_same(path: Path, grid: ComparisonGrid) -> None:
 
 
 def _other_part(stored: dict[str, Any], grid: ComparisonGrid) -> str:
-    """What differs between a stored comparison and a grid, ``methods`` or ``settings``; empty if
-    only seeds differ."""
+    """Which part of a stored comparison differs from a grid: ``methods`` or ``settings``. The text
+    is empty if at most the seeds differ."""
     described = _plain(grid.description())
     plain_stored = _plain(stored)
     for part in ("methods", "settings"):
@@ -164,6 +164,7 @@ def finished_run(cell: Cell) -> Run | None:
 
     Raises CheckpointError if the folder holds another run, or a damaged one.
     """
+    # The summary is written when a run ends, so a run without one is unfinished.
     if not (cell.path / run_folder.SUMMARY).exists():
         return None
     try:

@@ -29,7 +29,8 @@ class ComparisonState(FolderState):
 
     @property
     def words(self) -> str:
-        """The comparison's progress as one line of text, without problems."""
+        """The progress of a comparison as one line of text. Problems with its files are not
+        mentioned."""
         parts = [f"{self.complete} of {self.cells} cells finished"]
         if self.begun > self.complete:
             parts.append(f"{self.begun - self.complete} started")
@@ -63,6 +64,7 @@ def comparison_state(folder: Path) -> ComparisonState:
         if not path.exists():
             if state.finished:
                 state.problems.append(f"{path} is missing")
+        # The stored table must be the one that the finished runs give now.
         elif path.read_bytes() != table.to_csv(index=False).encode():
             again = "fedkin compare --resume writes it again"
             state.problems.append(f"{path} does not match the finished runs; {again}")

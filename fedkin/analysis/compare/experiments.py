@@ -99,7 +99,7 @@ class Experiments:
         return {pair: refused[pair] for pair in pairs if pair in refused}
 
     def run(self, cell: Cell) -> Run:
-        """Run or resume the run of one cell."""
+        """Run one cell of the comparison (a method in a setting with a seed), or resume its run."""
         config = cell.setting.config(cell.method)
         methods = _methods(config)
         if self._running is not None and self._running != cell.setting.label:
@@ -119,7 +119,7 @@ class Experiments:
     def _experiment(
         self, setting: Setting, config: RunConfig
     ) -> tuple[SimulatedExperiment, Digests]:
-        """The experiment of a setting, and the digests of its data."""
+        """The experiment of a setting (data, model and training), and the digests of its data."""
         if setting.label in self._kept:
             return self._kept[setting.label]
         if (
@@ -148,6 +148,6 @@ class Experiments:
 
 
 def _methods(config: RunConfig) -> Methods:
-    """The configured method, as a list of one, with its options."""
+    """The method of a cell's configuration with its options, as a list with this one entry."""
     # A user's method object may keep state, so each run gets a new one, as with separate processes.
     return [(config.method.values, config.method.make())]

@@ -292,6 +292,7 @@ def _at_once(
             if outcome.error is not None:
                 yield cell, outcome.error
                 continue
+            # The other process wrote the run to the cell's folder and sent nothing else back.
             run = Run.load(cell.path)
             if on_round:
                 replay(run, on_round)

@@ -64,6 +64,7 @@ def accuracy_by_cluster(run: Run, clusters: Sequence[int]) -> Json:
     accuracy are left out."""
     rounds = thinned(len(run.records))
     rows = [run.records[r].get("accuracy_by_cluster") or [] for r in rounds]
+    # Clusters may be added during the run, so the last rows may be longer than the first ones.
     known = max(map(len, rows), default=0)
     series = {
         k: rounded([row[k] if k < len(row) and row[k] is not None else np.nan for row in rows])
@@ -89,6 +90,7 @@ def events(run: Run, assignments: Sequence[Int[np.ndarray, "N"]]) -> Json:
         for r, (before, after) in enumerate(zip(assignments, assignments[1:], strict=False))
         if ((before == UNASSIGNED) & (after != UNASSIGNED)).any()
     ]
+    # Marks in most rounds would hide the curves.
     rare = len(run.records) / 4
     return {
         "shifts": shifts if len(shifts) <= rare else [],
@@ -97,7 +99,8 @@ def events(run: Run, assignments: Sequence[Int[np.ndarray, "N"]]) -> Json:
 
 
 def _column(runs: Sequence[Run], name: str, length: int) -> Float[np.ndarray, "S R"]:
-    """A column of the records, with a row for each seed; NaN if missing."""
+    """The values ``name`` in the runs' records (one record per round), with a row for each seed;
+    NaN if missing."""
     rows = [[r.get(name) for r in run.records[:length]] for run in runs]
     return np.array(
         [[np.nan if value is None else value for value in row] for row in rows], np.float64
@@ -110,7 +113,8 @@ def _band(
     least: float = 0.0,
     most: float = 1.0,
 ) -> Band:
-    """Mean and interval in the rounds that all seeds have, clipped to ``least`` .. ``most``.
+    """Mean over the seeds and its 95% interval in each round that all seeds have. The interval is
+    clipped to ``least`` .. ``most``, the possible values of the measure.
 
     With fewer than 3 seeds, the interval is NaN.
     """

@@ -152,7 +152,7 @@ def migrations(assignments: Sequence[Int[np.ndarray, "N"]]) -> dict[int, list[Mi
 
 
 def migrated(before: Int[np.ndarray, "N"], after: Int[np.ndarray, "N"]) -> Bool[np.ndarray, "N"]:
-    """Which clients have a cluster before and after, but not the same one."""
+    """Whether each client migrated: it has a cluster in both assignments, but not the same one."""
     return (before != after) & (before != UNASSIGNED) & (after != UNASSIGNED)
 
 
@@ -198,7 +198,8 @@ def select_rounds(changes: Int[np.ndarray, "R"], limit: int) -> Int[np.ndarray, 
 def _banded(
     columns: Int[np.ndarray, "c N"], clusters: Sequence[int]
 ) -> tuple[Int[np.ndarray, "c N"], list[int]]:
-    """The band of each client in each column, and the cluster of each band."""
+    """For the alluvial chart: the band of each client in each drawn round (column), and the cluster
+    of each band."""
     bands = [k for k in clusters if (columns == k).any()]
     is_unassigned = columns == UNASSIGNED
     in_others = ~np.isin(columns, bands) & ~is_unassigned
@@ -215,8 +216,9 @@ def _banded(
 def _flows(
     column: int, banded: Int[np.ndarray, "2 N"], base: np.ndarray, start: float, end: float
 ) -> list[Flow]:
-    """The flows from one column to the next. They are stacked by target at their left end, and by
-    source at their right end."""
+    """The flows of clients from the bands of one column of the chart to the bands of the next.
+    Flows that leave a band are stacked in the order of their targets, and flows that enter a band
+    in the order of their sources, so that few flows cross."""
     pairs = np.zeros((base.shape[1],) * 2, np.int64)
     np.add.at(pairs, (banded[0], banded[1]), 1)
     # Heights at which each flow starts in the left column, and ends in the right one.

@@ -122,7 +122,8 @@ def similarity_keys(
 
 
 def _similarity_key(run: Run, digests: tuple[str, str] | None) -> str:
-    """The key of a run, see ``similarity_keys``. ``digests`` are of the given data and model."""
+    """The key of a run, which runs with the same client similarity share (see ``similarity_keys``).
+    ``digests`` are the digests of the given data and model."""
     is_of_given = (
         digests is None
         or not run.fingerprint
@@ -136,7 +137,8 @@ def _similarity_key(run: Run, digests: tuple[str, str] | None) -> str:
 
 
 def _compute(run: Run, data: FederatedData | None, model: AnyModel | None) -> ClientSimilarity:
-    """Make the run's data and model, unless given, and train the clients."""
+    """Compute the similarity of a run's clients: make the run's data and model, unless they are
+    given, and train the clients."""
     settings = run.config
     local = LocalTraining()
     shift = None
@@ -185,7 +187,8 @@ def _compute(run: Run, data: FederatedData | None, model: AnyModel | None) -> Cl
 def _train(
     data: FederatedData, model: AnyModel, local: LocalTraining, seed: int
 ) -> ClientSimilarity:
-    """Train each client for one local epoch from the same model."""
+    """Train each client for one local epoch from the same model, and return the clients'
+    similarity."""
     world = SimulatedWorld(data, model, local)
     stream = Stream(seed, 0, "portrait")
     most = max(2, min(CLIENTS, data.clients, _MEMORY // (BYTES_PER_NUMBER * model.spec.parameters)))
@@ -228,7 +231,8 @@ def _local_training(settings: Description) -> LocalTraining:
 
 
 def _same(run: Run, data: FederatedData, model: AnyModel) -> bool:
-    """Whether data and model have the run's fingerprint; True if the fingerprint is unknown."""
+    """Whether data and model are those of the run, by their fingerprint (digest). True if the run
+    has stored no fingerprint."""
     if not run.fingerprint:
         return True
     return fingerprint(run.config, data_digest(data), model_digest(model, data)) == run.fingerprint
@@ -246,7 +250,7 @@ def _key(run: Run) -> str:
 
 
 def _pack(similarity: ClientSimilarity, key: str) -> bytes:
-    """The content of the file in which a similarity is stored."""
+    """A client similarity as the bytes of the file in which it is stored."""
     arrays = {name: getattr(similarity, name) for name in _ARRAYS}
     if similarity.true_clusters is not None:
         arrays["true_clusters"] = similarity.true_clusters
@@ -254,7 +258,8 @@ def _pack(similarity: ClientSimilarity, key: str) -> bytes:
 
 
 def _load(path: Path, key: str) -> ClientSimilarity | None:
-    """Read a similarity from a file. None if the file is invalid or from another run."""
+    """Read a client similarity from a file. None if the file is invalid or belongs to another
+    run."""
     try:
         header, arrays = decode(path.read_bytes())
         if header["key"] != key:
@@ -273,5 +278,6 @@ def _load(path: Path, key: str) -> ClientSimilarity | None:
     except (OSError, ValueError, KeyError):
         return None
     n = len(similarity.ids)
+    # The file may be damaged, or of a version with other contents.
     fits = similarity.cosines.shape == (n, n) and similarity.scores.shape == (n, 2)
     return similarity if fits else None

@@ -59,6 +59,7 @@ def clustering_table(report: ReportInput) -> Json | None:
             if runs:
                 names = [setting, method] if several else [method]
                 rows.append((names, _means([_numbers(run) for run in runs])))
+    # If clusters and data never changed, and true clusters are unknown, all rows would be empty.
     moved = any(
         numbers["migrations"] or numbers["data_shifts"] or numbers["ari"] is not None
         for _, numbers in rows
@@ -83,7 +84,8 @@ def clustering_table(report: ReportInput) -> Json | None:
 
 
 def _numbers(run: Run) -> dict[str, Any]:
-    """The values of one run, by measure. ``data_shifts`` is None if the data never shifted."""
+    """The values of one run in the table of how clusters developed, by measure. ``data_shifts`` is
+    None if the data never shifted."""
     shifts = sum(record.get("data_shifts") or 0 for record in run.records)
     return {
         **clustering.summary(run.records),

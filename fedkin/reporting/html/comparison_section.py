@@ -27,7 +27,8 @@ class ComparisonSection(NamedTuple):
 
 
 def comparison_section(comparison: Comparison | None) -> ComparisonSection:
-    """The section of a comparison; empty if there is none."""
+    """The report's section about a comparison. It is empty if the report is not about a
+    comparison."""
     if comparison is None:
         return ComparisonSection([], [])
     measure = comparison.grid.measure()
@@ -78,7 +79,8 @@ def _methods(comparison: Comparison, measure: Measure) -> Json:
 
 
 def _setting(comparison: Comparison, cell: str) -> list[str]:
-    """The cell with the setting's label; no cell if there is only one setting."""
+    """The first cell of a row, as a list: the label of the setting. The list is empty if the
+    comparison has only one setting."""
     return [cell] if len(comparison.settings) > 1 else []
 
 

@@ -106,7 +106,8 @@ def _title(report: ReportInput) -> str:
 
 
 def _subtitle(report: ReportInput) -> str:
-    """A line with the numbers of clients and rounds, the model and the seeds."""
+    """The subtitle of the page: a line with the numbers of clients and rounds, the model and the
+    seeds."""
     run = next((one.run for one in report.runs if one.complete), report.runs[0].run)
     seeds = sorted({one.seed for one in report.runs})
     parts = [f"{len(run.assignment):,} clients"]
@@ -130,6 +131,7 @@ def _leave_out(charts: list[Json], order: Sequence[int]) -> None:
     """Keep the large charts of runs, in the order of ``order``, as long as they fit on the page.
     Runs whose charts are dropped get the entry ``left_out``."""
     room = ROOM
+    # The first charts in the order get the room; a run may occur in the order twice.
     for i in dict.fromkeys(order):
         size = len(
             json.dumps(
@@ -149,8 +151,8 @@ def _leave_out(charts: list[Json], order: Sequence[int]) -> None:
 
 
 def _only_real(report: ReportInput) -> bool:
-    """Whether all runs were deployments. Their clients are real sites with private data, which
-    cannot be trained for a report."""
+    """Whether all runs of a report were deployments, with real sites as clients. Sites have private
+    data, so they cannot be trained again for the report."""
     return all(is_deployed(one.run) for one in report.runs)
 
 
@@ -170,12 +172,13 @@ def _opening(runs: Sequence[ReportedRun]) -> int:
         )
         for i, _ in clustered
     }
+    # Means over the seeds of each clustered method; without any, the first run is shown.
     best = max(means, key=lambda name: means[name], default=None)
     return next((i for i, _ in clustered if runs[i].method == best), 0)
 
 
 def _accuracy(report: ReportInput, setting: str) -> Json:
-    """The accuracy chart of all methods in one setting."""
+    """The chart of accuracy over the rounds of all methods in one setting."""
     runs = {name: runs for name in report.methods if (runs := report.runs_of(setting, name))}
     lines = [
         {"method": name, **accuracy_over_rounds(several), "clients": client_accuracy(several)}
@@ -189,7 +192,7 @@ def _accuracy(report: ReportInput, setting: str) -> Json:
 
 
 def _measure_chart(measure: Measure) -> Json:
-    """The description of a user's measure, which has a separate chart."""
+    """The description of a user's measure for the page, which draws a separate chart of it."""
     better = "" if measure.direction == "neither" else f" Better is {measure.direction}."
     return {
         "name": measure.name,
@@ -202,7 +205,7 @@ def _measure_chart(measure: Measure) -> Json:
 
 
 def _run(one: ReportedRun, key: str, similarity: ClientSimilarity | None) -> Json:
-    """The charts and tables of one run."""
+    """The charts and tables of one run, as plain JSON."""
     run = one.run
     rows = assignments(run)
     largest = _largest_clusters(run, rows)
@@ -237,7 +240,8 @@ def _largest_clusters(run: Run, rows: Sequence[Int[np.ndarray, "N"]]) -> list[in
 
 
 def _versions(run: Run) -> dict[str, str]:
-    """The entries of the run's environment.json without nesting; empty if there is no such file."""
+    """The contents of a run's environment.json (versions of libraries, and the machine) as one flat
+    dictionary; empty if there is no such file."""
     if run.folder is None:
         return {}
     try:

@@ -47,6 +47,7 @@ def dendrogram(distances: Float[np.ndarray, "n n"], clusters: Int[np.ndarray, "n
     at the height of the merges within, so that no line runs backwards.
     """
     members = [np.flatnonzero(clusters == k) for k in np.unique(clusters)]
+    # The distance of two clusters is the mean distance of their clients (average linkage).
     between = np.array([[distances[np.ix_(a, b)].mean() for b in members] for a in members])
     outer_order, outer = _linkage(between)
     inner = {k: _linkage(distances[np.ix_(members[k], members[k])]) for k in outer_order}
@@ -63,7 +64,8 @@ def dendrogram(distances: Float[np.ndarray, "n n"], clusters: Int[np.ndarray, "n
 
 
 def _linkage(distances: Float[np.ndarray, "n n"]) -> tuple[Int[np.ndarray, "n"], np.ndarray]:
-    """The order of the leaves, and the merges [n-1, 4] in SciPy's format."""
+    """Average linkage of items with these distances: the order of the items (leaves of the tree),
+    and the merges [n-1, 4] in SciPy's format."""
     if len(distances) < 2:
         return np.arange(len(distances)), np.zeros((0, 4))
     symmetric = (distances + distances.T) / 2
@@ -113,7 +115,7 @@ def splits(assignments: Sequence[Int[np.ndarray, "N"]]) -> list[Split] | None:
 
 
 def _clusters_of(assignment: Int[np.ndarray, "N"]) -> set[int]:
-    """The clusters that have clients."""
+    """The set of the clusters that have clients."""
     return set(np.unique(assignment[assignment != UNASSIGNED]).tolist())
 
 

@@ -166,7 +166,8 @@ class _Setting(NamedTuple):
 
     @property
     def _so_far(self) -> str:
-        """The beginning of a sentence about unfinished runs."""
+        """The beginning of the headline sentence if runs are unfinished; empty if all are
+        finished."""
         return "" if self.finished else "So far: "
 
     @property
@@ -178,6 +179,7 @@ class _Setting(NamedTuple):
             for several in self.runs.values()
             for run in several
         }
+        # The best value of a run is from any of its rounds, so no number of rounds belongs to it.
         if self.measure.moment == "best" or len(lengths) > 1:
             return ""
         (rounds,) = lengths
@@ -185,7 +187,8 @@ class _Setting(NamedTuple):
 
     @property
     def _words(self) -> str:
-        """The compared measure and its split, as text."""
+        """The measure by which methods are compared, and the split on which it is measured, as
+        text."""
         split = "test" if self.last is None else next(iter(self.runs.values()))[0].scored_split
         return self.measure.phrase.format(split=split)
 
@@ -246,8 +249,8 @@ class _Setting(NamedTuple):
         return f"{text[0].upper()}{text[1:]}." if doubt else f"{text}."
 
     def _test(self, other: str) -> dict[str, Any]:
-        """The test of the main method against another method. The difference is positive if the
-        main method has the higher score."""
+        """The row about the test of the main method against another method. Its difference is
+        positive if the main method has the higher score."""
         pair = {self.main, other}
         row = next(row for row in self.tests if {row["method"], row["against"]} == pair)
         if row["method"] == self.main or row["difference"] is None:
@@ -257,7 +260,8 @@ class _Setting(NamedTuple):
         return row | {"low": low, "high": high, "difference": -row["difference"]}
 
     def _cost(self, baseline: str) -> str:
-        """Text with the traffic of the main method as a multiple of the baseline's."""
+        """Text that gives the traffic of the main method as a multiple of the baseline's
+        traffic."""
         ours = _traffic(self.runs[self.main], self.last)
         theirs = _traffic(self.runs[baseline], self.last)
         if not ours or not theirs:
@@ -294,18 +298,18 @@ class _Setting(NamedTuple):
 
 
 def _away(records: Sequence[Mapping[str, Any]]) -> str:
-    """Text with the number of evaluated clients, if some were absent in a seed's last round;
-    otherwise empty."""
+    """Text with the number of evaluated clients, if some clients were absent in the last round of a
+    seed. Otherwise the text is empty."""
     return next((text for record in records if (text := scored_text(record))), "")
 
 
 def _is_baseline(runs: Sequence[Run]) -> bool:
-    """Whether these are runs of FedAvg."""
+    """Whether the runs are of FedAvg, which is the baseline of the headline."""
     return runs[0].config.method_name == BASELINE
 
 
 def _by_seed(scores: Mapping[str, Mapping[int, Score]]) -> dict[str, Float[np.ndarray, "S"]]:
-    """The scores of each method, one for each seed; NaN if missing."""
+    """The scores of each method's runs, one for each seed; NaN if a score is missing."""
     seeds = sorted({seed for by_seed in scores.values() for seed in by_seed})
     nothing = Score(float("nan"))
     return {
@@ -321,12 +325,12 @@ def _reason(scores: Iterable[Score]) -> str:
 
 
 def _present(values: Float[np.ndarray, "S"]) -> list[float]:
-    """The values without NaN."""
+    """The values that are not NaN."""
     return values[np.isfinite(values)].tolist()
 
 
 def _seed(run: Run) -> int:
-    """The seed of a run."""
+    """The seed with which a run was started."""
     return int(run.config.seed)
 
 
@@ -370,7 +374,8 @@ def _traffic(runs: Sequence[Run], last: int | None) -> float:
 
 
 def _ends(interval: Mapping[str, float | None], measure: Measure) -> str:
-    """The bounds of a mean's interval as text. Bounds of a share are clipped to [0, 1]."""
+    """The bounds of the interval of a mean, as text. If the mean is a share, they are clipped to
+    [0, 1]."""
     low = interval["mean_low"] or 0.0
     high = interval["mean_high"] or 0.0
     if measure.unit == "share":
@@ -380,13 +385,13 @@ def _ends(interval: Mapping[str, float | None], measure: Measure) -> str:
 
 
 def _gain(row: Mapping[str, Any], measure: Measure) -> str:
-    """The difference of two methods as text, with its unit."""
+    """The difference of two methods' scores as text, with its unit."""
     return f"{measure.gain_text(_shown(row, measure))}{measure.points}"
 
 
 def _shown(row: Mapping[str, Any], measure: Measure) -> float:
-    """The difference of two methods. A difference that rounds to zero becomes exactly zero, since
-    it would be printed as "-0.0"."""
+    """The difference of two methods' scores. A difference that rounds to zero becomes exactly zero,
+    since a negative one would be printed as "-0.0"."""
     printed = measure.text(row["difference"])
     return 0.0 if not printed.strip("-0.,") else float(row["difference"])
 
@@ -404,7 +409,8 @@ def _over(row: Mapping[str, Any], measure: Measure) -> str:
 
 
 def _evidence(row: Mapping[str, Any], measure: Measure, brief: bool = False) -> str:
-    """Text with interval and p, or that the difference was not tested because of too few seeds."""
+    """Text about the evidence for a difference of two methods: its interval and p, or that there
+    are too few seeds for a test."""
     seeds = f"{row['seeds']} seed{'s' if row['seeds'] != 1 else ''}"
     if row["p"] is None:
         return f"{seeds}: not tested"

@@ -18,7 +18,8 @@ def rounded(values: Any, digits: int = 4) -> list[Any]:
 
 
 def thinned(length: int) -> Int[np.ndarray, "r"]:
-    """At most POINTS indices from 0 to length-1, evenly spaced, including both ends."""
+    """Indices at which a long curve is drawn: at most POINTS of 0 .. length-1, evenly spaced,
+    including both ends."""
     return np.unique(np.linspace(0, length - 1, min(length, POINTS)).round().astype(np.int64))
 
 

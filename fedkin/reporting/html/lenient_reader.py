@@ -91,8 +91,8 @@ def read_run(path: Path) -> tuple[Run | None, list[str]]:
 
 
 def _runs_against(path: Path, remarks: list[str]) -> dict[str, Run]:
-    """The runs of the methods with which a run is compared, by method. They are in the run's
-    folder."""
+    """The runs of the other methods with which a run is compared, by method. They are read from
+    subfolders of the run's folder."""
     against = {}
     for inner in sorted((path / run_folder.AGAINST).glob("*")):
         if not run_folder.holds_run(inner):
@@ -148,6 +148,7 @@ def replayed(
         rows = list(replay(migrations, clients, records[-1]["round"]))
     except (KeyError, TypeError, ValueError, IndexError):
         return []
+    # The largest number of clusters that is known; 0 if none is.
     most = max([clusters, *(len(one.get("cluster_sizes") or []) for one in records)])
     fits = all(
         row.min(initial=0) >= UNASSIGNED and (not most or row.max(initial=UNASSIGNED) < most)
@@ -197,7 +198,7 @@ def _intact_records(path: Path, remarks: list[str]) -> list[Record]:
 
 
 def plausible(record: Record) -> bool:
-    """Whether the displayed values of a record have the right types."""
+    """Whether the values of a record that the report shows have the right types."""
     numbers = all(_number(record.get(name)) for name in _DRAWN)
     lists: list[Any] = [record.get(name) or [] for name in ("accuracy_by_cluster", "cluster_sizes")]
     inner = all(isinstance(each, list) and all(map(_number, each)) for each in lists)
@@ -211,7 +212,7 @@ def plausible(record: Record) -> bool:
 
 
 def _number(value: object) -> bool:
-    """Whether a value is a finite number or None."""
+    """Whether a value of a record is a finite number, or None for a missing value."""
     return value is None or (isinstance(value, (int, float)) and math.isfinite(value))
 
 
@@ -277,7 +278,8 @@ def _last_known_state(
     newest: tuple[checkpoint.Checkpoint, str] | None,
     records: list[Record],
 ) -> State:
-    """A state with the last known assignment, and models without parameters."""
+    """A method's state for a run whose state cannot be read: it has the last known assignment, and
+    models without parameters."""
     clients = _count(migrations, newest)
     last = newest[0].state.assignment if newest else np.full(clients, -1)
     if migrations:
@@ -288,13 +290,13 @@ def _last_known_state(
 def _count(
     migrations: Sequence[Migrations], newest: tuple[checkpoint.Checkpoint, str] | None
 ) -> int:
-    """The number of clients, as far as known."""
+    """The number of clients of an unfinished or damaged run, as far as its files say it."""
     highest = max((int(migrants(one)[0].max(initial=-1)) + 1 for one in migrations), default=0)
     return max(highest, len(newest[0].state.assignment) if newest else 0)
 
 
 def _clients(path: Path, remarks: list[str]) -> pd.DataFrame:
-    """The table of clients; empty if it cannot be read."""
+    """The run's table of clients (results of each client); empty if it cannot be read."""
     try:
         return pd.read_parquet(io.BytesIO((path / run_folder.CLIENTS).read_bytes()))
     except Exception as error:  # readers of damaged files may raise any exception
@@ -304,7 +306,8 @@ def _clients(path: Path, remarks: list[str]) -> pd.DataFrame:
 
 
 def _seconds(path: Path) -> float:
-    """The seconds of the run so far, from the last valid line; 0 if there is none."""
+    """The seconds that the run has taken so far, from the last valid line of its times; 0 if there
+    is no such line."""
     for line in reversed(complete_lines(path / run_folder.TIMINGS)):
         try:
             return float(json.loads(line)["total"])

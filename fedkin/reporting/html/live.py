@@ -53,7 +53,8 @@ class DeploymentLines(NamedTuple):
 
 
 def no_deployment() -> DeploymentLines:
-    """Empty lines, for a run without a deployment."""
+    """The part of the live page about a deployment, without any line, for a run that is no
+    deployment."""
     return DeploymentLines([], [])
 
 
@@ -105,6 +106,8 @@ class LivePage:
         yet."""
         with self._lock:
             now = self._version()
+            # A report takes seconds, so a new one is made only if the run has progressed, and not
+            # too often.
             if self._report is None or (
                 self._report[0] != now and self.clock() - self._report[1] >= _PAUSE
             ):
@@ -114,12 +117,13 @@ class LivePage:
             return self._report[2]
 
     def _folders(self) -> list[Path]:
-        """The folders of the run and of the compared methods."""
+        """The folder of the run, and the folders of the methods with which it is compared."""
         inner = sorted((self.folder / run_folder.AGAINST).glob("*"))
         return [folder for folder in (self.folder, *inner) if run_folder.holds_run(folder)]
 
     def _version(self) -> str:
-        """A text that changes when the run progresses."""
+        """A text that changes when the run progresses, by which the page sees that its report is
+        old."""
         files = [
             folder / name
             for folder in self._folders()
@@ -147,6 +151,7 @@ def _row(folder: Path) -> list[str]:
     rounds = config.rounds or "?"
     shares = [measure.text_with_unit(last.get(measure.name)) for measure in _SHARES]
     mark = partial_text(last)
+    # The accuracy covers only some clients if others had no cluster or were absent.
     shares[0] += f" ({mark})" if mark else ""
     moved = sum(int(record.get("migrations") or 0) for record in records)
     sizes = "/".join(str(size) for size in last.get("cluster_sizes") or [])
@@ -168,7 +173,7 @@ def _row(folder: Path) -> list[str]:
 
 
 def _measures(folders: Sequence[Path]) -> Sequence[Measure]:
-    """The user's measures of the runs."""
+    """The user's measures, from the descriptions of the runs in these folders."""
     try:
         return run_folder.read_config(folders[0]).measures if folders else ()
     except FedkinError:

@@ -43,6 +43,7 @@ class LiveServer(ThreadingHTTPServer):
 
     def __init__(self, page: LivePage, host: str = LOOPBACK, port: int = 0) -> None:
         self.page = page
+        # The secret word with which addresses of this page begin.
         self.word = secrets.token_urlsafe(16)
         try:
             super().__init__((host, port), _Handler)
@@ -71,6 +72,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Answer a request for the page, its status or its report; status 404 for other paths."""
         path = self.path.partition("?")[0]
         root = f"/{self.server.word}/"
+        # The time of this comparison does not tell how many characters of the word are right.
         if not secrets.compare_digest(path[: len(root)].encode(), root.encode()):
             return self._send(
                 HTTPStatus.NOT_FOUND,

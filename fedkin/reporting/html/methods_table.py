@@ -68,25 +68,25 @@ def scores(run: Run, finished: bool = True) -> Json:
 
 
 def _of_summary(run: Run) -> Json:
-    """The scores from the summary of a finished run."""
+    """The scores of a finished run, by measure, from its summary."""
     summary = run.summary()
     return {key: summary[name] for key, name in _SCORES.items()}
 
 
 def _of_records(run: Run) -> Json:
-    """The scores from the records of an unfinished run."""
+    """The scores of an unfinished run, by measure, from its records."""
     best = max((record[SCORE.name] for record in run.records if _is_complete(record)), default=None)
     last = last_scored(run)
     return {"best": best, "final": last.get(SCORE.name), "bottom": last.get("bottom_decile")}
 
 
 def _is_complete(record: Json) -> bool:
-    """Whether a round was evaluated on all clients."""
+    """Whether all clients were evaluated in a record's round."""
     return record.get(SCORE.name) is not None and not record.get("partial")
 
 
 def last_scored(run: Run) -> Json:
-    """The last record with an accuracy; empty if there is none."""
+    """A run's last record that has an accuracy; an empty record if none has one."""
     return next(
         (record for record in reversed(run.records) if record.get(SCORE.name) is not None), {}
     )
@@ -103,11 +103,12 @@ def _of_measures(runs: Sequence[Run], measures: Sequence[Measure]) -> list[str]:
 
 
 def _row(runs: Sequence[Run]) -> list[str]:
-    """The cells of a method in one setting, from its runs with all seeds."""
+    """The table cells of a method in one setting, from its runs with all seeds."""
     finished = all(map(has_summary, runs))
     numbers = [scores(run, finished) for run in runs]
     columns = {name: [row[name] for row in numbers] for name in numbers[0]}
     shares = [mean_with_unit(MEASURES[name], columns[key]) for key, name in _SCORES.items()]
+    # The headings say test, but unfinished runs may only have accuracies on validation samples.
     if not finished and runs[0].scored_split == "validation":
         shares = [share if share == NO_NUMBER else f"{share} (validation)" for share in shares]
     rounds = _range(columns["rounds"])
@@ -120,8 +121,9 @@ def _row(runs: Sequence[Run]) -> list[str]:
 
 
 def _honest(runs: Sequence[Run]) -> list[str]:
-    """The cells for attacks: results of honest clients, and the share of attackers in clusters
-    without honest clients. Runs without attacks have dashes."""
+    """The table cells about attacks: results of the honest clients (those that do not attack), and
+    the share of attackers in clusters without honest clients. The cells of runs without attacks are
+    dashes."""
     texts = []
     for measure in measures_of(HONEST):
         values = [run.final.get(measure.name) for run in runs]
@@ -142,7 +144,7 @@ def mean_with_unit(measure: Measure, values: Sequence[float | int | None]) -> st
 
 
 def _range(values: Sequence[int]) -> str:
-    """A number, or the smallest and largest of several, as text."""
+    """A range of numbers as text: the smallest and the largest, or one number if they are equal."""
     low = min(values)
     high = max(values)
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"

@@ -36,13 +36,14 @@ def migrants_table(run: Run, assignments: Sequence[Int[np.ndarray, "N"]]) -> Jso
                 str(names.get(c, c)),
                 f"{cluster_name(int(before[c]))} to {cluster_name(int(after[c]))}",
             ]
+            # Rows end at LIMIT, but all migrations are counted for the note.
             for c in clients[: LIMIT - len(rows)]
         ]
     return {"heads": list(_HEADS), "rows": rows, "note": _note(len(rows), total)}
 
 
 def _note(shown: int, total: int) -> str:
-    """The note below the table: whether it shows all migrations."""
+    """The note below the table of migrations: whether the table shows all of them."""
     if shown == total:
         return "All migrations of the run, the latest first." if total else ""
     return (

@@ -128,7 +128,8 @@ def _scenario(run: Run) -> str:
 
 
 def _value(value: Any) -> str:
-    """An option's value as text. A schedule (e.g. of learning rates) is shown by its options."""
+    """The value of a configuration's option as text. A schedule (e.g. of learning rates) is shown
+    by its own options."""
     if not isinstance(value, Mapping):
         return str(value)
     return "(" + ", ".join(f"{name} {option}" for name, option in value.items()) + ")"
@@ -146,7 +147,7 @@ def _rounds(run: Run) -> str:
 
 
 def _method(label: str, run: Run) -> str:
-    """A method with its configured number of clusters."""
+    """The name of a run's method, with the number of clusters if it is configured."""
     clusters = run.config.clusters
     if clusters is None or "clusters" in label or "K = " in label:
         return label
@@ -154,7 +155,7 @@ def _method(label: str, run: Run) -> str:
 
 
 def _options(section: Mapping[str, Any], without: Iterable[str] = ()) -> str:
-    """Text with a section's name and the options that are set."""
+    """Text with the name of a configuration's section and the options that are set in it."""
     options = [
         f"{key} {value}"
         for key, value in section.items()
@@ -167,7 +168,7 @@ def _options(section: Mapping[str, Any], without: Iterable[str] = ()) -> str:
 
 
 def _joined(texts: Iterable[str]) -> str:
-    """The distinct texts joined into one, at most ``_SHOWN`` of them."""
+    """The values of all runs as one text: the distinct ones joined, at most ``_SHOWN`` of them."""
     different = list(dict.fromkeys(text for text in texts if text))
     text = "; ".join(different[:_SHOWN])
     if len(different) > _SHOWN:

@@ -133,7 +133,7 @@ def _overview(lines: Sequence[Sequence[str]]) -> str:
 
 
 def _slug(heading: str) -> str:
-    """A heading as the identifier of a link."""
+    """A heading as an identifier in lower case, to which a link of the page can point."""
     return heading.lower().replace(",", "").replace(" ", "-")
 
 
@@ -168,7 +168,7 @@ def _section(
     bold: Sequence[Sequence[int]] = (),
     notes: Sequence[str] = (),
 ) -> str:
-    """HTML of a table with a heading above it and notes below it."""
+    """HTML of a section of the page: a table with a heading above it and notes below it."""
     title = f'<h2 id="h-{_slug(heading)}">{escape(heading)}</h2>'
     return f"<section>{title}{_table(heading, heads, rows, bold)}{_table_notes(notes)}</section>"
 
@@ -199,6 +199,7 @@ def _table(
                 content = f"<strong>{content}</strong>"
             cells += f'<td data-label="{escape(str(column_head))}">{content}</td>'
         body += f"<tr>{cells}</tr>"
+    # The style sheet shows tables of this class as lists on a narrow page.
     kind = ' class="list"' if len(heads) > 3 else ""
     table = f"<table{kind}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     region = f'<div class="table card" tabindex="0" role="region" aria-label="{escape(label)}">'

@@ -131,7 +131,7 @@ def _figures(contents: Json) -> Iterator[_PaperFigure]:
 
 
 def _accuracy(figure: Figure, chart: Json, name: str) -> None:
-    """Draw the curves of all methods: ``accuracy``, ``bottom_decile`` or ``ari`` (``name``)."""
+    """Draw curves over the rounds: ``accuracy``, ``bottom_decile`` or ``ari`` (``name``)."""
     label = {
         "accuracy": "{} accuracy",
         "bottom_decile": "{} accuracy, bottom 10%",
@@ -145,7 +145,7 @@ def _accuracy(figure: Figure, chart: Json, name: str) -> None:
 
 
 def _measure(figure: Figure, chart: Json, measure: Json) -> None:
-    """Draw the curves of a user's measure."""
+    """Draw the curves of a user's measure over the rounds, one for each method."""
     axes = _over_rounds(figure, chart["events"], measure["head"])
     if measure["unit"] != "share":
         axes.yaxis.set_major_formatter(ScalarFormatter())
@@ -154,7 +154,7 @@ def _measure(figure: Figure, chart: Json, measure: Json) -> None:
 
 
 def _curves(axes: Axes, chart: Json, name: str) -> None:
-    """Draw a line and an interval band for each method."""
+    """Draw a line over the rounds, and a band for its interval, for each method."""
     for place, line in enumerate(chart["lines"]):
         if name not in line:
             continue
@@ -246,7 +246,7 @@ def _alluvial(figure: Figure, run: Json) -> None:
 
 
 def _communication(figure: Figure, run: Json) -> None:
-    """Draw the download and upload of each operation as bars."""
+    """Draw bars of the bytes that a run sent in each operation."""
     axes = figure.subplots()
     rows = run["communication"]
     at = np.arange(len(rows))
@@ -376,7 +376,7 @@ def _tree(axes: Axes, tree: Json, n: int) -> None:
 
 
 def _labels(figure: Figure, run: Json) -> None:
-    """Draw the share of each class in the samples of each cluster."""
+    """Draw the share of each class in each cluster's samples, a row per cluster."""
     axes = figure.subplots()
     labels = run["labels"]
     counts = np.array(labels["counts"], np.float64)
@@ -392,7 +392,7 @@ def _labels(figure: Figure, run: Json) -> None:
 
 
 def _over_rounds(figure: Figure, events: Json, label: str) -> Axes:
-    """New axes for shares over the rounds, with marked events."""
+    """New axes for curves of shares (0 to 1) over the rounds, in which events are marked."""
     axes = figure.subplots()
     axes.grid(axis="y", color=FAINT, lw=0.5)
     axes.margins(x=0)
@@ -404,7 +404,7 @@ def _over_rounds(figure: Figure, events: Json, label: str) -> Axes:
 
 
 def _mark_events(axes: Axes, events: Json) -> None:
-    """Draw vertical lines at data shifts, and at rounds in which newcomers got a cluster."""
+    """Draw vertical lines at data shifts, and where newcomers got a cluster."""
     for what, dash in (("shifts", "-"), ("newcomers", ":")):
         for round in events[what]:
             axes.axvline(round, color=FADED, ls=dash, lw=0.6, zorder=0.5)

@@ -170,7 +170,8 @@ def _read_comparison(path: Path) -> ReportInput:
 
 
 class _CellRun(NamedTuple):
-    """A cell's run (None if it cannot be shown), whether it is finished and intact, and remarks."""
+    """What could be read of a comparison's cell: its run (None if it cannot be shown), whether the
+    run is finished and intact, and remarks for the report."""
 
     run: Run | None
     complete: bool
@@ -178,7 +179,8 @@ class _CellRun(NamedTuple):
 
 
 def _read_cell(cell: comparison_folder.Cell) -> _CellRun:
-    """Read the run of a cell, as far as possible."""
+    """Read the run of a comparison's cell (a method in a setting with a seed), as far as
+    possible."""
     problem = ""
     try:
         run = comparison_folder.finished_run(cell)
@@ -218,8 +220,8 @@ def _read_cell(cell: comparison_folder.Cell) -> _CellRun:
 
 
 def _expected_config(cell: comparison_folder.Cell) -> Description | None:
-    """The description that the run of a cell should have; None if this version of fedkin does not
-    accept the configuration any more."""
+    """The description that the run of a comparison's cell should have. None if this version of
+    fedkin does not accept the cell's configuration any more."""
     try:
         description = cell.setting.config(cell.method).description()
     except FedkinError:
@@ -279,7 +281,7 @@ def _of_comparison(
 
 
 def _with_others(run: Run) -> tuple[ReportedRun, ...]:
-    """A run and the runs of the compared methods."""
+    """A run as a reported run, followed by those of the methods with which it is compared."""
     return tuple(
         ReportedRun("", method_title(method_run.config.method_with_options), method_run)
         for method_run in (run, *run.against.values())

@@ -56,7 +56,8 @@ def communication(run: Run) -> list[Json]:
 
 
 def _row(operation: str, download: int, upload: int) -> Json:
-    """The entry of an operation. The prefix of its name becomes ``kind``, see ``_NOT_COUNTED``."""
+    """The entry of an operation in the chart of bytes. The prefix of the operation's name becomes
+    ``kind`` (see ``_NOT_COUNTED``)."""
     prefix, kind = next(
         ((p, k) for p, k in _NOT_COUNTED.items() if operation.startswith(p)), ("", "")
     )

@@ -44,7 +44,8 @@ class SimilarityCharts(NamedTuple):
 
 
 def stored_similarities(runs: Sequence[ReportedRun], keys: Sequence[str]) -> SimilarityCharts:
-    """The similarities that are stored in the runs' folders."""
+    """The client similarities that are stored in the runs' folders, by key, without any
+    training."""
     stored = {}
     for reported, key in zip(runs, keys, strict=True):
         similarity = stored_similarity(reported.run)
@@ -142,7 +143,7 @@ def run_charts(
 
 
 def _labels(run: Run, similarity: ClientSimilarity) -> Json:
-    """Chart of the number of training samples of each class, by cluster."""
+    """Chart of labels by cluster: the number of training samples of each class in each cluster."""
     sizes = {int(k): int((run.assignment == k).sum()) for k in np.unique(run.assignment)}
     by_size = sorted((k for k in sizes if k != UNASSIGNED), key=lambda k: -sizes[k])
     order = sorted(by_size[:_CLUSTERS])
@@ -168,7 +169,8 @@ def _tree(
     clusters: Int[np.ndarray, "n"],
     assignments: Sequence[Int[np.ndarray, "N"]],
 ) -> Tree:
-    """The tree of splits if the method splits clusters in two, otherwise a dendrogram."""
+    """The tree of clients left of the similarity matrix: the tree of splits if the method splits
+    clusters in two, otherwise a dendrogram."""
     distances = (1 - similarity.cosines.astype(np.float64)) / 2
     history = splits(assignments) if assignments else None
     if history:

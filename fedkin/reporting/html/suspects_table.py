@@ -47,7 +47,8 @@ def suspects_table(run: Run) -> Json:
 
 
 def _note(suspects: list[int], attackers: list[int] | None) -> str:
-    """The note below the table: what suspicion means, and how many attackers were found."""
+    """The note below the table of suspects: why a client counts as suspected, and how many
+    attackers were found."""
     if not suspects:
         return ""
     roles = ""
