@@ -275,7 +275,7 @@ def test_a_reply_about_models_that_a_client_does_not_receive() -> None:
     with pytest.raises(
         TaskError,
         match=r"task own_models: test_losses has an entry for each of the models, "
-        r".*let models be shared",
+        r".*declare models as shared",
     ):
         world().run(OwnModels(MODELS, np.zeros(7, np.int64)), EVERYONE)
     assert world().run(OwnModels(MODELS), EVERYONE).test_losses.shape == (7, 3)
