@@ -357,7 +357,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
                 self.labels_[client] = placed.cluster
 
     def _run_labels(self, positions: Int[np.ndarray, "s"]) -> Shaped[np.ndarray, "s"]:
-        """The run's labels for positions in ``classes_``: text, or positions if texts are equal."""
+        """The run's labels: classes as text, or positions if two classes have the same text."""
         names = _names(self.classes_)
         return positions if names is None else np.array(names)[positions]
 

@@ -69,8 +69,8 @@ def mean_text(row: Mapping[str, Any], measure: Measure) -> str:
 
 
 def final_text(row: Mapping[str, Any]) -> str:
-    """The final accuracy in a table row as text. If the accuracy over all clients differs, it
-    follows, since methods are tested by it."""
+    """The final accuracy in a table row as text. The accuracy over all clients is appended if it is
+    another number, because the significance tests between methods use it."""
     final = MEASURES["final_accuracy"]
     over_all = MEASURES[final.over_all]
     text = mean_text(row, final)

@@ -3,11 +3,11 @@
 D. Fenoglio, M. Li, et al.: FLUX: Efficient Descriptor-Driven Clustered Federated Learning under
 Arbitrary Distribution Shifts. NeurIPS 2025, arXiv 2511.22305.
 
-    FedAvg until the model is usable: round r >= 3 after which a gain of mean accuracy was below
-         ``gain``, or r = latest
+    FedAvg until the first round r >= 3 in which mean accuracy rose by less than ``gain``, at the
+         latest until r = latest
     z    input of the model's last layer, projected on C random orthonormal axes known to all
     s_i  = [mean, deviation of z; means, deviations of z by class]
-         2C + 2C^2 numbers; -1: fewer than 2 samples
+         2C + 2C^2 numbers; -1 for a class with fewer than 2 samples
     each block of C columns is scaled to 0 .. 1, by its lowest and highest number over all clients
          and columns
     eps  = knee of the clients' distances to their nearest other client, ascending
@@ -18,10 +18,11 @@ Arbitrary Distribution Shifts. NeurIPS 2025, arXiv 2511.22305.
 distance, where the code fails). **It rarely finds the number of clusters**: clients farther than
 the knee from their nearest other client are noise, and become clusters of one (``noise = "own"``).
 For 20 clients in four rotations it gives 5 to 10 clusters (benchmarks/field/flux.py). ``eps =
-"gap"`` takes the widest range of eps over which DBSCAN finds the same clusters, at least two, if
-eps can grow by a quarter in it. Otherwise there is one cluster.
+"gap"`` takes the widest range of eps over which DBSCAN finds the same clusters, at least two. Its
+upper end must be at least 1.25 times its lower end. Otherwise there is one cluster.
 
-Differs from the paper, whose bound is on mean and covariance: as in the code, means and deviations.
+Differs from the paper, which bounds means and covariances: here are means and standard deviations,
+as in the code.
 Differs from the code: z is the input of the last layer (in a network with one dense layer the
 output of its convolutions, as in the code). The random points that give the axes fill the unit
 cube, so that no client reveals its largest activation, and z is not centred at their mean.

@@ -51,8 +51,8 @@ def cox(data: Samples, hidden: int | tuple[int, ...] = ()) -> Model:
 
 
 class RiskSet(eqx.Module):
-    """The network: the risk of each patient in a sample, plus the logarithm of the patient's
-    weight, which multiplies exp(risk) by the weight."""
+    """The network of a Cox model. A sample is a risk set of several patients. The output for each
+    patient is risk + log(weight), so that exp(output) = weight * exp(risk)."""
 
     risk: Perceptron
 

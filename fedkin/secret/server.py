@@ -158,7 +158,7 @@ class Exchange:
         """
         count = int(self.answered.sum())
         if count < self.least or self.total is None:
-            raise LostSumError(f"{count} clients have answered, but {self.least} are needed")
+            raise LostSumError(f"{count} clients have answered, but a sum needs {self.least}")
         answered = np.flatnonzero(self.answered).tolist()
         # Clients that have shared but sent no vector. Their neighbours' vectors still contain the
         # masks of pairs with them, which do not cancel.

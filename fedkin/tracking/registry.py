@@ -40,7 +40,8 @@ def make_trackers(track: Any, folder: Path | None) -> list[Tracker]:
             raise ConfigError(f"the tracker {kind} is given twice; remove one")
         if folder is None and isinstance(tracker, tuple(TRACKERS.values())):
             raise ConfigError(
-                f"{kind} writes its files into the run's folder; pass out=, the folder of the run"
+                f"track: {kind} writes its files into the run's folder; pass out=, the folder of "
+                "the run"
             )
         trackers.append(tracker)
     return trackers

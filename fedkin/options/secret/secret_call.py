@@ -117,7 +117,9 @@ def by_model(task: Any, sums: dict[int, GroupSum], hide_choice: bool) -> UInt32[
 
 
 class SecretCall:
-    """One training with secret sums. It runs the four exchanges with the clients of all groups.
+    """One training call whose updates become secret sums of groups of clients.
+
+    The four exchanges (keys, shares, masked updates, unmasking) run for all groups together.
 
     Args:
         world: the clients.
@@ -126,7 +128,7 @@ class SecretCall:
         clients: client of each row, each at most once.
         stream: the clients' random numbers.
         grid: the integer grid on which updates are added.
-        noise: each client's share of the noise of private sums; None without noise.
+        noise: each client's share of the noise of differential privacy; None without noise.
     """
 
     def __init__(
