@@ -36,9 +36,9 @@ class Placement:
         cluster: the cluster's number; -1 if the method leaves the newcomer unassigned because it is
             not similar to any client.
         confidence: stability of the placement, i.e. the share of resamples of the newcomer's
-            samples that are assigned to the same cluster. It is 0 without a cluster, and NaN for a single sample, since all its
-            resamples are equal. It is not the probability that the cluster is right: resamples of
-            few samples can agree on a wrong cluster.
+            samples that are assigned to the same cluster. It is 0 without a cluster, and NaN for a
+            single sample, since all its resamples are equal. It is not the probability that the
+            cluster is right: resamples of few samples can agree on a wrong cluster.
         shares: share of resamples that are assigned to each cluster. If the sum is below 1, the
             rest got no cluster.
         membership: the newcomer's share of each cluster, summing to 1, if membership is soft
