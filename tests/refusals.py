@@ -13,4 +13,4 @@ def refused(result: Result, *words: str) -> None:
         result.stderr
     )
     for word in words:
-        assert word in result.stderr
+        assert word in result.stderr, f"{word!r} is not in {result.stderr!r}"

@@ -159,7 +159,6 @@ class Experiment(Generic[W]):
         # Each method has a separate world, so that no memory of clients passes between runs.
         opened = self.worlds.open(entry, method)
         identity = fingerprint(description, *digests)
-        # Only the main method warns about a changed environment, so that the warning appears once.
         folder = _folder(out, description, identity, resume=resume, warns=against is not None)
         options = ActiveOptions.of(self._facts(method, out, opened.world.true_clusters))
         with dispatching(
@@ -188,7 +187,6 @@ class Experiment(Generic[W]):
                 raise
             facts = opened.client_facts()
             clients = client_table(state, facts)
-            # Options add their measurements at the end of the run (e.g. the total privacy cost).
             state.final |= options.closing(_end(state, clients, facts))
             finished = Run(
                 config=description,
@@ -223,7 +221,11 @@ def _end(run_state: RunState, clients: pd.DataFrame, facts: ClientFacts) -> RunE
 def _folder(
     out: Path | None, description: Description, identity: str, resume: bool, warns: bool
 ) -> Folder | None:
-    """Create or reopen the folder of a run; None if the run has no folder."""
+    """Create or reopen the folder of a run; None if the run has no folder.
+
+    ``warns``: whether a changed environment is logged. Only the main method does, so that the
+    warning appears once.
+    """
     if out is None:
         return None
     if resume:

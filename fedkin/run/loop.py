@@ -148,25 +148,30 @@ def run(
         # ``init``.
         recorder.record(run_state, plan.evaluates(0), keeping=True)
     while run_state.round < plan.rounds and not run_state.stopped:
-        run_state.round += 1
-        round = run_state.round
-        instrumented.begin(_scenario(plan, round))
-        assignment_before = run_state.state.assignment
-        run_state.state = run_round(
-            instrumented, runner, state=run_state.state, round=round, plan=plan
-        )
-        # Assignments are never changed in place, so the same array means that no client migrated.
-        if run_state.state.assignment is not assignment_before:
-            changed = recorder.cluster_metrics.changed(run_state.state.assignment)
-            # The method may have notified some of these clients already.
-            instrumented.reassigned(changed[~instrumented.observations.reassigned[changed]])
-        recorder.record(run_state, plan.evaluates(round), plan.checkpoints(round))
+        _next_round(run_state, runner, recorder)
     if run_state.stopped:
         # ``stopped`` holds the round, the planned number of rounds, and the reason, in this order.
         _log.info("%s: stopped after round %d of %d: %s", name, *run_state.stopped.values())
     _score_finally(run_state, world, method=runner, plan=plan, measures=every_measure)
     run_state.memory = recorder.memory()
     return run_state
+
+
+def _next_round(run_state: RunState, runner: WithOptions, recorder: _Recorder) -> None:
+    """Run and record one round, and notify the clients whose cluster has changed."""
+    plan = recorder.plan
+    instrumented = recorder.instrumented
+    run_state.round += 1
+    round = run_state.round
+    instrumented.begin(_scenario(plan, round))
+    assignment_before = run_state.state.assignment
+    run_state.state = run_round(instrumented, runner, state=run_state.state, round=round, plan=plan)
+    # Assignments are never changed in place, so the same array means that no client migrated.
+    if run_state.state.assignment is not assignment_before:
+        changed = recorder.cluster_metrics.changed(run_state.state.assignment)
+        # The method may have notified some of these clients already.
+        instrumented.reassigned(changed[~instrumented.observations.reassigned[changed]])
+    recorder.record(run_state, plan.evaluates(round), plan.checkpoints(round))
 
 
 def _resumed(restored: Restored, plan: Plan, options: ActiveOptions) -> RunState:

@@ -97,10 +97,7 @@ class SimulatedWorld:
         self._first_data = data
         self._compiled = compiled
         self._workers_for = partial(
-            worker_factory,
-            model,
-            devices=devices,
-            clients_per_batch=clients_per_batch,
+            worker_factory, model, devices=devices, clients_per_batch=clients_per_batch
         )
         self._workers = self._workers_for(self._ids)
         if engine is not None:

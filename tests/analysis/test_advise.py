@@ -367,10 +367,10 @@ def test_the_verdict(
         (
             [0.4, 0.3],
             0.5,
-            "no number of clusters is stable: split-half stability is at most 40%, and 75% is "
-            "needed (50%",
+            "no number of clusters is stable: split-half stability is at most 40%, but 75% is "
+            "required (50%",
         ),
-        ([0.746, 0.3], 0.5, "is stable: split-half stability is at most 74%, and 75% is needed"),
+        ([0.746, 0.3], 0.5, "is stable: split-half stability is at most 74%, but 75% is required"),
         (
             [0.9, 0.8],
             0.95,

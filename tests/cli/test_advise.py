@@ -115,7 +115,7 @@ def test_one_criterion_decides_and_the_others_are_shown_on_request(
     assert "heterogeneity: PNI 8; in an IID split of the same data 2 (ratio 4.0)" in said
     assert "silhouette" not in said and "for other measures and criteria, use --verbose" in said
     assert (
-        "would say: gap statistic 1, silhouette 3, eigengap 3, dendrogram" in more
+        "which do not decide: gap statistic 1, silhouette 3, eigengap 3, dendrogram" in more
         and "gap error" in more
     )
     assert "--verbose" not in more

@@ -95,7 +95,7 @@ def test_a_comparison_has_all_its_cells_and_tables_that_fit(tmp_path: Path) -> N
     shutil.rmtree(folder / "cells/all/fedprox")
     lacking = json.loads(check(str(folder), "--json").stdout)[-1]
     assert (lacking["complete"], lacking["begun"], lacking["cells"]) == (1, 1, 2)
-    assert "1 of 2 cells finished, 1 not begun" in check(str(folder)).stdout
+    assert "1 of 2 cells finished, 1 not started" in check(str(folder)).stdout
 
 
 def test_a_folder_without_a_run(tmp_path: Path) -> None:

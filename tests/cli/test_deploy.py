@@ -82,7 +82,7 @@ def test_bad_input_is_one_line(elsewhere: Path) -> None:
     refused(fedkin("check", "fed"), "neither server.toml nor")
     fedkin("init", "fed", "--clients", "2", "--insecure")
     refused(fedkin("init", "fed", "--clients", "3"), "without keys", "--insecure")
-    refused(fedkin("check", "fed", "--server", "--site", "site-0"), "exclude each other")
+    refused(fedkin("check", "fed", "--server", "--site", "site-0"), "cannot be combined")
     refused(fedkin("check", "fed", "--site", "site-9"), "site-0, site-1")
     refused(fedkin("init"), "DIR")
 
@@ -131,7 +131,7 @@ def test_parts_that_do_not_run_are_shown_and_ended_without_harm(elsewhere: Path)
     assert result.exit_code == 0 and result.stdout == "no part was running\n"
     (elsewhere / "fed/superlink.log").write_text("one\ntwo\n")
     assert fedkin("logs", "fed", "superlink", "-n", "1").stdout == "superlink | two\n"
-    refused(fedkin("logs", "fed", "site-9"), "fed: there is no site-9")
+    refused(fedkin("logs", "fed", "site-9"), "fed: there is no part site-9")
 
 
 def test_up_is_refused_in_one_line(elsewhere: Path) -> None:
@@ -141,7 +141,7 @@ def test_up_is_refused_in_one_line(elsewhere: Path) -> None:
         port = other.getsockname()[1]
         fedkin("init", "fed", "--clients", "2", "--insecure", "--port", str(port))
         refused(fedkin("up", "fed"), f"port {port} of the SuperLink cannot be used")
-    refused(fedkin("up", "fed", "--server", "--site", "site-0"), "exclude each other")
+    refused(fedkin("up", "fed", "--server", "--site", "site-0"), "cannot be combined")
     refused(fedkin("up", "elsewhere"), "neither server.toml")
 
 

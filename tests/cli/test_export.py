@@ -213,7 +213,7 @@ def test_a_table_of_another_width_is_refused(run_folder: Path, tmp_path: Path) -
     pd.DataFrame(np.zeros((2, 63))).to_csv(tmp_path / "t.csv", index=False)
     refused(
         fedkin("predict", tmp_path / "e", tmp_path / "t.csv", "--cluster", "0"),
-        "takes 64 features",
+        "needs 64 features",
         "has 63",
     )
     pd.DataFrame(np.zeros((2, 64))).to_csv(tmp_path / "t.csv", index=False)

@@ -303,7 +303,7 @@ def test_without_a_checkout_it_says_where_the_tables_are(
         (("toy-table1", "--seeds", "0"), ("--seeds", "at least 1", "got 0")),
         (("--rows", "digits"), ("need a table",)),
         (("--stored",), ("--stored need a table",)),
-        (("toy-table1", "--stored", "--out", "misspelt"), ("--out: misspelt is no folder",)),
+        (("toy-table1", "--stored", "--out", "misspelt"), ("--out: there is no folder misspelt",)),
     ],
     ids=str,
 )

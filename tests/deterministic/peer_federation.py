@@ -375,7 +375,7 @@ class _Script:
         )
         return replies
 
-        """No peer asks."""
+    def serve(self, handler: Any) -> None:
         """No other peer asks."""
 
     def close(self) -> None:
