@@ -91,7 +91,7 @@ def test_data_say_whether_their_named_labels_were_numbers() -> None:
 def test_a_newcomers_labels_are_names_where_those_of_the_run_were(y: Any) -> None:
     run = trained(OUTCOMES)
     for refused in (lambda: run.place(X, y), lambda: run.fine_tune(cluster=0, x=X, y=y)):
-        with pytest.raises(fk.DataError, match=r"ill, well.* use the"):
+        with pytest.raises(fk.DataError, match=r"ill, well.* (use these labels|write th)"):
             refused()
     assert run.place(X, OUTCOMES).cluster in (0, 1)
     run.fine_tune(cluster=0, x=X, y=OUTCOMES)
