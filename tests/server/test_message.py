@@ -241,5 +241,5 @@ def test_any_array_is_taken_by_name() -> None:
     assert message.array("b") is message.arrays["b"]
     with pytest.raises(InvalidMessageError, match="expected the array c, got a, b"):
         message.array("c")
-    with pytest.raises(InvalidMessageError, match="expected c, got no array"):
+    with pytest.raises(InvalidMessageError, match="expected the array c, got no array"):
         RpcMessage().array("c")
