@@ -71,43 +71,6 @@ MEANINGS = {
     "tls": "table of the files for encrypted connections, [network.tls]",
     "words": "size of the vocabulary, if samples are sequences of word indices",
 }
-# Whole meanings of keys whose comment in the code stands next to its neighbours.
-WORDING = {
-    ("RunSettings", "selection"): "`uniform` draws without replacement; `round_robin` lets all "
-    "clients take turns once, then draws uniformly; `poisson` draws each client with probability "
-    "cohort / clients, so that sizes vary",
-    ("RunSettings", "seed"): "seed of all randomness except the data's, privacy's and masks'",
-    ("RunSettings", "global_model"): "whether to evaluate the mean of the cluster models too",
-    ("LocalSection", "optimizer"): "`sgd`, `adam` or `adamw`",
-    ("LocalSection", "schedule"): "schedule of the learning rate over rounds: a name, or a table "
-    "of options; not set: constant",
-    ("LocalSection", "step_schedule"): "schedule of the learning rate over the steps of one call; "
-    "not set: constant",
-    ("LocalSection", "class_weights"): '`"balanced"`, or one number for each class; not set: all 1',
-    ("LocalSection", "precision"): '`"bfloat16"`; not set: float32',
-    ("ServerSettings", "deadline"): "seconds for a round; one request may take two thirds of the "
-    "time that is left",
-    ("ServerSettings", "start_deadline"): "seconds that the first round waits for clients, from "
-    "the first one online; not set: as `deadline`",
-    ("ServerSettings", "quorum"): "share of nodes; after they replied, the others get the same "
-    "time again",
-    ("ServerSettings", "retries"): "how often a lost message is sent again",
-    ("ServerSettings", "norm_limit"): "an update this many times longer than usual is excluded",
-    ("ServerSettings", "folder"): "folder of the run; it starts at the folder of the file",
-    ("SiteSettings", "federation"): "name of the federation; empty: any",
-    ("SiteSettings", "folder"): "folder of the site's state",
-    ("SiteSettings", "clients"): 'clients of [data] that the site runs: numbers, or "first:end"; '
-    "not set: all",
-    ("SiteSettings", "worker"): "`warm`: one process stays and answers all messages; `none`: each "
-    "message starts a process",
-    ("SiteSettings", "sign_certificate"): "the site's certificate for its keys of secret sums",
-    ("SiteSettings", "sign_key"): "the private key of that certificate",
-    ("PeerSettings", "rounds"): "rounds to run; not set: until the peer is stopped",
-    ("NetworkSettings", "listen"): "addresses of this peer, such as `tcp/127.0.0.1:7450`; empty: "
-    "any free port",
-    ("NetworkSettings", "deadline"): "seconds to wait for a reply",
-    ("LockstepSettings", "deadline"): "seconds to wait for a peer that is behind or offline",
-}
 _WORDS: dict[Any, str] = {
     int: "integer",
     float: "number",
@@ -258,8 +221,6 @@ def meaning(kinds: Iterable[Callable[..., Any]], name: str) -> str:
     """
     homes: list[Callable[..., Any]] = []
     for kind in kinds:
-        if (kind.__name__, name) in WORDING:
-            return sentence(WORDING[kind.__name__, name])
         homes += (
             [base for base in kind.__mro__ if base is not object]
             if inspect.isclass(kind)

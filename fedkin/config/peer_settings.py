@@ -39,7 +39,7 @@ class PeerSettings:
     client: NotNegative = 0  # index of the peer's client in the data set
     seed: NotNegative = 0
     folder: str = "."  # folder in which the peer stores its model
-    rounds: Positive | None = None  # None: run until stopped
+    rounds: Positive | None = None  # number of rounds; None: until the peer is stopped
     pause: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0  # seconds between rounds
     save_every: Positive = 1  # rounds from one save to the next
 
@@ -59,10 +59,10 @@ class NetworkSettings:
     """[network]: the address of this peer, and of one or two peers through which it finds the
     others."""
 
-    # Such as tcp/127.0.0.1:7450; empty: any free port.
+    # Addresses of this peer, such as ``tcp/127.0.0.1:7450``; empty: any free port.
     listen: list[Address] = field(default_factory=list)
     connect: list[Address] = field(default_factory=list)
-    deadline: Seconds = 5.0  # how long to wait for a reply
+    deadline: Seconds = 5.0  # seconds to wait for a reply
     zenoh: str | None = None  # a JSON5 file with further settings of Zenoh
     tls: TlsSettings | None = None
 
@@ -86,4 +86,4 @@ class LockstepSettings:
     peer of the list has the data set's k-th client."""
 
     peers: Annotated[list[Name], AfterValidator(_different)]
-    deadline: Seconds = 60.0  # how long to wait for a peer that is behind or offline
+    deadline: Seconds = 60.0  # seconds to wait for a peer that is behind or offline

@@ -49,8 +49,7 @@ class Scoring:
         evaluate_every: rounds from one evaluation to the next. 0: only after the last round.
         checkpoint_every: rounds from one checkpoint to the next.
         target: accuracy for ``rounds_to_target`` in the summary.
-        global_model: whether to evaluate the mean of the cluster models as well
-            (``run.metrics.accuracy.global_record`` lists the recorded values).
+        global_model: whether to evaluate the mean of the cluster models as well.
         patience: the run stops after this many rounds without a better score on validation samples.
             The data must have a validation split (``data.with_validation(0.1)``).
         until: the run stops at the first round that reaches this score and in which every reachable
@@ -146,7 +145,9 @@ class Plan(Scoring):
         rounds: T, communication rounds.
         cohort: n, clients per round.
         seed: seed of all random numbers except those for data, privacy noise and masks.
-        selection: how cohorts are drawn (``Cohort``).
+        selection: ``uniform`` draws without replacement; ``round_robin`` lets all clients take
+            turns once, then draws uniformly; ``poisson`` draws each client with probability
+            cohort / clients, so that sizes vary.
     """
 
     rounds: Positive

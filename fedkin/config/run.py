@@ -42,16 +42,18 @@ class LocalSection(Section):
     epochs: Positive = 10
     batch_size: Positive = 10
     lr: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 0.03
-    optimizer: str = "sgd"
+    optimizer: str = "sgd"  # ``sgd``, ``adam`` or ``adamw``
     momentum: float = 0.0
     weight_decay: float = 0.0
     nesterov: bool = False
     clip_norm: float | None = None
-    # Schedule of lr over rounds: a name, or a table of options (core.schedule).
+    # Schedule of the learning rate over rounds: a name, or a table of options; None: constant.
     schedule: str | Values | None = None
-    step_schedule: str | Values | None = None  # schedule of lr over local steps
+    # Schedule of the learning rate over the steps of one call; None: constant.
+    step_schedule: str | Values | None = None
     label_smoothing: float = 0.0
-    class_weights: str | list[float] | None = None  # "balanced", or a weight for each class
+    # "balanced", or a weight for each class; None: all 1.
+    class_weights: str | list[float] | None = None
     precision: str | None = None  # "bfloat16"; None: float32
 
     @property

@@ -20,19 +20,18 @@ class ServerSettings:
     # N, the largest number of clients ever. Ids are 0 .. N-1, in the order of appearance.
     capacity: Positive = 16
     wait_for: Positive = 1  # clients that must be online before the first round
-    deadline: Seconds = 120.0  # for a round; a request may take two thirds of the remaining time
-    # How long the server waits for further clients after the first one is online; None: as
+    # Seconds for a round; a request may take two thirds of the remaining time.
+    deadline: Seconds = 120.0
+    # Seconds for which the server waits for further clients after the first one is online; None: as
     # ``deadline``.
     start_deadline: Seconds | None = None
-    quorum: Annotated[float, Field(gt=0, le=1)] = (
-        1.0  # when this share of nodes has replied, the others get as much time again
-    )
+    # When this share of nodes has replied, the others get as much time again.
+    quorum: Annotated[float, Field(gt=0, le=1)] = 1.0
     retries: NotNegative = 1  # how often a lost message is sent again
-    norm_limit: Annotated[float, Field(gt=1)] = (
-        100.0  # an update whose norm is this many times the usual norm is excluded
-    )
+    # An update with a norm this many times the usual norm is excluded.
+    norm_limit: Annotated[float, Field(gt=1)] = 100.0
     registered: bool = False  # whether only registered nodes may take part
-    folder: str = "run"
+    folder: str = "run"  # folder of the run; a relative path starts at the file's folder
     track: Annotated[tuple[str, ...], Field(strict=False)] = ()  # trackers that record every round
 
     @property
@@ -55,17 +54,16 @@ class SiteSettings:
     folder of its state."""
 
     name: Name
-    federation: Name | Literal[""] = "trial"  # empty: any federation
-    folder: str = "state"
-    clients: Annotated[tuple[int, ...], Field(strict=False)] | str | None = (
-        None  # clients of [data]: numbers, or "first:end"; None: all
-    )
+    federation: Name | Literal[""] = "trial"  # name of the federation; empty: any
+    folder: str = "state"  # folder of the site's state
+    # Clients of [data] that the site runs: numbers, or "first:end"; None: all.
+    clients: Annotated[tuple[int, ...], Field(strict=False)] | str | None = None
     # "warm": one process answers all messages. "none": each message starts a new process.
     worker: Literal["warm", "none"] = "warm"
     # Certificate of the authority for signatures of secret-sum keys.
     sign_ca: str = ""
-    sign_certificate: str = ""  # the site's certificate, for its name
-    sign_key: str = ""  # the site's private key
+    sign_certificate: str = ""  # the site's certificate for its keys of secret sums
+    sign_key: str = ""  # the private key of that certificate
 
     def client_numbers(self, total: int) -> np.ndarray:
         """The sorted numbers of the clients that this node runs. ``total`` is the number of clients

@@ -3,8 +3,8 @@
 D. Fenoglio, M. Li, et al.: FLUX: Efficient Descriptor-Driven Clustered Federated Learning under
 Arbitrary Distribution Shifts. NeurIPS 2025, arXiv 2511.22305.
 
-    FedAvg until the first round r >= 3 in which mean accuracy rose by less than ``gain``, at the
-         latest until r = latest
+    FedAvg until round r >= 3, once any round so far has raised mean accuracy by less than
+         ``gain``; at the latest until r = latest
     z    input of the model's last layer, projected on C random orthonormal axes known to all
     s_i  = [mean, deviation of z; means, deviations of z by class]
          2C + 2C^2 numbers; -1 for a class with fewer than 2 samples
@@ -184,8 +184,9 @@ class FLUX:
         return cluster_steps.assign(world, state, newcomers, nearest)
 
     def _is_due(self, state: FLUXState, rounds: int) -> bool:
-        """Whether clients must be clustered now, after this number of rounds with one model: at the
-        latest after ``latest`` rounds, or once the accuracy grows by less than ``gain``."""
+        """Whether clients must be clustered now, after this number of rounds with one model: from
+        round 3 on, once any round has raised the accuracy by less than ``gain``; or at ``latest``.
+        """
         gains = np.diff(state.accuracies[:rounds])
         return rounds >= self.latest or (rounds >= 3 and bool((gains < self.gain).any()))
 

@@ -14,14 +14,16 @@ All k models are sent to every client of the cohort, and one returns: n (k + 1) 
 
 Differs from the authors' code: clients choose by the losses of this round's models, as in Alg. 1.
 The code uses losses from the end of the last round. Differs from FlexCFL's IFCA: its "simple mean"
-counts only the first client of a cluster, in the order in which the cohort was drawn.
-``weighting="first_client"`` keeps this error; its earlier code weighted by samples ("examples").
-docs/results-flexcfl.md compares all three with the published numbers. Clusters have no common
-start, so newcomers cannot be placed by direction.
+counts only the first client of a cluster, in the order in which the cohort was drawn (of ids, while
+clients take turns). ``weighting="first_client"`` keeps this error; its earlier code weighted by
+samples ("examples"). docs/results-flexcfl.md compares all three with the published numbers.
+Clusters have no common start, so newcomers cannot be placed by direction.
 
 The random models determine the clusters: one of them may keep two true clusters
 (docs/results-planted.md counts how often). A cluster that no client chose keeps its model.
-IFCA-MIG (FlexCFL, section 5.3): a client that detects a shift chooses again, for k messages."""
+IFCA-MIG (FlexCFL, section 5.3): a client that detects a shift of its data chooses again, selected
+or not, for k more messages.
+"""
 
 from __future__ import annotations
 
@@ -57,10 +59,8 @@ class IFCA:
 
     Examples:
         >>> import fedkin as fk
-        >>> data = fk.data.digits(clients=6)
-        >>> run = fk.simulate(fk.IFCA(clusters=2), data, fk.models.mclr(data), rounds=1, cohort=6)
-        >>> run.models.shape
-        (2, 650)
+        >>> fk.IFCA(clusters=2).averaging
+        'models'
     """
 
     about: ClassVar[About] = About(

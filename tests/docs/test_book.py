@@ -3,15 +3,13 @@ near the landing page. The tables of configurations and files hold all that the 
 
 from __future__ import annotations
 
-import importlib.util
 import re
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 import fedkin as fk
+from docs import configuration_tables as tables
 from fedkin.config import peer, server
 from fedkin.config.run import SECTIONS
 from fedkin.config.server_settings import ServerSettings
@@ -129,24 +127,13 @@ def test_every_block_of_a_page_in_a_folder_runs(
 # --- the reference of configurations
 
 
-@pytest.fixture(scope="module")
-def tables() -> ModuleType:
-    path = DOCS / "configuration_tables.py"
-    spec = importlib.util.spec_from_file_location("configuration_tables", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["configuration_tables"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 def rows_of(table: str) -> list[list[str]]:
     """The cells of a table, its head aside."""
     lines = [line.replace("\\|", "/").strip("|") for line in table.splitlines()[2:]]
     return [[cell.strip() for cell in line.split("|")] for line in lines]
 
 
-def test_every_key_has_a_type_and_a_meaning(tables: ModuleType) -> None:
+def test_every_key_has_a_type_and_a_meaning() -> None:
     for title, table in tables.all_tables().items():
         rows = rows_of(table)
         assert rows and len({len(row) for row in rows}) == 1, title
@@ -154,7 +141,7 @@ def test_every_key_has_a_type_and_a_meaning(tables: ModuleType) -> None:
         assert "None" not in " ".join(row[-2] for row in rows), title
 
 
-def test_keys_and_defaults_are_those_of_the_code(tables: ModuleType) -> None:
+def test_keys_and_defaults_are_those_of_the_code() -> None:
     run = {row[0]: row for row in rows_of(tables.all_tables()["section run"])}
     assert run["`rounds`"][1:3] == ["integer", "`50`"]
     assert run["`patience`"][2] == "-" and next(iter(run)) == "`rounds`"
@@ -168,7 +155,7 @@ def test_keys_and_defaults_are_those_of_the_code(tables: ModuleType) -> None:
     assert options == named
 
 
-def test_the_page_has_each_table_and_each_section(tables: ModuleType) -> None:
+def test_the_page_has_each_table_and_each_section() -> None:
     text = (DOCS / "reference-configuration.md").read_text()
     marks = re.findall(r"<!-- table: ([\w ]+) -->\n[^\n]+\n<!-- /table -->\n", text)
     assert sorted(marks) == sorted(tables.all_tables())

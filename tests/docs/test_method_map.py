@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import re
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
+from docs import tables as chart
 from fedkin.config.registry import method_rows
 from fedkin.core.requirements import requirements_of
 from fedkin.data import DATASETS
@@ -22,18 +20,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 TABLES = ["data sets", "methods", "privacy", "secret sums", "shifts"]
 
 
-@pytest.fixture(scope="module")
-def chart() -> ModuleType:
-    path = DOCS / "tables.py"
-    spec = importlib.util.spec_from_file_location("tables", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["tables"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_every_method_has_a_row(chart: ModuleType) -> None:
+def test_every_method_has_a_row() -> None:
     tables = [
         chart.page(METHODS),
         chart.table_of_papers(lambda name: f"{name}.md"),
@@ -86,9 +73,7 @@ def test_a_page_has_a_place_for_each_table() -> None:
         ),
     ],
 )
-def test_tasks_that_privacy_and_secret_sums_allow(
-    chart: ModuleType, name: str, private: str, secret: str
-) -> None:
+def test_tasks_that_privacy_and_secret_sums_allow(name: str, private: str, secret: str) -> None:
     assert f"| `{name}` | {private} |\n" in chart.privacy_table(METHODS)
     assert f"| `{name}` | {secret} |\n" in chart.secret_table(METHODS)
 
@@ -116,7 +101,7 @@ def test_the_first_sentence_of_a_class_is_a_cell_of_a_table(name: str) -> None:
     assert summary.endswith(".") and 20 < len(summary) <= 120
 
 
-def test_every_option_of_a_shift_has_its_default_and_is_described(chart: ModuleType) -> None:
+def test_every_option_of_a_shift_has_its_default_and_is_described() -> None:
     rows = [
         [cell.strip() for cell in row.strip("|").split("|")]
         for row in chart.table_of_shifts().splitlines()[2:]
@@ -128,7 +113,7 @@ def test_every_option_of_a_shift_has_its_default_and_is_described(chart: ModuleT
     assert [row[3] for row in rows if row[2] == "`releases`"] == ["`[0.25, 0.5, 0.75, 1.0]`"]
 
 
-def test_every_data_set_has_a_description(chart: ModuleType) -> None:
+def test_every_data_set_has_a_description() -> None:
     rows = chart.table_of_data_sets().splitlines()[2:]
     assert [row.split("`")[1] for row in rows] == list(DATASETS)
     assert "| `mnist` | 1,000 | 70,000 | handwritten digits 28x28 |" in rows
