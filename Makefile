@@ -52,7 +52,7 @@ wheel: .venv/dev ## build wheel and sdist into dist/, check them, and run the de
 bench: .venv/bench .venv/flower/done ## measure speed side by side, into docs/benchmarks.md
 	$(BIN)/python -m benchmarks
 
-results: .venv/core ## the pages of the papers' tables from their stored runs; HOURS=2 first runs missing runs for up to two hours
+results: .venv/core ## the pages of the papers' tables from their stored runs; HOURS=2 first makes missing runs for up to two hours
 	$(BIN)/python -m papers $(if $(HOURS),--hours $(HOURS))
 
 docs: .venv/dev ## the site, into site/; nothing is fetched
