@@ -24,7 +24,7 @@ from fedkin.core.storage import write_atomic
 from papers import command_line, run_queue
 from papers.catalogue import PAPERS, tables
 from papers.command_line import DOCS, RESULTS
-from papers.result_store import Job, Line, Stored, read, store_of
+from papers.result_store import Job, Line, Stored, read, store_of, unfinished_runs
 from papers.results_page import pages
 from papers.table_request import plain
 
@@ -148,7 +148,11 @@ def run_missing(
                 file=sys.stderr,
             )
             longer = sorted(
-                {run.job.row for run in left if hours is not None and run.seconds > 3600 * hours}
+                {
+                    run.job.row
+                    for run in left
+                    if hours is not None and run.seconds > 3600 * hours and not run.job.resumable
+                }
             )
             if longer:
                 print(f"longer than {hours:g} hours a run: {', '.join(longer)}", file=sys.stderr)
@@ -188,6 +192,12 @@ def write(docs: Path) -> None:
     left_out = {name: store.left_out() for name, store in stores.items() if store.left_out()}
     for name, words in left_out.items():
         print(f"{name}: left out: {'; '.join(words)}", file=sys.stderr)
+    if unfinished := unfinished_runs(RESULTS):
+        print(
+            f"not finished, not counted: {'; '.join(unfinished)}; the command with --hours "
+            "continues them",
+            file=sys.stderr,
+        )
     notes = {name: RESULTS / f"{name}.md" for name in PAPERS}
     for name, paper in PAPERS.items():
         if paper.draw:

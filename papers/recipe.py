@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from fedkin.config.plan import Cohort, Scoring, Selection
+from fedkin.core.errors import CheckpointError
 from fedkin.core.method import Method
 from fedkin.core.training import SGD, LocalTraining
 from fedkin.data import DATASETS
@@ -21,7 +28,17 @@ from fedkin.models import MODELS
 from fedkin.run.run import Run
 from fedkin.run.simulate import simulate
 from fedkin.scenarios.shift import Shift
+from papers.fedsim import authors_draw
 from papers.femnist_candidates import CANDIDATES
+from papers.setting_digest import digest
+
+LONG = 120  # seconds from which on a run keeps checkpoints, so that it can be resumed
+CHECKPOINTS = 30  # of a long run
+# The folder of the long runs that have not ended yet; None: they cannot be resumed.
+_unfinished: ContextVar[Path | None] = ContextVar("unfinished", default=None)
+
+# Data sets of recipes, by name.
+PAPER_DATA = {**DATASETS, **CANDIDATES, "fedsim_quarter": authors_draw.quarter}
 
 Options = tuple[tuple[str, Any], ...]  # name = value pairs, hashable
 
@@ -100,14 +117,13 @@ def load(name: str, options: Options, seed: int = 0) -> FederatedData:
     """A data set, drawn from one seed as the papers drew one file for all runs.
 
     Args:
-        name: a registered data set, a candidate for FEMNIST's file, or ``published``: a file of the
-            paper's authors.
+        name: a name in ``PAPER_DATA``, or ``published``: a file of the paper's authors.
         options: of the data set.
         seed: from which it is drawn.
     """
     if name == "published":
         return published(**dict(options))
-    return {**DATASETS, **CANDIDATES}[name](seed=seed, **dict(options))
+    return PAPER_DATA[name](seed=seed, **dict(options))
 
 
 def published(folder: str, file: str) -> FederatedData:
@@ -130,10 +146,54 @@ def measure(cell: Cell, seed: int) -> dict[str, Any]:
     }
 
 
+@contextmanager
+def resumable_in(folder: Path | None) -> Iterator[None]:
+    """Long runs made in this context keep checkpoints in a folder, and continue from them.
+
+    Args:
+        folder: of all unfinished runs; None: a run that is interrupted is lost.
+    """
+    before = _unfinished.set(folder)
+    try:
+        yield
+    finally:
+        _unfinished.reset(before)
+
+
 def run(cell: Cell, seed: int, global_model: bool = False) -> Run:
-    """Run a cell from one seed; ``global_model``: also score the mean of its cluster models."""
+    """Run a cell from one seed, or continue its unfinished run (see ``resumable_in``).
+
+    Args:
+        cell: what is run.
+        seed: of the run.
+        global_model: whether to score the mean of the cluster models, too.
+    """
+    parent = _unfinished.get()
+    if parent is None or cell.setting.seconds < LONG:
+        return _simulate(cell, seed, global_model, folder=None)
+    folder = parent / folder_name(cell, seed, global_model)
+    try:
+        completed = _simulate(cell, seed, global_model, folder)
+    except CheckpointError as error:
+        print(f"{folder}: cannot be continued, starts again: {error}", file=sys.stderr, flush=True)
+        shutil.rmtree(folder)
+        completed = _simulate(cell, seed, global_model, folder)
+    shutil.rmtree(folder)
+    return completed
+
+
+def folder_name(cell: Cell, seed: int, global_model: bool = False) -> str:
+    """The name of the folder of an unfinished run: row, column and seed in plain letters, and the
+    digest of its setting, so that no run continues one of another setting."""
+    name = re.sub(r"[^a-z0-9]+", "-", f"{cell.setting.row} {cell.column}".lower()).strip("-")
+    setting = digest({**cell.description(seed), "global_model": global_model})
+    return f"{cell.table.lower().replace(' ', '')}-{name}-seed{seed}-{setting}"
+
+
+def _simulate(cell: Cell, seed: int, global_model: bool, folder: Path | None) -> Run:
     s = cell.setting
     data = load(s.data, s.data_options, s.draw(seed))
+    every = s.rounds if folder is None else max(1, s.rounds // CHECKPOINTS)
     return simulate(
         cell.method(s.clusters),
         data,
@@ -143,7 +203,9 @@ def run(cell: Cell, seed: int, global_model: bool = False) -> Run:
         local=s.training,
         seed=seed,
         shift=s.shift,
-        scoring=Scoring(checkpoint_every=s.rounds, global_model=global_model),
+        scoring=Scoring(checkpoint_every=every, global_model=global_model),
+        out=folder,
+        resume=folder is not None and folder.is_dir(),
     )
 
 

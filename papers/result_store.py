@@ -18,7 +18,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from fedkin.core.storage import append_line, storage_errors
-from papers.recipe import Cell, measure
+from papers.recipe import LONG, Cell, measure, resumable_in
 from papers.setting_digest import digest
 
 CHECKSUM = "checksum"
@@ -41,6 +41,7 @@ class Job:
     # Its runs are the paper's: no variant, no other data, no question of ours.
     published: bool = False
     needs: str = ""  # files that may not be redistributed
+    resumable: bool = False  # its runs keep checkpoints, and continue after an interruption
 
     @property
     def name(self) -> str:
@@ -52,9 +53,19 @@ class Job:
         same = all(line.get(name) == value for name, value in self.key.items())
         return same and line.get("setting") == self.setting(line["seed"])
 
-    def run(self, seed: int) -> Line:
-        """Run it from a seed; the line for the store."""
-        return {"setting": self.setting(seed), **self.measure(seed)}
+    def run(self, seed: int, unfinished: Path | None = None) -> Line:
+        """Run it from a seed.
+
+        Args:
+            seed: of the run.
+            unfinished: folder of the runs that have not ended yet: a resumable run of this seed
+                continues from there. None: the run starts from round 0 and keeps no checkpoints.
+
+        Returns:
+            The line for the store.
+        """
+        with resumable_in(unfinished):
+            return {"setting": self.setting(seed), **self.measure(seed)}
 
 
 def job_of(cell: Cell, how: Measure = measure) -> Job:
@@ -72,6 +83,7 @@ def job_of(cell: Cell, how: Measure = measure) -> Job:
         setting=lambda seed: digest(cell.description(seed)),
         published=published,
         needs=setting.needs,
+        resumable=setting.seconds >= LONG,
     )
 
 
@@ -150,6 +162,26 @@ def store_of(folder: Path, name: str) -> Path:
         name: of the paper, or ``trust``.
     """
     return folder / f"{name}.jsonl"
+
+
+def unfinished_of(folder: Path) -> Path:
+    """The folder of the runs that have not ended yet.
+
+    Args:
+        folder: of all stores.
+    """
+    return folder / "unfinished"
+
+
+def unfinished_runs(folder: Path) -> list[str]:
+    """The names of the runs that have not ended yet. They do not count, and the command that began
+    them continues them.
+
+    Args:
+        folder: of all stores.
+    """
+    runs = unfinished_of(folder)
+    return sorted(run.name for run in runs.iterdir()) if runs.is_dir() else []
 
 
 def read(store: Path, jobs: Sequence[Job] | None = None, any_seed: bool = False) -> Stored:
@@ -258,7 +290,7 @@ def carry_out(jobs: JobList, store: Path) -> Iterator[Line]:
     """
     prepare(store)
     for job, seed in jobs:
-        line = job.run(seed)
+        line = job.run(seed, unfinished_of(store.parent))
         keep(line, store)
         yield line
 

@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -19,7 +19,17 @@ from typing import Any
 
 from fedkin.core.errors import ConfigError, FedkinError
 from papers.catalogue import PAPERS
-from papers.result_store import Job, Line, keep, pending, prepare, read, seconds_of_rows, store_of
+from papers.result_store import (
+    Job,
+    Line,
+    keep,
+    pending,
+    prepare,
+    read,
+    seconds_of_rows,
+    store_of,
+    unfinished_of,
+)
 from papers.trust import runs as attacked
 
 ONE_CORE = "--xla_cpu_multi_thread_eigen=false"  # while other runs go on; the same bits
@@ -101,9 +111,10 @@ def carry_out(
 ) -> Iterator[Line]:
     """Make the runs that fit into the time, in parallel. Each is stored as soon as it is done.
 
-    A run that would end too late is passed over for shorter ones. If a run fails, because its data
-    are missing for example, its row is named on standard error, and no other run of the row is
-    tried. Interrupt it at any time: the same command goes on with the remaining runs.
+    A run that would end too late is passed over for shorter ones. If none is short enough, a run
+    that can be resumed uses the rest of the time, and is stopped at its end. If a run fails,
+    because its data are missing for example, its row is named on standard error, and no other run
+    of the row is tried. Interrupt it at any time: the same command goes on with the remaining runs.
 
     Args:
         runs: in the order in which they shall start.
@@ -121,14 +132,20 @@ def carry_out(
         while left or running:
             while len(running) < workers and (run := _next(left, end - time.monotonic())):
                 left.remove(run)
-                running[
-                    pool.submit(
-                        _run, run.paper, dict(run.job.key), run.job.setting(run.seed), run.seed
-                    )
-                ] = run
+                future = pool.submit(
+                    _run,
+                    paper=run.paper,
+                    key=dict(run.job.key),
+                    setting=run.job.setting(run.seed),
+                    seed=run.seed,
+                    unfinished=unfinished_of(folder),
+                )
+                running[future] = run
             if not running:
                 return
-            done, _ = wait(running, return_when=FIRST_COMPLETED)
+            done, _ = wait(running, _seconds_to_wait(running.values(), end), FIRST_COMPLETED)
+            if not done:
+                return  # the time is over, and the next command continues what is running
             broken = any(isinstance(future.exception(), BrokenProcessPool) for future in done)
             if broken:  # all runs of the pool are lost
                 done, _ = wait(running)
@@ -161,11 +178,23 @@ def _result(future: Future[Line], run: QueuedRun) -> Line | None:
 
 
 def _next(left: Sequence[QueuedRun], seconds: float) -> QueuedRun | None:
-    """The first run that is expected to end in time."""
-    return next((run for run in left if run.seconds <= seconds), None)
+    """The first run that is expected to end in time, else the first that can be resumed later."""
+    if seconds <= 0:
+        return None
+    in_time = (run for run in left if run.seconds <= seconds)
+    resumable = (run for run in left if run.job.resumable)
+    return next(itertools.chain(in_time, resumable), None)
 
 
-def _run(paper: str, key: Mapping[str, Any], setting: str, seed: int) -> Line:
+def _seconds_to_wait(running: Iterable[QueuedRun], end: float) -> float | None:
+    """How long to wait for one of the runs: to the end of the time if all can be resumed, else
+    (None) until one has ended."""
+    if end == float("inf") or not all(run.job.resumable for run in running):
+        return None
+    return max(0.0, end - time.monotonic())
+
+
+def _run(paper: str, key: Mapping[str, Any], setting: str, seed: int, unfinished: Path) -> Line:
     """Run a job of another process, found by its key: jobs hold functions, which cannot be sent.
 
     Raises ConfigError if the recipe has been edited since.
@@ -175,7 +204,7 @@ def _run(paper: str, key: Mapping[str, Any], setting: str, seed: int) -> Line:
     )
     if job is None:
         raise ConfigError("the recipe has changed since this command began; start it again")
-    return job.run(seed)
+    return job.run(seed, unfinished)
 
 
 def _pool(workers: int) -> ProcessPoolExecutor:

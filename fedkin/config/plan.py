@@ -13,7 +13,7 @@ from fedkin.core.errors import ConfigError
 from fedkin.core.randomness import Stream
 from fedkin.measures.measure import Measure
 
-Selection = Literal["uniform", "round_robin", "poisson"]
+Selection = Literal["uniform", "round_robin", "poisson", "seed_plus_round"]
 SELECTIONS: tuple[str, ...] = get_args(Selection)
 _ENGINES = "expected the engine ray, or ray: with the address of a cluster (ray:auto)"
 
@@ -27,7 +27,9 @@ class Cohort:
         selection: ``uniform`` draws without replacement. ``round_robin`` lets all clients take
             turns once, in the order of their ids, and draws uniformly from then on, as FlexCFL's
             code does. ``poisson`` draws each client with probability n / N, independently of the
-            others, so that the size of the cohort varies and may be 0.
+            others, so that the size of the cohort varies and may be 0. ``seed_plus_round`` draws
+            the cohort of round r from NumPy's legacy generator with the seed ``seed`` + r - 1, as
+            FedProx's and FedSim's code does. Runs of neighbouring seeds then share their cohorts.
 
     Examples:
         >>> import fedkin as fk
@@ -147,7 +149,8 @@ class Plan(Scoring):
         seed: seed of all random numbers except those for data, privacy noise and masks.
         selection: ``uniform`` draws without replacement; ``round_robin`` lets all clients take
             turns once, then draws uniformly; ``poisson`` draws each client with probability
-            cohort / clients, so that sizes vary.
+            cohort / clients, so that sizes vary; ``seed_plus_round`` draws as FedProx's and
+            FedSim's code does.
     """
 
     rounds: Positive

@@ -79,10 +79,9 @@ class Client:
         return self._rows.samples.first_data.label_counts(clients=self._position)[0]
 
     @property
-    def stale_counts(self) -> bool:
-        """Whether the client detects shifts against its label counts before any shift. If False, it
-        compares with its label counts at the time of its cluster assignment."""
-        return self._rows.samples.stale_counts
+    def detects_shifts(self) -> bool:
+        """Whether the client looks for shifts of its data. If False, it never reports one."""
+        return self._rows.samples.detects_shifts
 
     def rng(self) -> np.random.Generator:
         """The client's random generator for this call, the same in every world. Raises TaskError if
@@ -202,14 +201,14 @@ class ClientSamples:
         ids: the clients' numbers in random streams.
         data: the present samples of all clients (``FederatedData``).
         first_data: the samples of all clients before any shift.
-        stale_counts: whether clients detect shifts against their label counts before any shift. If
-            False, they compare with their label counts at the time of their cluster assignment.
+        detects_shifts: whether clients look for shifts of their data. If False, they never report
+            one.
     """
 
     ids: Int[np.ndarray, "N"]
     data: Any
     first_data: Any
-    stale_counts: bool = False
+    detects_shifts: bool = True
 
 
 @dataclass(frozen=True)

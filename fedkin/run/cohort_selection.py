@@ -28,6 +28,10 @@ def select_cohort(
             np.int64
         )
     size = min(plan.cohort, len(reachable))
+    if plan.selection == "seed_plus_round":
+        # FedProx's and FedSim's code counts rounds from 0.
+        random = np.random.RandomState(plan.seed + stream.round - 1)
+        return np.sort(random.choice(reachable, size, replace=False)).astype(np.int64)
     # A round robin takes clients in the order of their ids until all had a turn. Later cohorts are
     # random.
     earlier = (stream.round - 1) * plan.cohort

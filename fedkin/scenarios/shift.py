@@ -114,13 +114,9 @@ class Incremental:
     ``as_coded`` follows the authors' code, in which data shrink instead of grow. In round 0, when
     methods form their first clusters (the cold start), clients have all their data. Release 0 cuts
     the data in round 1. Each release takes its portion of a client's *current* samples, so their
-    number falls. Until clients detect a shift, they compare their label counts with the counts
-    before any shift. So clients with a cluster from round 0 on detect the cut in round 1. In a
-    later round r, newcomers are placed by their data in round r, before clients are tested: a
-    client placed in round r passes its first test, and detects the cut in round r + 1. (In a method
-    whose newcomers choose while they train, such as IFCA, the first test is in round r + 1, and
-    they detect the cut in round r + 2.) Without ``as_coded``, clients compare with their label
-    counts when they were placed.
+    number falls. No client detects a shift: the authors' code tests only clients whose data were
+    swapped, so nobody migrates. Without ``as_coded``, clients compare with their label counts when
+    they were placed.
 
     The order of a client's samples is drawn from ``Stream(seed, 0, "scenario").child("order")``.
 
@@ -185,10 +181,10 @@ class Incremental:
         return sizes
 
 
-def stale_counts(shift: Shift | None) -> bool:
-    """Whether clients that test for a shift first compare with their label counts before any shift,
-    as in the authors' code."""
-    return isinstance(shift, Incremental) and shift.as_coded
+def clients_detect(shift: Shift | None) -> bool:
+    """Whether clients look for shifts of their data. In FlexCFL's code they do so after a swap, and
+    not when data arrive (``Incremental(as_coded=True)``)."""
+    return not (isinstance(shift, Incremental) and shift.as_coded)
 
 
 def _positions(part: Ragged, stream: Stream) -> Int[np.ndarray, "S"]:

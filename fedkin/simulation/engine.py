@@ -23,7 +23,7 @@ from fedkin.core.world import UPDATE_MEMORY
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.packed_files import check_files, mapped_files
 from fedkin.scenarios.population import Population
-from fedkin.scenarios.shift import Shift, ShiftedData, stale_counts
+from fedkin.scenarios.shift import Shift, ShiftedData, clients_detect
 from fedkin.simulation.run_rows import add_replies
 from fedkin.simulation.workers import (
     AnyModel,
@@ -115,7 +115,7 @@ class SimulatedWorld:
         self._scorer, self._trainer = self._workers(data)
         self._release_programs = program_release(model)
         self._shifted_data = None if shift is None else ShiftedData(data, shift, self.clients)
-        self._stale_counts = stale_counts(shift)
+        self._detects_shifts = clients_detect(shift)
         self._memory = ClientMemory(data.clients, memory_limit, self._ids, data.client_names)
         self.true_clusters = data.true_clusters
         # Clients whose data shift in this round; None without a shift.
@@ -275,7 +275,7 @@ class SimulatedWorld:
             ids=self._ids,
             data=self.data,
             first_data=self._first_data,
-            stale_counts=self._stale_counts,
+            detects_shifts=self._detects_shifts,
         )
 
     def _client_engine(self) -> ClientEngine:
@@ -312,7 +312,7 @@ class SimulatedWorld:
         data = self.data.select(clients)
         data = data.with_rows(Ragged.of([*rows, self.data.train[largest]]), data.test)
         scorer, trainer = self._workers_for(ids)(data)
-        samples = ClientSamples(ids, data, first_data=data, stale_counts=self._stale_counts)
+        samples = ClientSamples(ids, data, first_data=data, detects_shifts=self._detects_shifts)
         return samples, ClientEngine(scorer, trainer, together=self.spec.detects)
 
     def _failed(

@@ -76,7 +76,7 @@ class FakeWorld(SimulatedWorld):
         self._compiled = True
         self._sum_by_actor = False
         self._now = Stream(0)
-        self._stale_counts = False
+        self._detects_shifts = True
         self._files = {}
         self.identity = None
         self._release_programs = lambda: None  # nothing is compiled

@@ -34,12 +34,8 @@ class _Noted(NamedTuple):
 
 @dataclass(frozen=True)
 class Note(Task):
-    """Clients that have just been assigned to a cluster store their present label counts.
-
-    With stale counts (``Incremental(as_coded=True)``, as in the authors' code), the counts of a
-    first placement are used for only one test (see ``Shifted``). The entry ``samples_at_first`` in
-    a client's memory marks counts that stay: without it, the stored counts are used once.
-    """
+    """Clients that have just been assigned to a cluster store their present label counts, and their
+    number of samples before any shift."""
 
     memory = _MEMORY
     delivery = "next"
@@ -48,8 +44,7 @@ class Note(Task):
     can_be_lost = False
 
     def compute(self, client: Client) -> dict[str, Any]:
-        lasting = not client.stale_counts or "noted_labels" in client.memory
-        if lasting and "samples_at_first" not in client.memory:
+        if "samples_at_first" not in client.memory:
             client.memory["samples_at_first"] = client.first_label_counts.sum()
         client.memory["noted_labels"] = client.label_counts
         return {}
@@ -57,9 +52,7 @@ class Note(Task):
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
         every = np.arange(len(rows.clients))
         if len(every):
-            noted = rows.memory.has("noted_labels", rows.clients)
-            lasting = np.flatnonzero(noted) if rows.samples.stale_counts else every
-            rows.store("samples_at_first", lasting, _noted(rows).samples[lasting])
+            rows.store("samples_at_first", every, _noted(rows).samples)
             rows.store("noted_labels", every, rows.data.label_counts(clients=rows.clients))
         yield rows.every, {}
 
@@ -77,10 +70,8 @@ class Shifted(Task):
     n_i is the number of samples when the counts were stored. (With the number at the start, a
     client that has lost most of its samples would hardly ever detect a shift.)
 
-    In the authors' code a client is first tested in the round after its placement, against its
-    counts before any shift. Here it is also tested in the round of its placement. With stale
-    counts, that test uses the counts at its placement, and then replaces them by the counts before
-    any shift, so that the next test is the authors'.
+    In the authors' code only clients whose data were swapped are tested, so no client reports a
+    shift under ``Incremental(as_coded=True)``.
 
     Attributes:
         test: name of the distance, ``label_blind`` or ``label_aware``.
@@ -108,22 +99,14 @@ class Shifted(Task):
         labels = client.memory.get("noted_labels", client.first_label_counts)
         samples = client.memory.get("samples_at_first", client.first_label_counts.sum())
         noted = _Noted(labels[None], np.asarray(samples)[None])
-        # Counts that are used for one test only are replaced by the counts before any shift.
-        if (
-            client.stale_counts
-            and "noted_labels" in client.memory
-            and "samples_at_first" not in client.memory
-        ):
-            client.memory["noted_labels"] = client.first_label_counts
-            client.memory["samples_at_first"] = client.first_label_counts.sum()
-        return {"shifted": self._shifted(noted, client.label_counts[None])[0]}
+        shifted = self._shifted(noted, client.label_counts[None])[0]
+        return {"shifted": shifted and client.detects_shifts}
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
         noted = _noted(rows)
-        if rows.samples.stale_counts:
-            _store_first(rows)
         counts = rows.data.label_counts(clients=rows.clients)
-        yield rows.every, {"shifted": self._shifted(noted, counts)}
+        shifted = self._shifted(noted, counts)
+        yield rows.every, {"shifted": shifted & rows.samples.detects_shifts}
 
     def _shifted(self, noted: _Noted, counts: Int[np.ndarray, "n C"]) -> Bool[np.ndarray, "n"]:
         """Whether the present label counts of each client are too far from the stored ones.
@@ -135,17 +118,6 @@ class Shifted(Task):
         size = noted.labels.sum(axis=1) if self.test == "label_aware" else noted.samples
         distance = TESTS[self.test](counts, noted.labels)
         return distance > shift_threshold(size, counts.shape[1], self.threshold)
-
-
-def _store_first(rows: ClientRows) -> None:
-    """Replace stored label counts that are valid for one test only: their clients store the counts
-    of their data before any shift instead, which stay."""
-    noted = rows.memory.has("noted_labels", rows.clients)
-    lasting = rows.memory.has("samples_at_first", rows.clients)
-    once = np.flatnonzero(noted & ~lasting)
-    first = rows.samples.first_data.label_counts(clients=rows.clients[once])
-    rows.store("noted_labels", once, first)
-    rows.store("samples_at_first", once, first.sum(axis=1))
 
 
 def _noted(rows: ClientRows) -> _Noted:

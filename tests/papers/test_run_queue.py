@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -52,7 +52,9 @@ class Workbench:
             raise self.failing[f"{row}{seed}"]
         return {"row": row, "seed": seed, "seconds": SECONDS[row]}
 
-    def job(self, row: str, seeds: tuple[int, ...], published: bool = True) -> Job:
+    def job(
+        self, row: str, seeds: tuple[int, ...], published: bool = True, resumable: bool = False
+    ) -> Job:
         def measure(seed: int) -> dict[str, Any]:
             return self.measure(row, seed)
 
@@ -65,6 +67,7 @@ class Workbench:
             seconds=SECONDS[row],
             setting=lambda seed: f"of {row}",
             published=published,
+            resumable=resumable,
         )
 
     @property
@@ -178,6 +181,32 @@ def test_a_run_that_is_too_long_for_the_time_left_is_passed_over_for_a_shorter_o
     assert names(bench.queue()) == ["C0"] and bench.clock == 42
 
 
+class NeverDone(Executor):
+    """A pool whose runs do not end."""
+
+    _processes = None
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        return Future()
+
+
+def test_a_resumable_run_uses_the_time_that_is_left_and_is_stopped_at_its_end(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C takes 60 s. It is begun when no other run fits, and the queue returns without it."""
+    table = run_queue.PAPERS["toy"].tables[0]
+    jobs = (bench.job("A", (0, 1)), bench.job("C", (0,), resumable=True))
+    toy = Paper("toy", "Toy", (replace(table, jobs=jobs),))
+    monkeypatch.setattr(run_queue, "PAPERS", {"toy": toy})
+    assert bench.carry_out(hours=25 / 3600) == ["A0", "A1", "C0"]
+
+    bench.store.unlink()
+    monkeypatch.setattr(run_queue, "_pool", lambda workers: NeverDone())
+    only_c = queue(bench.folder, [jobs[1]])
+    assert not list(carry_out(only_c, bench.folder, 0.05 / 3600, workers=1))
+    assert not read(bench.store).runs
+
+
 def test_a_run_that_ends_exactly_in_time_is_made(bench: Workbench) -> None:
     assert bench.carry_out(hours=16 / 3600) == ["A0", "B0"]
     assert bench.carry_out(hours=5.9 / 3600) == []  # the shortest takes 6 s
@@ -231,8 +260,8 @@ def test_any_other_failure_is_named_and_the_other_rows_go_on(
 def test_a_recipe_that_was_edited_meanwhile_is_not_run(bench: Workbench) -> None:
     """A process that was renewed has today's recipes; the run was asked for with yesterday's."""
     with pytest.raises(ConfigError, match="the recipe has changed"):
-        run_queue._run("toy", {"row": "A"}, "of another setting", 0)
-    assert run_queue._run("toy", {"row": "A"}, "of A", 0)["setting"] == "of A"
+        run_queue._run("toy", {"row": "A"}, "of another setting", 0, bench.folder)
+    assert run_queue._run("toy", {"row": "A"}, "of A", 0, bench.folder)["setting"] == "of A"
 
 
 def test_one_process_at_a_time_runs_the_missing_runs(tmp_path: Path) -> None:

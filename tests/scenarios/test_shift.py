@@ -10,15 +10,16 @@ import pytest
 
 from fedkin.config.plan import Plan
 from fedkin.core.errors import ConfigError
-from fedkin.core.method import UNASSIGNED
+from fedkin.core.method import UNASSIGNED, Method
 from fedkin.core.randomness import Stream
 from fedkin.core.training import SGD
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.methods.flexcfl import FlexCFL
+from fedkin.methods import IFCA, FlexCFL, IFCAMig
 from fedkin.models import mclr
 from fedkin.options.with_options import WithOptions
 from fedkin.run.instrumented_world import InstrumentedWorld
 from fedkin.run.loop import run_round
+from fedkin.run.simulate import simulate
 from fedkin.scenarios.drift import Relabel, Rotate
 from fedkin.scenarios.shift import Incremental, Shift, ShiftedData
 from fedkin.scenarios.shifts import SHIFTS
@@ -191,11 +192,42 @@ def detected(
 
 
 @pytest.mark.parametrize("compiled", [True, False])
-def test_as_coded_clients_detect_the_cut_once(compiled: bool) -> None:
-    """Those of the cold start in round 1, newcomers in the round after their placement."""
+def test_as_coded_no_client_detects_arriving_data(compiled: bool) -> None:
+    """The authors' code tests a client only if its data were swapped. Here the cut in round 1 is a
+    shift of all six clients, and nobody detects it."""
     first, placed, found = detected(Incremental(as_coded=True), compiled=compiled)
-    assert len(first) == 2 and sum(map(len, placed)) == 4 and len([p for p in placed if p]) >= 2
-    assert found == [set(first), *placed[:-1]]
+    assert len(first) == 2 and sum(map(len, placed)) == 4
+    assert found == [set()] * 6
+
+
+@pytest.mark.parametrize(
+    ("method", "without"),
+    [
+        (FlexCFL(clusters=2, alpha=2), FlexCFL(clusters=2, alpha=2, migration="none")),
+        (IFCAMig(clusters=2), IFCA(clusters=2)),
+    ],
+)
+def test_as_coded_a_method_with_migration_gives_the_models_of_the_method_without(
+    method: Method, without: Method
+) -> None:
+    """Table IV of FlexCFL prints equal numbers for FedGroup and FlexCFL in four incremental
+    rows. Without ``as_coded`` the clients do migrate."""
+    data = federation(*(40,) * 6)
+    runs = [
+        simulate(
+            each,
+            data,
+            mclr(data),
+            rounds=5,
+            cohort=4,
+            local=SGD(epochs=1, lr=0.01),
+            shift=Incremental(every=2, as_coded=True),
+        )
+        for each in (method, without)
+    ]
+    assert np.array_equal(runs[0].models, runs[1].models)
+    migrations = [run.summary()["migrations"] for run in runs]
+    assert migrations[0] == migrations[1]
 
 
 def test_in_the_sound_form_clients_compare_with_their_samples_when_placed() -> None:
