@@ -7,8 +7,9 @@ of Deep Networks from Decentralized Data. AISTATS 2017, arXiv 1602.05629.
                                             n_i is the number of client i's training samples
 
 Differs from common code: the sum is over updates w_i - w_t, which is equivalent (clients send
-updates), and it is in float64. Every epoch draws new batches, while the FedProx code family repeats
-one permutation.
+updates), and it is in float64. Every epoch draws new batches. The code of FedProx and GrouProx
+shuffles a client's samples in place, each time with the same seed: its epochs have the orders s,
+s^2, s^3, ... of one permutation s.
 """
 
 from __future__ import annotations

@@ -28,7 +28,8 @@ output of its convolutions, as in the code). The random points that give the axe
 cube, so that no client reveals its largest activation, and z is not centred at their mean.
 Accuracies are the cohort's on its training samples. Clusters continue from the joint model. There
 is no Laplace noise. The axes are sent as a model's last layer, and clients reply with moments of
-its outputs.
+its outputs. eps is a distance of two clients, which DBSCAN counts as neighbours; in the code
+rounding decides about these two.
 """
 
 from __future__ import annotations

@@ -32,7 +32,12 @@ FEMNIST_CNN = replace(
     seconds=40_000,
 )
 MNIST_CNN = replace(
-    recipes.MNIST, row="MNIST-CNN", model="cnn", model_options=AS_CODED, seeds=(0, 1, 2, 3), seconds=2000
+    recipes.MNIST,
+    row="MNIST-CNN",
+    model="cnn",
+    model_options=AS_CODED,
+    seeds=(0, 1, 2, 3),
+    seconds=2000,
 )
 MEX_MLP = replace(
     recipes.MEX,

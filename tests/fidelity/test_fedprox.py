@@ -54,3 +54,16 @@ def test_a_proximal_step(oracle: Oracle) -> None:
         SimulatedWorld(data, model, work), models, np.array([0]), np.array([0]), stream=Stream(0)
     )
     np.testing.assert_allclose(trained.update[0] + start, case["w_next"], atol=1e-5)
+
+
+def test_shuffles_in_place_with_one_seed_give_the_powers_of_one_permutation() -> None:
+    """``batch_data`` of FedProx (d2a4501) and GrouProx (f87aa89): the epochs differ, as the
+    docstring of FedAvg says, and do not repeat one order."""
+    samples = np.arange(50)
+    epochs = []
+    for _ in range(3):
+        np.random.RandomState(100).shuffle(samples)
+        epochs.append(samples.copy())
+    s = epochs[0]
+    assert np.array_equal(epochs[1], s[s]) and np.array_equal(epochs[2], s[s][s])
+    assert not np.array_equal(epochs[0], epochs[1])
