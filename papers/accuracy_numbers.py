@@ -52,8 +52,9 @@ def best_accuracies(results: Results, cells: Sequence[Cell]) -> list[ComparedNum
     cell."""
     numbers = []
     for cell in cells:
-        runs = _best(results, cell)
+        runs = _percents(results, cell, "best")
         row = cell.setting.row
+        seeds = figures_of(results, cell, "seed")
         deviation = f"a variant of {cell.variant_of}" if cell.variant_of else cell.setting.deviation
         numbers.append(
             compare_number(
@@ -65,14 +66,16 @@ def best_accuracies(results: Results, cells: Sequence[Cell]) -> list[ComparedNum
                 deviation=deviation,
                 runs=runs,
                 variant_of=cell.variant_of,
+                draws=len({cell.setting.draw(seed) for seed in seeds}),
+                last=average(_percents(results, cell, "final")),
             )
         )
     return numbers
 
 
-def _best(results: Results, cell: Cell) -> list[float]:
-    """Of each seed, in percent; a run without a complete round has none."""
-    values = figures_of(results, cell, "best")
+def _percents(results: Results, cell: Cell, figure: str) -> list[float]:
+    """A figure of each seed, in percent; a run without a complete round has no best."""
+    values = figures_of(results, cell, figure)
     return [100 * value for value in values if value is not None]
 
 

@@ -66,6 +66,8 @@ class ComparedNumber:
     deviation: str = ""
     runs: tuple[float, ...] = ()
     variant_of: str = ""
+    draws: int = 0  # number of draws of the data behind the runs
+    last: float | None = None  # the same figure in the last round, if ours is of another round
     cause: Cause | None = None
     shown_by: str = ""
     source: ComparedNumber | None = None
@@ -189,6 +191,8 @@ def compare_number(
     deviation: str = "",
     runs: Sequence[float] = (),
     variant_of: str = "",
+    draws: int = 0,
+    last: float | None = None,
 ) -> ComparedNumber:
     """A published number and ours, with the mark.
 
@@ -203,6 +207,8 @@ def compare_number(
         deviation: why our run is not the paper's.
         runs: the values that ours is the mean of.
         variant_of: the column that this one is a variant of.
+        draws: number of draws of the data behind the runs.
+        last: the mean of the same figure in the last round, if ours is of another round.
     """
     gap = None if published is None or ours is None else ours - published
     mark = mark_within(published, ours, margin)
@@ -219,6 +225,8 @@ def compare_number(
         deviation=deviation,
         runs=tuple(runs),
         variant_of=variant_of,
+        draws=draws,
+        last=last,
     )
 
 

@@ -125,6 +125,7 @@ def _improvements(
             deviation=f"a variant of {FEDSIM}" if suffix else setting.deviation,
             runs=_gains_by_draw(curves, setting, method, baseline),
             variant_of=column if suffix else "",
+            draws=len({setting.draw(seed) for seed in runs}),
         )
 
 

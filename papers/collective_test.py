@@ -1,0 +1,111 @@
+"""The collective test: do the printed numbers of many cells look like one more run of ours each?
+
+A verdict for each cell has little power: five runs give wide intervals, and 5% of the cells miss
+theirs by chance. All cells together have power. Under the hypothesis that a printed number is one
+more run of the same experiment, its two-sided p-value is uniform:
+
+    t = (printed - mean) / (s sqrt(1 + 1/n)),   p = P(|T| > |t|),   T of Student with n - 1
+
+with n runs (FedSim: draws) of ours, and their mean and standard deviation s. Then 5% of the numbers
+are expected outside their 95% prediction interval; a binomial test says whether more are, and a
+Kolmogorov-Smirnov test whether the p-values are uniform. Both assume that numbers are independent.
+Those of one row share its data and seeds, so the tests are only nearly exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import sqrt
+from statistics import mean, stdev
+
+from papers.reproduction_marks import ComparedNumber
+
+LEVEL = 0.05
+LEAST_RUNS = 5  # for an interval
+
+
+@dataclass(frozen=True)
+class CollectiveTest:
+    """The outcome for a group of printed numbers.
+
+    Attributes:
+        numbers: how many have at least ``LEAST_RUNS`` runs.
+        outside: of these, how many lie outside their own 95% prediction interval.
+        expected: how many are expected outside by chance.
+        binomial_p: probability of as many outside, or more.
+        uniform_p: of the Kolmogorov-Smirnov test that the p-values are uniform.
+        shift: mean of ours minus printed, in percentage points.
+    """
+
+    numbers: int
+    outside: int
+    expected: float
+    binomial_p: float
+    uniform_p: float
+    shift: float
+
+    @property
+    def rejected(self) -> bool:
+        """Whether the binomial test rejects at 5% that the printed numbers are runs of ours."""
+        return self.binomial_p < LEVEL
+
+
+def prediction_interval(runs: Sequence[float]) -> tuple[float, float]:
+    """Where one more run would be with a probability of 95%, if all were normal: mean +- t s
+    sqrt(1 + 1/n); not above 100 unless a run is.
+
+    Args:
+        runs: at least two values, in percentage points.
+    """
+    from scipy.stats import t
+
+    half = float(t.ppf(1 - LEVEL / 2, len(runs) - 1)) * stdev(runs) * sqrt(1 + 1 / len(runs))
+    high = mean(runs) + half
+    return mean(runs) - half, high if max(runs) > 100 else min(high, 100.0)
+
+
+def p_value(printed: float, runs: Sequence[float]) -> float:
+    """The probability that one more run is at least as far from the mean as the printed number.
+
+    Args:
+        printed: the paper's number.
+        runs: at least two values, in the same unit.
+    """
+    from scipy.stats import t
+
+    spread = stdev(runs) * sqrt(1 + 1 / len(runs))
+    distance = abs(printed - mean(runs))
+    if spread == 0:
+        return float(distance == 0)
+    return float(2 * t.sf(distance / spread, len(runs) - 1))
+
+
+def testable(numbers: Iterable[ComparedNumber]) -> list[ComparedNumber]:
+    """The numbers with enough runs for an interval."""
+    return [n for n in numbers if n.printed is not None and len(n.runs) >= LEAST_RUNS]
+
+
+def is_outside(number: ComparedNumber) -> bool:
+    """Whether the printed number lies outside the 95% prediction interval of our runs."""
+    assert number.printed is not None
+    return p_value(number.printed, number.runs) < LEVEL
+
+
+def collective_test(numbers: Iterable[ComparedNumber]) -> CollectiveTest | None:
+    """Test a group of numbers together; None if none has enough runs."""
+    from scipy.stats import binom, kstest
+
+    tested = testable(numbers)
+    if not tested:
+        return None
+    p_values = [p_value(n.printed or 0.0, n.runs) for n in tested]
+    outside = sum(p < LEVEL for p in p_values)
+    return CollectiveTest(
+        numbers=len(tested),
+        outside=outside,
+        expected=LEVEL * len(tested),
+        binomial_p=float(binom.sf(outside - 1, len(tested), LEVEL)),
+        uniform_p=float(kstest(p_values, "uniform").pvalue),
+        shift=mean(n.exact - (n.printed or 0.0) for n in tested),
+    )
