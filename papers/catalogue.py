@@ -324,21 +324,21 @@ ATHENA = (
         jobs=_cells(athena.FIGURE_1, athena.measure),
         compare=athena_numbers.by_cluster,
         section=athena_page.figure_1,
-        without_recipe={"400 rounds of a convolutional network (a recipe for 40)": 9},
+        without_recipe=athena_numbers.SHORTENED_FIGURE_1,
     ),
     Table(
         name="athena-figure2",
         title="Figures 2 to 4: detectors combined",
         statistic=(
-            "accuracy of the combined detectors in the last round, percent; 5 classes: what they "
-            "gain over FedAvg"
+            "accuracy of the combined detectors and of FedAvg's networks in the last round, "
+            "percent; 5 classes: what the detectors gain over MobileNet"
         ),
-        rule=f"{POINTS}; 'above both': above FedAvg",
+        rule=f"{POINTS}; 'above both': above both networks",
         jobs=_cells(athena.FIGURE_2, athena.measure),
         compare=athena_numbers.combined_detectors,
         section=athena_page.figure_2,
         also=("athena-figure3", "athena-figure4"),
-        without_recipe={"200 rounds of convolutional networks (a recipe for 40 or 12)": 8},
+        without_recipe=athena_numbers.SHORTENED_FIGURE_2,
     ),
     Table(
         name="athena-table1",

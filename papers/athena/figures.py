@@ -10,9 +10,9 @@ import numpy as np
 
 from fedkin.clustering.dbscan_eps import eps_ranges
 from papers.athena.numbers import first_run
-from papers.athena.page import COLUMNS
 from papers.athena.recipes import (
     CLUSTERINGS,
+    COLUMNS,
     COMBINED,
     EPS,
     HALF,

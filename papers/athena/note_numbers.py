@@ -9,7 +9,14 @@ from statistics import mean
 from typing import Any
 
 from papers.athena.numbers import DETECTORS, first_run
-from papers.athena.recipes import CLUSTERINGS, COMBINED, PER_CLUSTER
+from papers.athena.recipes import (
+    CALIBRATED,
+    CLUSTERINGS,
+    COMBINED,
+    GIVEN,
+    PER_CLUSTER,
+    SMALL_CNN,
+)
 from papers.number_text import extreme, format_count, format_number, span
 from papers.reproduction_marks import Results
 
@@ -78,7 +85,7 @@ def _combined_detectors(results: Results) -> Numbers:
     gains: list[float] = []  # by scaling
     for (data, split), setting in COMBINED.items():
         title = f"{data}, {split}"
-        columns = {"detectors": "ATHENA-FL", "scaled": "ATHENA-FL, calibrated", "FedAvg": "FedAvg"}
+        columns = {"detectors": GIVEN, "scaled": CALIBRATED, "small CNN": SMALL_CNN}
         runs = {
             name: first_run(results, "Fig. 2-4", setting.row, column)
             for name, column in columns.items()
@@ -87,7 +94,7 @@ def _combined_detectors(results: Results) -> Numbers:
         late = {name: mean(_curve(run)[-LAST:]) for name, run in runs.items()}
         detectors = _detectors(runs["detectors"])
         gains.append(late["scaled"] - late["detectors"])
-        leads.append((late["detectors"] - late["FedAvg"], late["scaled"] - late["FedAvg"]))
+        leads.append((late["detectors"] - late["small CNN"], late["scaled"] - late["small CNN"]))
         for name, run in runs.items():
             numbers |= {
                 f"{name}, {title}": format_number(last[name], ".0f"),
@@ -96,8 +103,8 @@ def _combined_detectors(results: Results) -> Numbers:
                 f"{name} in round 12, {title}": format_number(_at(_curve(run), 12), ".0f"),
             }
         numbers |= {
-            f"gain, {title}": format_number(last["detectors"] - last["FedAvg"], ".0f"),
-            f"late gain, {title}": format_number(late["detectors"] - late["FedAvg"], ".0f"),
+            f"gain, {title}": format_number(last["detectors"] - last["small CNN"], ".0f"),
+            f"late gain, {title}": format_number(late["detectors"] - late["small CNN"], ".0f"),
             f"detectors in round 2, {title}": format_number(
                 _at(_curve(runs["detectors"]), 2), ".0f"
             ),
@@ -105,7 +112,7 @@ def _combined_detectors(results: Results) -> Numbers:
                 _bytes(runs["scaled"]) / _bytes(runs["detectors"]), ".1f"
             ),
             f"bytes of detectors, {title}": format_number(
-                _bytes(runs["detectors"]) / _bytes(runs["FedAvg"]), ".1f"
+                _bytes(runs["detectors"]) / _bytes(runs["small CNN"]), ".1f"
             ),
             f"detector of class {SHIRT}, {title}": format_number(detectors[SHIRT], ".0f"),
             f"scaled detector of class {SHIRT}, {title}": format_number(

@@ -13,26 +13,50 @@ from fedkin.measures.convergence import (
     mean_convergence_epoch,
     transmitted_mib,
 )
-from papers.athena.recipes import (
-    CLUSTERINGS,
-    COMBINED,
-    COMBINED_PUBLISHED,
+from papers.athena.published import (
+    BEST_CLUSTERS,
+    CLUSTERS_PUBLISHED,
     DETECTOR_FILE,
     ECONOMY_PUBLISHED,
     EPS_PUBLISHED,
-    HALF,
+    GAIN_OF_BEST_CLUSTERS,
+    GAINS_PUBLISHED,
+    LEAST_GAIN_DIRICHLET,
     MOBILENET_FILE,
-    PER_CLUSTER,
-    PER_CLUSTER_PUBLISHED,
-    PRETRAINING,
+    PRINTED_BY_CLUSTER,
+    PRINTED_COMBINED,
     TABLE_1,
+)
+from papers.athena.recipes import (
+    ATHENA,
+    CLUSTERINGS,
+    COMBINED,
+    FIGURE_2,
+    GIVEN,
+    HALF,
+    MOBILENET,
+    MOBILENET_V2,
+    PER_CLUSTER,
+    PRETRAINING,
+    SMALL_CNN,
     TITLES,
 )
-from papers.reproduction_marks import ComparedNumber, Results, compare_number, mark_of_statement
+from papers.reproduction_marks import (
+    MARGIN,
+    ComparedNumber,
+    Results,
+    compare_number,
+    mark_of_statement,
+)
 
 Run = dict[str, Any]
 DETECTORS = 10
 ARITHMETIC = "arithmetic, from the paper's epochs"
+# Printed numbers without a recipe of the papers' size, by the reason.
+SHORTENED_FIGURE_1 = {"400 rounds of a convolutional network (a recipe for 40)": PRINTED_BY_CLUSTER}
+SHORTENED_FIGURE_2 = {
+    "200 rounds of convolutional networks (recipes for 12, 40 and 100)": PRINTED_COMBINED
+}
 
 
 def first_run(results: Results, table: str, row: str, column: str) -> Run | None:
@@ -96,82 +120,155 @@ def _end(value: float | None, open_end: float) -> float:
 
 
 def by_cluster(results: Results) -> list[ComparedNumber]:
-    """Figure 1: accuracy by cluster where the paper prints it, else the gain over one model for
-    all."""
+    """Figure 1: accuracy by cluster where the paper prints it, and the gains over one model."""
     numbers = []
     for split, setting in PER_CLUSTER.items():
         clustered, global_model = (first_run(results, "Fig. 1", setting.row, name) for name in HALF)
         alone = clustered is not None and max(clustered["sizes"]) == 1
-        deviation = setting.deviation + (", and no cluster is found" if alone else "")
-        options = {"deviation": deviation, "seeds": int(clustered is not None)}
-        by_cluster, gain = PER_CLUSTER_PUBLISHED[split]
+        options = {
+            "deviation": setting.deviation + (", and no cluster is found" if alone else ""),
+            "seeds": int(clustered is not None),
+        }
         accuracies = (
             [] if clustered is None else [100 * a for a in clustered["clusters"] if a is not None]
         )
-        for i, printed in enumerate([] if by_cluster == "-" else by_cluster.split(", ")):
+        for i, published in enumerate(CLUSTERS_PUBLISHED.get(split, ())):
             ours = accuracies[i] if i < len(accuracies) else None
             numbers.append(
-                compare_number(setting.row, f"cluster {i + 1}", float(printed), ours, **options)
+                compare_number(setting.row, f"cluster {i + 1}", published, ours, **options)
             )
-        if by_cluster == "-":
-            ours = (
-                None
-                if not (clustered and global_model)
-                else 100 * (clustered["curve"][-1] - global_model["curve"][-1])
-            )
-            numbers.append(_gain(setting.row, gain, ours, options))
+        if not (clustered and global_model):
+            gain = best = None
+        else:
+            one = 100 * global_model["curve"][-1]
+            gain = 100 * clustered["curve"][-1] - one
+            best = _mean_of(accuracies, BEST_CLUSTERS)
+            best = None if best is None else best - one
+        numbers += _gains(split, setting.row, gain, best, options)
     return numbers
+
+
+def _gains(
+    split: str, row: str, gain: float | None, best: float | None, options: dict[str, Any]
+) -> list[ComparedNumber]:
+    """What the papers say of the gain over one model: for two clusters a number, for Dirichlet a
+    lower bound, for IID clients no difference.
+
+    Args:
+        split: of the clients.
+        row: of the setting.
+        gain: ours, of all clients.
+        best: ours, of the clusters with the printed gain.
+        options: of the compared number.
+    """
+    if split == "2 classes":
+        column = "gain of " + " and ".join(f"cluster {c + 1}" for c in BEST_CLUSTERS)
+        return [compare_number(row, column, GAIN_OF_BEST_CLUSTERS, best, **options)]
+    if split == "Dirichlet(0.5)":
+        more = None if gain is None else gain > LEAST_GAIN_DIRICHLET
+        words = f"more than {LEAST_GAIN_DIRICHLET:.0f}"
+        return [_statement(row, "gain", words, gain, more, options)]
+    if split == "IID":
+        level = None if gain is None else abs(gain) <= MARGIN
+        return [_statement(row, "gain", "none", gain, level, options)]
+    return []
+
+
+def _mean_of(accuracies: list[float], places: tuple[int, ...]) -> float | None:
+    """The mean of some clusters' accuracies; None where one of them is missing."""
+    if max(places) >= len(accuracies):
+        return None
+    return float(np.mean([accuracies[place] for place in places]))
+
+
+def _statement(
+    row: str,
+    column: str,
+    words: str,
+    ours: float | None,
+    true: bool | None,
+    options: dict[str, Any],
+) -> ComparedNumber:
+    """What the paper says without a number, or with a bound."""
+    return ComparedNumber(
+        row=row,
+        column=column,
+        published=words,
+        ours="" if ours is None else f"{ours:.4g}",
+        difference=None,
+        mark=mark_of_statement(true),
+        **options,
+    )
 
 
 def combined_detectors(results: Results) -> list[ComparedNumber]:
-    """Figures 2 to 4: accuracy of the combined detectors; with 5 classes, their gain over one
-    model."""
+    """Figures 2 to 4: accuracies of the combined detectors and of the paper's baselines. With 5
+    classes the gain over them."""
     numbers = []
-    for key, setting in COMBINED.items():
-        detectors, global_model = (
-            first_run(results, "Fig. 2-4", setting.row, name) for name in ("ATHENA-FL", "FedAvg")
-        )
-        options = {"deviation": setting.deviation, "seeds": int(detectors is not None)}
-        printed = COMBINED_PUBLISHED[key][0]
-        ours = None if detectors is None else 100 * float(np.mean(detectors["clients"]))
-        if "above" in printed:
-            gain = (
-                None
-                if ours is None or global_model is None
-                else ours - 100 * float(np.mean(global_model["clients"]))
+    for cell in FIGURE_2:
+        if cell.published is None:
+            continue
+        row, column = cell.setting.row, cell.column
+        ours = _accuracy(results, row, column)
+        numbers.append(
+            compare_number(
+                row,
+                column,
+                cell.published,
+                ours,
+                seeds=int(ours is not None),
+                deviation=cell.setting.deviation,
+                variant_of=cell.variant_of,
             )
-            numbers.append(_gain(setting.row, printed, gain, options))
-        else:
-            published = None if printed == "-" else float(printed.split()[0])
-            numbers.append(compare_number(setting.row, "ATHENA-FL", published, ours, **options))
+        )
+    for (data, split), setting in COMBINED.items():
+        if split == "5 classes":
+            numbers += _gain_of_detectors(results, data, setting.row, setting.deviation)
     return numbers
 
 
-def _gain(row: str, printed: str, ours: float | None, options: dict[str, Any]) -> ComparedNumber:
-    """A gain in points: a number, or 'more than' one, or 'above'."""
-    words = printed.split()
-    numbers = [float(word) for word in words if word.replace(".", "").isdigit()]
-    least = numbers[0] if numbers else 0.0
-    if numbers and "more" not in words:
-        return compare_number(row, "gain", least, ours, **options)
-    mark = mark_of_statement(None if ours is None else ours > least)
-    return ComparedNumber(
-        row=row,
-        column="gain",
-        published=printed,
-        ours="" if ours is None else f"{ours:.4g}",
-        difference=None,
-        mark=mark,
-        **options,
-    )
+def _gain_of_detectors(
+    results: Results, data: str, row: str, deviation: str
+) -> list[ComparedNumber]:
+    """The detectors' gain over MobileNet where it is printed, else whether they are the best."""
+    numbers = []
+    mobilenet = _accuracy(results, row, MOBILENET)
+    other = _accuracy(results, row, MOBILENET_V2)
+    for column in (ATHENA, GIVEN):
+        detectors = _accuracy(results, row, column)
+        name = f"{column}, gain"
+        options = {
+            "seeds": int(detectors is not None),
+            "deviation": deviation,
+            "variant_of": f"{ATHENA}, gain" if column == GIVEN else "",
+        }
+        if data in GAINS_PUBLISHED:
+            gain = None if detectors is None or mobilenet is None else detectors - mobilenet
+            numbers.append(compare_number(row, name, GAINS_PUBLISHED[data], gain, **options))
+        else:
+            known = detectors is not None and mobilenet is not None and other is not None
+            lead = detectors - max(mobilenet, other) if known else None
+            best = None if lead is None else lead > 0
+            numbers.append(_statement(row, name, "above both", lead, best, options))
+    return numbers
+
+
+def _accuracy(results: Results, row: str, column: str) -> float | None:
+    """Mean accuracy of the clients in the last round, percent; None where it was not run."""
+    run = first_run(results, "Fig. 2-4", row, column)
+    return None if run is None else 100 * float(np.mean(run["clients"]))
+
+
+# The paper's Table 1 compares with MobileNet. The small network was run in its place first.
+FROM_RUNS = {MOBILENET: "from our runs", SMALL_CNN: "from our runs, small CNN"}
 
 
 def table_1(results: Results) -> list[ComparedNumber]:
     """The share of FedAvg's bytes that is saved, percent: from the paper's own epochs, and from our
     runs."""
     numbers = []
-    for data, printed in ECONOMY_PUBLISHED.items():
-        for split, percent in zip(("IID", "5 classes", "2 classes"), printed, strict=True):
+    for data, shares in ECONOMY_PUBLISHED.items():
+        for split, percent in zip(("IID", "5 classes", "2 classes"), shares, strict=True):
             row = f"{split}, {TITLES[data]}"
             setting = COMBINED[data, split]
             numbers.append(
@@ -184,28 +281,30 @@ def table_1(results: Results) -> list[ComparedNumber]:
                     margin=0.01,
                 )
             )
-            runs = [
-                first_run(results, "Fig. 2-4", setting.row, name)
-                for name in ("ATHENA-FL", "FedAvg")
-            ]
-            traffic = [None if run is None else until_convergence(run)[1] for run in runs]
-            ours = (
-                100 * economy(traffic[0], traffic[1])
-                if traffic[0] is not None and traffic[1]
-                else None
-            )
-            numbers.append(
-                compare_number(
-                    row,
-                    "from our runs",
-                    percent,
-                    ours,
-                    unit="% of the bytes",
-                    deviation=setting.deviation,
-                    seeds=int(all(runs)),
+            for baseline, column in FROM_RUNS.items():
+                ours, complete = _saved(results, setting.row, baseline)
+                numbers.append(
+                    compare_number(
+                        row,
+                        column,
+                        percent,
+                        ours,
+                        unit="% of the bytes",
+                        deviation=setting.deviation,
+                        seeds=int(complete),
+                    )
                 )
-            )
     return numbers
+
+
+def _saved(results: Results, row: str, baseline: str) -> tuple[float | None, bool]:
+    """The share of a baseline's bytes that the detectors of given clusters save, percent; None
+    where one of the two did not converge. And whether both were run."""
+    runs = [first_run(results, "Fig. 2-4", row, name) for name in (GIVEN, baseline)]
+    traffic = [None if run is None else until_convergence(run)[1] for run in runs]
+    if traffic[0] is None or not traffic[1]:
+        return None, all(runs)
+    return 100 * economy(traffic[0], traffic[1]), all(runs)
 
 
 def _as_printed(data: str, split: str) -> float:

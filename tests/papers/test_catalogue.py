@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from fedkin.scenarios.shift import Incremental
+from papers.athena import published
 from papers.athena import recipes as athena
 from papers.catalogue import PAPERS, Table, tables
 from papers.fedgroup import candidate_recipes, sent140_recipes
@@ -318,5 +319,5 @@ def test_athena_table_1(paper: Callable[[str], list[str]]) -> None:
     assert epochs.keys() == set(names.values())
     for data, (ours, theirs, saved) in epochs.items():
         for i, split in enumerate(("IID", "5 classes", "2 classes")):
-            assert athena.TABLE_1[data, split] == (int(ours[2 * i]), int(theirs[2 * i]))
-            assert athena.ECONOMY_PUBLISHED[data][i] == float(saved[2 * i + 1])
+            assert published.TABLE_1[data, split] == (int(ours[2 * i]), int(theirs[2 * i]))
+            assert published.ECONOMY_PUBLISHED[data][i] == float(saved[2 * i + 1])
