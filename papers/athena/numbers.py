@@ -243,14 +243,19 @@ def _gain_of_detectors(
             "variant_of": f"{ATHENA}, gain" if column == GIVEN else "",
         }
         if data in GAINS_PUBLISHED:
-            gain = None if detectors is None or mobilenet is None else detectors - mobilenet
+            gain = _lead(detectors, mobilenet)
             numbers.append(compare_number(row, name, GAINS_PUBLISHED[data], gain, **options))
         else:
-            known = detectors is not None and mobilenet is not None and other is not None
-            lead = detectors - max(mobilenet, other) if known else None
+            lead = _lead(detectors, mobilenet, other)
             best = None if lead is None else lead > 0
             numbers.append(_statement(row, name, "above both", lead, best, options))
     return numbers
+
+
+def _lead(ours: float | None, *others: float | None) -> float | None:
+    """What an accuracy is ahead of the best of others; None where one of them was not run."""
+    known = [other for other in others if other is not None]
+    return None if ours is None or len(known) < len(others) else ours - max(known)
 
 
 def _accuracy(results: Results, row: str, column: str) -> float | None:
