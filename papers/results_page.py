@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from papers import findings, inventory, reproduced_share
+from papers import derived_numbers, findings, inventory, reproduced_share
 from papers.catalogue import PAPERS, Paper, Table
 from papers.notes import fill
 from papers.reproduction_marks import SYMBOLS, Mark, Results
@@ -128,6 +128,7 @@ def _inventory() -> str:
             f"`fedkin reproduce NAME` runs a recipe. [Results]({OVERVIEW}) says how much was "
             "reproduced.",
             inventory.markdown_table(),
+            derived_numbers.section(),
             _next(
                 [
                     OVERVIEW_LINK,
