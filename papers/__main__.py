@@ -21,9 +21,9 @@ from typing import NamedTuple
 
 from fedkin.core.errors import ConfigError
 from fedkin.core.storage import write_atomic
-from papers import command_line, run_queue
+from papers import collective_section, command_line, difference_figure, results_csv, run_queue
 from papers.catalogue import PAPERS, tables
-from papers.command_line import DOCS, RESULTS
+from papers.command_line import CSV, DOCS, RESULTS
 from papers.result_store import Job, Line, Stored, read, store_of, unfinished_runs
 from papers.results_page import pages
 from papers.table_request import plain
@@ -186,7 +186,7 @@ def stored() -> dict[str, Stored]:
 
 
 def write(docs: Path) -> None:
-    """Write the pages and their figures. Print the lines that they leave out on standard error."""
+    """Write the pages, their figures and results.csv. Print the lines that they leave out on standard error."""
     stores = stored()
     results: dict[str, list[Line]] = {name: store.runs for name, store in stores.items()}
     left_out = {name: store.left_out() for name, store in stores.items() if store.left_out()}
@@ -198,15 +198,13 @@ def write(docs: Path) -> None:
             "continues them",
             file=sys.stderr,
         )
-    notes = {name: RESULTS / f"{name}.md" for name in PAPERS}
     for name, paper in PAPERS.items():
         if paper.draw:
             paper.draw(results[name], docs)
-    texts = pages(
-        results, {name: path.read_text() for name, path in notes.items() if path.exists()}, left_out
-    )
-    for name, text in texts.items():
+    difference_figure.draw(collective_section.counted(collective_section.numbers_of(results)), docs)
+    for name, text in pages(results, left_out).items():
         write_atomic(docs / name, text)
+    write_atomic(CSV, results_csv.text(results))
 
 
 if __name__ == "__main__":

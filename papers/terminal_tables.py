@@ -154,20 +154,16 @@ def comparison(request: TableRequest, numbers: Sequence[ComparedNumber]) -> Grid
     return grid
 
 
-def findings_below(sentences: Sequence[str]) -> Markdown:
-    """The findings that rest on the table, below it."""
+def claims_below(sentences: Sequence[str]) -> Markdown:
+    """The claims of the paper that the table judges, below it."""
     return Markdown(
-        "\n".join(["Findings from this table:", "", *(f"* {text}" for text in sentences)])
+        "\n".join(["Claims that this table judges:", "", *(f"* {text}" for text in sentences)])
     )
 
 
 def _mark(number: ComparedNumber) -> str:
-    """Whether a number was reproduced; else the cause, and the runs that show it."""
+    """Whether a number was reproduced, and why it does not count."""
     mark = f"{SYMBOLS[number.mark]} {number.mark}".strip()
-    if number.cause is not None:
-        return f"{SYMBOLS[number.mark]} {number.cause_words}" + (
-            f" ({number.shown_by})" if number.shown_by else ""
-        )
     return f"{mark} ({number.deviation})" if number.deviation else mark
 
 
@@ -203,5 +199,5 @@ def numbers_as_json(
         "ran": runs,
         "left_out": left_out,
         "numbers": rows,
-        "findings": request.findings(),
+        "claims": request.claims(),
     }

@@ -150,8 +150,8 @@ def _print_numbers(request: TableRequest, runs: int, as_json: bool) -> None:
         print(json.dumps(terminal_tables.numbers_as_json(request, numbers, runs)), flush=True)
     else:
         console = Console()
-        sentences = request.findings()
+        sentences = request.claims()
         console.print(terminal_tables.comparison(request, numbers))
         if sentences:
             console.print()
-            console.print(terminal_tables.findings_below(sentences))
+            console.print(terminal_tables.claims_below(sentences))

@@ -21,7 +21,8 @@ from papers.athena.recipes import (
     SPLITS,
     TITLES,
 )
-from papers.tables_markdown import Results
+from papers.reproduction_marks import Results
+from papers.tables_markdown import 
 
 
 def draw(results: Results, docs: Path) -> None:

@@ -2,121 +2,33 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from fedkin.clustering.density import assign_noise
-from fedkin.core.model_spec import BYTES_PER_NUMBER
 from fedkin.measures.convergence import (
     confidence_interval,
-    convergence_epoch,
-    economy,
-    transmitted_mib,
 )
-from papers.athena.numbers import Run, first_run, range_text, until_convergence
+from papers.athena.numbers import first_run, range_text
 from papers.athena.recipes import (
     CLUSTERINGS,
     COMBINED,
     COMBINED_PUBLISHED,
-    DETECTOR_FILE,
-    EPS,
     EPS_PUBLISHED,
     FOUND_PUBLISHED,
     HALF,
-    MOBILENET_FILE,
     PER_CLUSTER,
     PER_CLUSTER_PUBLISHED,
     PRETRAINING,
     SPLITS,
-    TABLE_1,
     TITLES,
 )
-from papers.tables_markdown import Results, markdown
+from papers.reproduction_marks import Results
+from papers.tables_markdown import markdown
 
 MIB = 2**20
 COLUMNS = ("ATHENA-FL", "ATHENA-FL, calibrated", "FedAvg")
-
-
-def eps(results: Results) -> str:
-    """Clusterings: ranges of eps, and the clusters found."""
-    return "\n\n".join(
-        [
-            "## Ranges of eps that find the clusters: ten clients, CIFAR-10, after 5, 10 and 20 "
-            "local epochs",
-            ranges(results),
-            f"## Clusters found with the authors' eps = {EPS}, after ten local epochs (adjusted "
-            "Rand index)",
-            clusters_found(results),
-            "![which eps makes how many clusters](images/athena-eps.svg)",
-        ]
-    )
-
-
-def figure_1(results: Results) -> str:
-    """A model for each cluster."""
-    return "\n\n".join(
-        [
-            "## Figure 1: a model for each cluster, against one model for all",
-            "Accuracy in the last round (and in the best), percent.",
-            per_cluster(results),
-            "![accuracy of the clusters](images/athena-apart.svg)",
-        ]
-    )
-
-
-def figure_2(results: Results) -> str:
-    """Detectors combined."""
-    return "\n\n".join(
-        [
-            "## Figures 2 to 4: detectors combined, tested on all classes (accuracy, %, last "
-            "round)",
-            combined_detectors(results),
-            "![accuracy of the combined detectors](images/athena-shared.svg)",
-        ]
-    )
-
-
-def table_1(results: Results) -> str:
-    """Bytes transmitted."""
-    return "\n\n".join(
-        [
-            "## Table 1 as it is printed, from its own inputs (arithmetic: nothing was trained)",
-            "E[e] is the epoch of convergence, and TDT all data that are transmitted until then. "
-            "The epochs are the paper's, and the sizes are the sizes of the authors' files. The "
-            "printed shares follow from them. This confirms the formula of the table, not the "
-            "methods.",
-            published_table_1(),
-            "## Table 1 from our runs",
-            transmissions(results),
-        ]
-    )
-
-
-ABOUT = """\
-All runs have one seed. The *paper's* numbers are in italics. \
-The recipes are smaller than the paper's, so that two cores can
-run them:
-
-| | ours | papers |
-| --- | --- | --- |
-| Figure 1 | 40 rounds, ten clients with 500 training images each | 400 rounds |
-| Figures 2 to 4 | 40 rounds (12 for IID clients of MNIST), twenty clients with 200 images each \
-| 200 rounds |
-
-`fedkin reproduce` says how long each takes. Other differences and conventions:
-
-* FedAvg trains the convolutional network (312,010 parameters in colour), \
-not MobileNet (3,239,114). So Table 1 from our
-  runs shows the same accounting with other models.
-* No image is augmented. Labels are right here: \
-the authors' script of Figure 1 mislabels a sixth of the images, and
-  augments before it splits.
-* The clusters of Figures 2 to 4 are given, as in the authors' code. \
-The first table measures whether DBSCAN finds them, on
-  ten clients of 1,000 images.
-* The value after ± is 1.96 s/√20, over the clients of the one run."""
 
 
 def ranges(results: Results) -> str:
@@ -242,67 +154,3 @@ def combined_detectors(results: Results) -> str:
 def _interval(accuracies: Sequence[float]) -> str:
     middle, half = confidence_interval(100 * np.array(accuracies, np.float64))
     return f"**{middle:.1f}** ± {half:.1f}"
-
-
-def published_table_1() -> str:
-    """Table 1 computed from the epochs that the paper prints and the sizes of the authors' files;
-    no training."""
-    lines = []
-    for (data, split), (ours, theirs) in TABLE_1.items():
-        size = transmitted_mib(ours, 10, DETECTOR_FILE), transmitted_mib(theirs, 1, MOBILENET_FILE)
-        cells = [
-            str(ours),
-            f"{size[0]:.3f}",
-            str(theirs),
-            f"{size[1]:.3f}",
-            f"{100 * economy(*size):.2f}",
-        ]
-        lines.append([f"{TITLES[data]}, {split}", *cells])
-    return markdown(["", "E[e]", "TDT (MiB)", "E[e] FedAvg", "TDT (MiB)", "economy (%)"], lines)
-
-
-def transmissions(results: Results) -> str:
-    """Epochs to convergence, bytes by the table's formula, and all bytes sent until then."""
-    lines = []
-    for (data, split), setting in COMBINED.items():
-        runs = [
-            first_run(results, "Fig. 2-4", setting.row, column)
-            for column in ("ATHENA-FL", "FedAvg")
-        ]
-        if any(run is None for run in runs):
-            lines.append([f"{TITLES[data]}, {split}", *["not run"] * 5])
-            continue
-        costs = [_cost(run) for run in runs if run]
-        cells = [text for cost in costs for text in cost[0]]
-        saved = [
-            f"{100 * economy(a, b):.1f}" if a and b else "-"
-            for a, b in zip(costs[0][1], costs[1][1], strict=True)
-        ]
-        lines.append([f"{TITLES[data]}, {split}", *cells, " / ".join(saved)])
-    head = [
-        "",
-        "detectors: E[e]",
-        "TDT / all (MiB)",
-        "FedAvg: E[e]",
-        "TDT / all (MiB)",
-        "economy (%)",
-    ]
-    return markdown(head, lines)
-
-
-def _cost(run: Run) -> tuple[list[str], tuple[float | None, float | None]]:
-    """E[e]; the paper's TDT, and all bytes both ways of all clients until then, with the final
-    models for all."""
-    epoch, table = until_convergence(run)
-    if epoch is None or table is None:
-        return [f"over {len(run['curve']) - 1}", "-"], (None, None)
-    detectors = np.array(run.get("detectors", ()), np.float64)[1:].T
-    each = run["parameters"] * BYTES_PER_NUMBER
-    count = len(detectors) or 1
-    whole = sum(run["bytes"][math.ceil(epoch)]) + len(run["clients"]) * count * each
-    settled = sum(convergence_epoch(curve) is not None for curve in detectors)
-    share_text = f" ({settled} of {count})" if len(detectors) else ""
-    return [f"**{epoch:.3g}**{share_text}", f"{table:.1f} / {whole / MIB:,.0f}"], (
-        table,
-        whole / MIB,
-    )
