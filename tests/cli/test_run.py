@@ -294,7 +294,7 @@ def test_damaged_checkpoints_are_one_line(elsewhere: Path, run_folder: Path) -> 
 def test_lost_checkpoints_are_one_line(elsewhere: Path, run_folder: Path) -> None:
     shutil.rmtree(elsewhere / "a/checkpoints")
     before = (elsewhere / "a/metrics.jsonl").read_bytes()
-    refused(fedkin("run", "--resume", "a"), "has lost its checkpoints")
+    refused(fedkin("run", "--resume", "a"), "there are no checkpoints to resume from")
     assert (elsewhere / "a/metrics.jsonl").read_bytes() == before
 
 
