@@ -335,7 +335,7 @@ def test_a_limit_with_which_models_do_not_learn_is_named_before_the_run(
 def test_replies_that_are_no_sums_are_refused_or_reported() -> None:
     world = simulated()
     work = Losses(models_of(world))
-    with pytest.raises(TaskError, match="task losses sends something else than a sum"):
+    with pytest.raises(TaskError, match="replies to task losses are not a sum"):
         SecretWorld(world, PLAIN, Journal(), ROUND).run(work, EVERYONE, Stream(0))
     journal = Journal()
     open_world = SecretWorld(world, fk.SecretSums(others="clear"), journal, ROUND)
@@ -605,7 +605,7 @@ def test_client_work_in_the_clear_is_named_among_trusted_parts() -> None:
         cohort=EVERYONE,
         secret=PLAIN,
     )
-    with pytest.raises(TaskError, match="secret: task losses sends something else than a sum"):
+    with pytest.raises(TaskError, match="secret: replies to task losses are not a sum"):
         own.run(Losses(models_of(simulated())), EVERYONE, Stream(0))
 
 
