@@ -61,7 +61,8 @@ class Stream:
 
     def words(self, client: int | None = None) -> np.ndarray:
         """Two uint32 words that seed the random generator of a library such as JAX or PyTorch
-        (dropout, initial weights). Each ``client`` has different words; None: not for a client."""
+        (dropout, initial weights). Each client has different words; ``client=None`` gives words
+        that belong to no client."""
         entropy = self._entropy() if client is None else [*self._entropy(), 1 + int(client)]
         return np.random.SeedSequence(entropy).generate_state(2, np.uint32)
 

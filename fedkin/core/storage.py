@@ -124,8 +124,8 @@ def check_output(path: Path, inputs: Iterable[Path] = (), begins: str | None = N
 
 
 def _both_ends(path: Path) -> bytes:
-    """The first and last bytes of a file, where a figure or page of fedkin has its mark. All bytes
-    of a small file."""
+    """The first and last bytes of a file, where fedkin's mark would be. A small file is returned
+    whole."""
     with path.open("rb") as file:
         first = file.read(_END_BYTES)
         file.seek(max(len(first), path.stat().st_size - _END_BYTES))
