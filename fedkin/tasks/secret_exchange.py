@@ -87,7 +87,7 @@ class Holders:
     least: int = setting(default=LEAST)
 
     def group_of(self, client: int, row: int = 0) -> Group:
-        """The group of the client in a row, as the request describes it to this client.
+        """The holders of one client's shares, and their announcements, as this task states them.
 
         Args:
             client: number of the client.

@@ -36,9 +36,9 @@ class _Noted(NamedTuple):
 class Note(Task):
     """Clients that have just been assigned to a cluster store their present label counts.
 
-    With stale counts (``Incremental(as_coded=True)``, as in the authors' code), the counts of a
-    first placement are used for only one test (see ``Shifted``). The entry ``samples_at_first`` in
-    a client's memory marks counts that stay: without it, the stored counts are used once.
+    With ``Incremental(as_coded=True)`` ("stale counts"), the counts that a client stores at its
+    first placement are used for only one test (see ``Shifted``), and then replaced. If the client's
+    memory has the entry ``samples_at_first``, the stored counts are kept.
     """
 
     memory = _MEMORY
@@ -78,9 +78,9 @@ class Shifted(Task):
     client that has lost most of its samples would hardly ever detect a shift.)
 
     In the authors' code a client is first tested in the round after its placement, against its
-    counts before any shift. Here it is also tested in the round of its placement. With stale
-    counts, that test uses the counts at its placement, and then replaces them by the counts before
-    any shift, so that the next test is the authors'.
+    counts before any shift. Here it is also tested in the round of its placement. With
+    ``Incremental(as_coded=True)``, this first test uses the counts at the placement. Later tests
+    use the counts before any shift, as in the authors' code, until the client is placed again.
 
     Attributes:
         test: name of the distance, ``label_blind`` or ``label_aware``.
@@ -138,8 +138,8 @@ class Shifted(Task):
 
 
 def _store_first(rows: ClientRows) -> None:
-    """Replace stored label counts that are valid for one test only: their clients store the counts
-    of their data before any shift instead, which stay."""
+    """Replace stored label counts that are valid for one test only by the label counts of the
+    clients' data before any shift. These counts are kept."""
     noted = rows.memory.has("noted_labels", rows.clients)
     lasting = rows.memory.has("samples_at_first", rows.clients)
     once = np.flatnonzero(noted & ~lasting)

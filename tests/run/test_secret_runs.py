@@ -354,7 +354,7 @@ def test_sums_without_masked_form_or_with_too_many_rows_are_refused() -> None:
         train(own, models, twice, twice, reduce=True, stream=Stream(0))
     with pytest.raises(TaskError, match="hide_choice=true"):
         train(own, models, EVERYONE, None, reduce=True, stream=Stream(0))
-    with pytest.raises(TaskError, match="no masked form of the task losses"):
+    with pytest.raises(TaskError, match="the task losses cannot be used with secret sums"):
         masked_form(Losses(models))
     with pytest.raises(TaskError, match="do not fit into 32 bits"):
         large = SecretWorld(world, fk.SecretSums(examples_cap=2**30), Journal(), ROUND)
