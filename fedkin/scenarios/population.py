@@ -56,7 +56,8 @@ class Population:
             for round, count in getattr(self, name).items():
                 if not _is_count(round) or not _is_count(count):
                     raise ConfigError(
-                        f"{name} must name rounds and counts from 1 up, got {round!r}: {count!r}"
+                        f"{name} must map rounds to numbers of clients, both integers of at least "
+                        f"1, such as {{5: 20}}; got {round!r}: {count!r}"
                     )
 
     def departed(self, round: int) -> Int[np.ndarray, "g"]:

@@ -75,8 +75,8 @@ class ShiftedData:
         """The data of round ``stream.round``, and whether each client's data shifted in it.
 
         The data of a round are computed from the data of the round before, and the shift's step of
-        round r draws from ``stream.at(r)``. The latest data are kept. If an earlier round is asked
-        for, or another seed or purpose, the steps are repeated from round 0. A resumed run
+        round r draws from ``stream.at(r)``. The latest data are kept. If ``stream`` has an earlier
+        round, or another seed or purpose, the steps are repeated from round 0. A resumed run
         therefore has the same data.
         """
         if self._shift is None:
@@ -112,10 +112,10 @@ class Incremental:
     all samples that were released before.
 
     ``as_coded`` follows the authors' code, in which data shrink instead of grow. In round 0, when
-    methods form their first clusters (the cold start), clients have all their data. Release 0 cuts
-    the data in round 1. Each release takes its portion of a client's *current* samples, so their
-    number falls. Until clients detect a shift, they compare their label counts with the counts
-    before any shift. So clients with a cluster from round 0 on detect the cut in round 1. In a
+    methods form their first clusters (the cold start), clients have all their data. The first cut
+    is in round 1 (release 0). Each release takes its portion of a client's *current* samples, so
+    this number falls. Until clients detect a shift, they compare their label counts with the counts
+    before any shift. So clients that got a cluster in round 0 detect the cut in round 1. In a
     later round r, newcomers are placed by their data in round r, before clients are tested: a
     client placed in round r passes its first test, and detects the cut in round r + 1. (In a method
     whose newcomers choose while they train, such as IFCA, the first test is in round r + 1, and
@@ -186,8 +186,8 @@ class Incremental:
 
 
 def stale_counts(shift: Shift | None) -> bool:
-    """Whether clients that test for a shift first compare with their label counts before any shift,
-    as in the authors' code."""
+    """Whether clients, until they detect a shift, compare their label counts with the counts before
+    any shift, as in the authors' code."""
     return isinstance(shift, Incremental) and shift.as_coded
 
 
