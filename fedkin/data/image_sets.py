@@ -200,8 +200,8 @@ def fashion_mnist(
     train_fraction: float | int | None = None,
     seed: int = 0,
 ) -> FederatedData:
-    """Fashion-MNIST, 784 flat pixels. Each pixel is standardised over the official
-    training images.
+    """Fashion-MNIST, 784 flat pixels. Each pixel is standardised over the official training
+    images.
 
     The default is Ditto's federation, as FlexCFL uses it: 500 clients of 5 classes, 61,251 training
     and 11,254 test samples. They are cut from the official training and test images, so
