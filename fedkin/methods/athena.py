@@ -11,9 +11,9 @@ Federado. CoUrb 2023; and the thesis.
 Clusters come from the detectors' last layers, or are given: ``assignment`` has the cluster of every
 client (-1: excluded), e.g. of a run of Hierarchical with another model (the paper: a MobileNet). If
 several clusters have a class, a client uses its own cluster's detector, or otherwise the one of the
-cluster where most clients have the class. For training, a client gets only the detectors of its own
-cluster, and trains all of them on the same batches. Clients tell the server their classes. A class
-that a later client brings gets no detector: its samples are negatives in the client's cluster.
+cluster where most clients have the class. For training, a client gets only its cluster's
+detectors, and trains all of them on the same batches. Clients tell the server their classes. A
+class that a later client brings gets no detector: its samples are negatives in its cluster.
 
 A cluster with a single class has no negative samples, so its detector is not trained. It scores 0,
 probability 1/2, and wins if all others are negative. A class that no cluster has is never chosen.
