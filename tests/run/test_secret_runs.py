@@ -416,7 +416,7 @@ def test_options_that_need_single_updates_are_refused(option: dict[str, Any], wo
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"least": 2}, "each client can subtract its own"),
+        ({"least": 2}, "each client can compute the other's"),
         ({"dropout": 1.0}, "below 1"),
         ({"limit": -1.0}, "limit"),
     ],
