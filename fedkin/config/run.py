@@ -49,7 +49,7 @@ class LocalSection(Section):
     clip_norm: float | None = None
     # Schedule of the learning rate over rounds: a name, or a table of options; None: constant.
     schedule: str | Values | None = None
-    # Schedule of the learning rate over the steps of one call; None: constant.
+    # Schedule of the learning rate over the steps of one local training; None: constant.
     step_schedule: str | Values | None = None
     label_smoothing: float = 0.0
     # "balanced", or a weight for each class; None: all 1.

@@ -109,8 +109,8 @@ class Population:
 
     @staticmethod
     def _draw(clients: Int[np.ndarray, "n"], stream: Stream) -> np.ndarray:
-        """Draw a uniform random number for each client, independent of which other clients are in
-        the call."""
+        """Draw a uniform random number for each client. The number does not depend on the other
+        clients in ``clients``."""
         purpose = "population/" + stream.purpose.rsplit("/", 1)[-1]
         draws = Stream(stream.seed, stream.round, purpose)
         return np.array([draws.client(int(c)).random() for c in clients])

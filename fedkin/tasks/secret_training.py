@@ -2,7 +2,7 @@
 clients.
 
 Every training task that can be used with secret sums has its masked form here, a class of two
-lines. Shapes: n rows of a call, r rows of a portion, G holders of a client's shares, V numbers that
+lines. Shapes: n rows of a task, r rows of a portion, G holders of a client's shares, V numbers that
 a client sends, K models.
 """
 
@@ -117,7 +117,7 @@ class _Masked(Holders):
             number: the client's number.
             memory: the client's memory.
             rng: the client's generator.
-            row: row of the call.
+            row: row of the task.
         """
         vectors = self._vectors(reply, rng.spawn(1)[0])
         group = self.group_of(number, row)

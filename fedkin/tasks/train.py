@@ -1,6 +1,6 @@
 """Local training: each client trains a model on its own samples and replies with the update.
 
-Shapes: n rows of a call, K models, P parameters, p numbers of the part that is sent.
+Shapes: n rows of a task, K models, P parameters, p numbers of the part that is sent.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ class Train(Task):
 class TrainingReply:
     """The result of local training. Rows that did not arrive hold zeros.
 
-    ``update`` is the local model minus the model it started from, with one row per row of the call.
+    ``update`` is the local model minus the model it started from, with one row per row of the task.
     With ``reduce``, it is the sample-weighted mean update of each model. If only a part of the
     vector was requested, it is that part.
 
