@@ -258,7 +258,7 @@ def test_invalid_settings_are_refused_and_nothing_is_written(
     [
         ({"clients": 9}, "federation.capacity is 8, too small for 9 sites"),
         ({"clients": 5, "host": "10.0.0.1"}, "has its server at 127.0.0.1:8000"),
-        ({"clients": 5, "port": 8001}, "to move it, remove"),
+        ({"clients": 5, "port": 8001}, "to give it another address, remove"),
         ({"clients": 5, "settings": ["run.rounds=3"]}, "server.toml exists already"),
         ({"clients": 5, "settings": ["model.name=mlp"]}, "server.toml exists already"),
         ({"clients": 5, "settings": ["data.name=synthetic"]}, "samples have shape [60]"),
