@@ -1,6 +1,5 @@
-"""Clustered federated learning with scikit-learn's interface.
-
-Use ``fit(X, y, groups=clients)`` and ``predict(X, groups=)``.
+"""Clustered federated learning with scikit-learn's interface, ``fit(X, y, groups=clients)`` and
+``predict(X, groups=)``.
 
 Shapes: M samples, D features, N clients (scikit-learn's groups), K models, P parameters, C classes.
 """
@@ -50,7 +49,7 @@ _NOT_PICKLED = ("run_", "_predictors")
 
 
 class OneSample(NamedTuple):
-    """A sample and the number of classes, in place of the data, to make a fitted model again."""
+    """The part of the data that is needed to rebuild models: a sample and the number of classes."""
 
     x: Shaped[np.ndarray, "1 ..."]
     y: Int[np.ndarray, "1"]
@@ -214,8 +213,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
         return float(accuracy_score(_labels(y), predicted, sample_weight=sample_weight))
 
     def assign(self, X: Any, y: Any, group: Any) -> Placement:
-        """Assign a client that was not in ``fit`` to a cluster, by the method's rule for newcomers,
-        and keep the cluster.
+        """Assign a client that was not in ``fit`` to a cluster, and keep this cluster.
 
         Args:
             X: training samples of the client [M, D].
@@ -225,7 +223,8 @@ class Clustered(ClassifierMixin, BaseEstimator):
         Raises:
             ValueError: the client was in ``fit``, has a name although other clients have numbers,
                 or has labels that were not in ``fit``.
-            MethodError: no rule for newcomers, a model for each client, or a pickled estimator.
+            MethodError: the method has no rule for newcomers or gives each client its own model, no
+                cluster is similar to the client, or the estimator was pickled.
         """
         check_is_fitted(self, "models_")
         group = _one_group(group)
@@ -252,7 +251,10 @@ class Clustered(ClassifierMixin, BaseEstimator):
             )
         placed = self.run_.place(X, self._run_labels(np.searchsorted(self.classes_, labels)))
         if placed.cluster == UNASSIGNED:
-            raise MethodError(f"client {group!r} is not similar to any cluster, so it has no model")
+            raise MethodError(
+                f"client {group!r} is not similar to any cluster, so it has no model; fit again "
+                "with this client"
+            )
         position = int(np.searchsorted(groups, group))
         self.groups_ = np.insert(groups, position, group)
         self.labels_ = np.insert(self.labels_, position, placed.cluster)
@@ -390,13 +392,13 @@ class Clustered(ClassifierMixin, BaseEstimator):
 
 
 def _samples(X: Any) -> Any:
-    """Samples as an unmasked array. Data frames and sparse matrices stay so for scikit-learn."""
+    """Samples as an unmasked array. Data frames and sparse matrices are returned unchanged."""
     is_table = hasattr(X, "columns") or hasattr(X, "toarray")
     return X if is_table else user_array(X, "Clustered", "X")
 
 
 def _labels(y: Any) -> Any:
-    """The labels, if none is masked or missing. scikit-learn checks everything else later."""
+    """The labels. Raises ValueError if one is masked or missing; scikit-learn checks the rest."""
     labels = unmasked(y, "Clustered", "y")
     is_column = isinstance(labels, list) or getattr(labels, "ndim", 0) == 1
     if is_column and (values := np.asarray(labels)).dtype == object:
@@ -431,9 +433,7 @@ def _names(values: Shaped[np.ndarray, "n"]) -> tuple[str, ...] | None:
 
 def _wide_enough(groups: Shaped[np.ndarray, "N"], group: Any) -> Shaped[np.ndarray, "N"]:
     """The array of groups with a dtype that can also hold the new group, such as a longer name.
-
-    Raises ValueError if the group is a name and the groups are numbers, or the reverse.
-    """
+    Raises ValueError if the group is a name and the groups are numbers, or the reverse."""
     if groups.dtype == object:
         return groups
     added = np.asarray(group).dtype

@@ -201,7 +201,8 @@ def write(docs: Path) -> None:
     for name, paper in PAPERS.items():
         if paper.draw:
             paper.draw(results[name], docs)
-    difference_figure.draw(collective_section.counted(collective_section.numbers_of(results)), docs)
+    numbers = collective_section.counted(collective_section.numbers_of(results))
+    difference_figure.draw(numbers, docs)
     for name, text in pages(results, left_out).items():
         write_atomic(docs / name, text)
     write_atomic(CSV, results_csv.text(results))

@@ -83,11 +83,11 @@ class Outcome(NamedTuple):
 
 
 def several(jobs: int | None, engine: str | None) -> bool:
-    """Whether runs are executed in other processes.
+    """Whether runs are executed in other processes and not in this one.
 
     Args:
-        jobs: number of parallel runs; None: one, or one on each core of an engine.
-        engine: the cluster; None: this machine.
+        jobs: number of parallel runs; None: one, or with an engine one on each of its cores.
+        engine: name of the Ray cluster on which runs are executed; None: this machine.
     """
     return engine is not None or jobs not in (None, 1)
 
@@ -98,7 +98,7 @@ def check_jobs(jobs: int | None, configs: Sequence[RunConfig], engine: str | Non
     Args:
         jobs: the number of processes.
         configs: configurations of the runs.
-        engine: the cluster that runs them; None: this machine.
+        engine: name of the Ray cluster on which runs are executed; None: this machine.
     """
     if jobs is not None:
         check_integer("jobs", jobs, 1)

@@ -126,8 +126,8 @@ def not_worse_than_best(
     If no pair could be tested, the result is only the best method.
 
     If seeds are missing, a method may have the best mean only because its remaining seeds are easy.
-    In the test, which uses the common seeds, another method may then even be significantly better
-    than it, and is returned too.
+    The test of two methods uses only the seeds that both have. In this test, another method may
+    even be significantly better than the one with the best mean. Such a method is returned too.
 
     Args:
         pairs: the rows of ``pairs`` for one setting.

@@ -1,4 +1,4 @@
-"""Parallel runs in processes of one core each, on this machine or on a cluster.
+"""Parallel runs in processes of one core each, on this machine or on a Ray cluster of machines.
 
 Each process on this machine has a separate ``ProcessPoolExecutor``: if a process of a larger pool
 died, the runs of all its processes would fail.
@@ -37,7 +37,7 @@ def run_side_by_side(
     Args:
         jobs: the jobs.
         workers: number of processes; None: one, or with an engine one on each of its cores.
-        engine: None for processes of this machine; ``ray``, or ``ray:`` and the address of a
+        engine: None for processes of this machine; ``ray``, or ``ray:`` and the address of a Ray
             cluster.
     """
     if engine is None:
@@ -96,7 +96,13 @@ def _submit(pool: ProcessPoolExecutor, job: Job) -> Future[None]:
 
 
 def _pool(place: int, workers: int) -> ProcessPoolExecutor:
-    """A pool with one process, which ends with this process and ignores signals of the terminal."""
+    """A pool of one worker process. The worker ends when its parent, this process, ends. It ignores
+    signals of the terminal (e.g. Ctrl-C), since the parent handles them.
+
+    Args:
+        place: number of the pool, from 0.
+        workers: number of all pools.
+    """
     spawn = multiprocessing.get_context("spawn")
     return ProcessPoolExecutor(
         1, spawn, initializer=_prepare_process, initargs=(_core(place, workers),)

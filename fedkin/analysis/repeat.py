@@ -91,7 +91,8 @@ def execute_seeds(
         jobs: number of parallel seeds, in processes of one core each. It needs a folder and does
             not support trackers. ``on_seed`` and ``on_round`` are called when a seed is finished.
         engine: where these processes run; default: this machine. ``ray``, or ``ray:`` and an
-            address, is a cluster; by default it runs one process on each of its cores.
+            address: a Ray cluster of machines, with one process on each core unless ``jobs`` is
+            set.
 
     Raises the errors of ``execute``.
     """

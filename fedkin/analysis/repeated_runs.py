@@ -86,8 +86,8 @@ class RepeatedRuns:
 
     @staticmethod
     def _experiment(run: Run) -> tuple[str, ...]:
-        """The methods and the number of rounds of a run. Runs are taken for one experiment if these
-        are equal."""
+        """The methods and the number of rounds of a run. Two runs count as runs of the same
+        experiment if both are equal."""
         rounds = run.config.rounds or len(run.records) - 1  # a run may have stopped early
         return (run.config.method_name, *sorted(run.against), f"{rounds} rounds")
 

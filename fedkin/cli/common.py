@@ -98,7 +98,7 @@ class OneLineErrors(TyperGroup):
         escape_help(self)
 
     def main(self, args: Sequence[str] | None = None, *arguments: Any, **options: Any) -> Any:
-        """Run the command of the arguments, and exit with its status."""
+        """Run the command that the arguments name, and exit with the command's status."""
         write_any_text()
         if args is None:
             args = sys.argv[1:]

@@ -139,8 +139,8 @@ def _run_missing(request: TableRequest) -> int:
 
 
 def _print_numbers(request: TableRequest, runs: int, as_json: bool) -> None:
-    """Print our numbers next to the paper's, and below them in sentences what the table shows.
-    ``runs``: the number of runs that this command executed."""
+    """Print the reproduced numbers next to those of the paper, and below them some sentences about
+    what the table shows. ``runs``: the number of runs that this command executed."""
     from rich.console import Console
 
     from papers import terminal_tables

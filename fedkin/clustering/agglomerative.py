@@ -33,8 +33,8 @@ def agglomerative(
         threshold: clusters at this distance or more are not merged.
         linkage: the distance between two clusters: the maximum (``complete``), minimum (``single``)
             or mean (``average``) distance of their rows. ``ward`` (only for Euclidean distances) is
-            the square root of twice the increase in the sum of squared distances from the centres
-            by a merge.
+            the square root of twice the amount by which a merge increases the sum of squared
+            distances from the centres.
 
     Raises:
         MethodError: both or neither of clusters and threshold are given; there are fewer rows than
@@ -76,7 +76,7 @@ def merge_up_to(
             distances of its two parts.
 
     Raises:
-        MethodError: the linkage is unknown, or a distance is not finite or negative.
+        MethodError: the linkage is unknown, or a distance is negative or not finite.
     """
     from scipy.cluster.hierarchy import fcluster
     from scipy.cluster.hierarchy import linkage as tree

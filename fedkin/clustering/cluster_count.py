@@ -45,7 +45,7 @@ def gap_statistic(
 ) -> Gap:
     """The gap statistic (Tibshirani, Walther & Hastie, J. R. Statist. Soc. B 63, 2001).
 
-    It compares how close points are to their cluster's centre with uniform noise, on a log scale.
+    It compares the points with uniform noise: how close are they to the centres of their clusters?
 
     gap(K) = mean over references of log W_K(reference) - log W_K(points), with W_K the sum of
     squared distances from the centres that K-means finds. References are uniform in the bounding
@@ -191,7 +191,8 @@ def largest_jump(heights: Float[np.ndarray, "max_clusters"]) -> int:
     """Estimate by the dendrogram: the K from 2 to max_clusters that persists over the largest range
     of heights.
 
-    This K has the largest step in height from the merge that forms K clusters to the next merge.
+    For this K, the difference in height between the merge that forms K clusters and the next merge
+    is largest.
     The estimate is never 1.
     """
     return int((heights[:-1] - heights[1:]).argmax()) + 2
@@ -203,17 +204,18 @@ def split_half_stability(
     max_clusters: int,
     rng: np.random.Generator,
 ) -> Float64[np.ndarray, "2 max_clusters"]:
-    """Split-half stability: the share of a cluster's clients that other data assign to it again,
-    for the worst cluster.
+    """Split-half stability: whether clients join the same cluster by two independent points.
 
-    Clusters are formed from one set of points. Then the other points of the same clients are
-    assigned to the nearest centre.
+    Clusters are formed from one point of each client. Then the other point of each client is
+    assigned to the nearest centre. The stability is the share of a cluster's clients that are
+    assigned to this cluster again; the minimum over clusters.
 
     The two points of a client must be independent given its distribution, such as updates from two
     halves of its data. Then the clients of a true cluster are assigned to it again. If K is too
-    large, a cluster is only a part of the noise. The assignment is then random, and on average at
-    most half of the smaller part is assigned to it again. K clusters are formed in the first K - 1
-    principal directions of the clustered points, in which K centres can differ.
+    large, a true cluster is split into parts that differ only by noise. Its clients are then
+    assigned to one of these parts at random. So on average at most half of the smaller part's
+    clients are assigned to it again. K clusters are formed in the first K - 1 principal directions
+    of the clustered points, in which K centres can differ.
 
     This is the prediction strength of Tibshirani & Walther (J. Comput. Graph. Statist. 14, 2005),
     for single clients instead of pairs, because each client has two points here.
@@ -249,8 +251,8 @@ def _shares(
     max_clusters: int,
     rng: np.random.Generator,
 ) -> list[float]:
-    """For K = 1 .. max_clusters, the share of clients that return to their cluster, for the worst
-    cluster."""
+    """For K = 1 .. max_clusters, the share of a cluster's clients that return to it when they are
+    assigned by their points in ``returning``; the minimum over clusters."""
     shares = [1.0]
     if max_clusters < 2:
         return shares

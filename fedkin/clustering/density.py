@@ -116,7 +116,10 @@ def nearest_label(
     from scipy.spatial.distance import cdist
 
     if not len(known):
-        raise MethodError("no point has a cluster; at least 1 must have one")
+        raise MethodError(
+            "no known point has a label, so no point can get the label of the nearest one; give at "
+            "least 1 known point"
+        )
     _check_finite(points)
     _check_finite(known)
     distances = cdist(points.astype(np.float64), known.astype(np.float64))

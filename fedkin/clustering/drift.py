@@ -3,7 +3,7 @@ merge.
 
 E. Jothimurugesan et al.: Federated Learning under Distributed Concept Drift. AISTATS 2023, arXiv
 2206.00799, as in the authors' code. Shapes: M models (slots, of which some may be unused), N
-clients, k models that may be merged, S steps of the stream, P parameters.
+clients, k models that may be merged, S time steps of the data, P parameters.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ _APART = 2.0  # the distance of models that must not merge: above any difference
 
 
 class Choice(NamedTuple):
-    """The models that clients have chosen in a step of the stream, and the state that follows."""
+    """The models that clients have chosen in a time step, and all models and their owners after
+    these choices."""
 
     models: Float[np.ndarray, "M P"]  # including new models
-    owner: Int[np.ndarray, "N S"]  # -1 also where the model was replaced by a new one
+    owner: Int[np.ndarray, "N S"]  # -1: none, or a model that was replaced by a new one
     model: Int[np.ndarray, "N"]  # model of each client
     accuracy: Float[np.ndarray, "N"]  # a_c(t), of each client's model on its new samples
     drifted: Bool[np.ndarray, "N"]  # clients with a new model

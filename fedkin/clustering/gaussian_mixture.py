@@ -23,9 +23,13 @@ def split_two_gaussians(
     Initial values start in component 0, all others in component 1. Then two steps alternate until
     the split no longer changes:
 
-        mu_r, sigma_r^2 = mean and variance of component r's values beta_r    = component r's share
-        of the values y_j goes to component 0 if beta_0 phi(y_j; mu_0, sigma_0) > beta_1 phi(y_j;
-        mu_1, sigma_1), else to 1
+        mu_r, sigma_r^2 = mean and variance of component r's values
+        beta_r          = component r's share of the values
+
+        y_j goes to component 0 if beta_0 phi(y_j; mu_0, sigma_0) > beta_1 phi(y_j; mu_1, sigma_1),
+        otherwise to component 1
+
+    where y_j is a value and phi the density of a Gaussian.
 
     Source: HNM of PANM (Li & Wu 2022), eqs. 6-9. The paper does not define these cases:
 

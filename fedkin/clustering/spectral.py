@@ -71,8 +71,8 @@ def count_by_silhouette(decomposition: Spectrum, most: int, seed: int) -> int:
     clients = len(decomposition.values)
     if clients < 3:
         raise MethodError(
-            f"{clients} rows are too few to estimate the number of clusters, which needs 3; set "
-            "the number of clusters"
+            "at least 3 rows (such as clients' gradients) are needed to estimate the number of "
+            f"clusters, got {clients}; set the number of clusters"
         )
     # Directions after the largest gap between singular values count as noise.
     gaps = decomposition.values[:-1] - decomposition.values[1:]
@@ -80,7 +80,10 @@ def count_by_silhouette(decomposition: Spectrum, most: int, seed: int) -> int:
     points = decomposition.projected(directions)
     most = min(most, clients - 1, len(np.unique(points, axis=0)))
     if most < 2:
-        raise MethodError(f"all {clients} rows are equal, so they have no clusters")
+        raise MethodError(
+            f"all {clients} rows (such as clients' gradients) are equal, so the number of clusters "
+            "cannot be estimated; set the number of clusters"
+        )
     scores = [
         silhouette_score(points, kmeans(points, k, seed, max_iter=300)) for k in range(2, most + 1)
     ]

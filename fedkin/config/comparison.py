@@ -61,8 +61,13 @@ class CompareSection(Section):
 
 
 class Layer(NamedTuple):
-    """One choice of a setting (e.g. a value of the grid): the values that it replaces in the file,
-    by section, and the text that it adds to the setting's label."""
+    """The part of a setting that comes from one value of an axis, or from one entry of
+    [[compare.data]] or [[compare.scenarios]].
+
+    Attributes:
+        label: text that is added to the setting's label; may be empty.
+        sections: the values that replace values of the file, by section.
+    """
 
     label: str
     sections: dict[str, Values]
@@ -144,8 +149,9 @@ def _seeds(run: Values, compare: CompareSection, seeds: int | None) -> tuple[int
 
 
 def _entries(raw: dict[str, Any], names: Sequence[str | Values] | None, place: str) -> list[Values]:
-    """The compared methods as tables. A method that the list only names has its options from
-    [method] or run.against. Without a list, all methods of [method] and run.against."""
+    """The compared methods as tables. If ``names`` gives only a method's name, its options come
+    from [method] or run.against. If ``names`` is None, the methods are those of [method] and
+    run.against."""
     main = _main(raw)
     against = [
         {"name": one} if isinstance(one, str) else one
@@ -194,8 +200,8 @@ def _settings(
 
 
 def _axis_layers(axis: Axis) -> list[Layer]:
-    """The values that each value of an axis sets in the configuration (a ``Layer`` for each). If
-    the axis has a single value, the labels of settings leave it out."""
+    """A ``Layer`` for each value of an axis. If the axis has only one value, the labels of settings
+    do not mention the axis."""
     shown = len(axis.values) > 1
     return [
         Layer(axis.label(value) if shown else "", axis.sections(value)) for value in axis.values
@@ -203,8 +209,8 @@ def _axis_layers(axis: Axis) -> list[Layer]:
 
 
 def _layers(entries: Sequence[Values] | None, kind: str) -> list[Layer]:
-    """The values that each entry of [[compare.data]] or [[compare.scenarios]] sets in the
-    configuration (a ``Layer`` for each)."""
+    """A ``Layer`` for each entry of [[compare.data]] or [[compare.scenarios]]. ``kind`` is "data"
+    or "scenarios"."""
     if entries is not None and not entries:
         raise ConfigError(
             f"compare.{kind} is an empty list, so the grid has no cell; remove it or add an entry"

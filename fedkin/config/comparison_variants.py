@@ -24,13 +24,14 @@ def variants(
 ) -> tuple[Variant, ...]:
     """Each method with every combination of the values of those axes that apply to it.
 
-    An axis applies to a method if the method has the option with the same meaning as the other
-    methods, and if the option does not conflict with the method's other options. Methods that have
+    An axis applies to a method if the method has the option with the same meaning as the main
+    method, and if the option does not conflict with the method's other options. Methods that have
     the option but keep their own value are logged.
 
     Args:
         entries: the methods as configured.
-        main: name of the method in [method], whose meaning of an option is used.
+        main: name of the main method, which is the one in [method]. If an option has several
+            meanings, its meaning in this method counts.
         axes: options of methods, and their values.
         place: where the entries were read, for messages.
 
@@ -102,8 +103,8 @@ def _with_one_meaning(option: str, names: Sequence[str], main: str) -> list[str]
 
 
 def _possible(entry: Values, axes: Sequence[Axis]) -> list[Axis]:
-    """The largest set of axes that a method can have together: with at least one combination of
-    their values, the method can be made without an error."""
+    """The largest set of axes for which at least one combination of values gives a method that can
+    be made without an error."""
     subsets = (
         own for size in range(len(axes), 0, -1) for own in itertools.combinations(axes, size)
     )

@@ -46,8 +46,8 @@ class PeerSettings:
 
 @settings("network.tls")
 class TlsSettings:
-    """[network.tls]: certificate files in PEM format. Peers without a certificate of this CA are
-    refused."""
+    """[network.tls]: certificate files in PEM format. ``ca`` is the certificate of the authority;
+    peers are refused if their certificates are not from this authority."""
 
     ca: str
     certificate: str  # its common name is the peer's name

@@ -49,7 +49,7 @@ class LocalSection(Section):
     clip_norm: float | None = None
     # Schedule of the learning rate over rounds: a name, or a table of options; None: constant.
     schedule: str | Values | None = None
-    # Schedule of the learning rate over the steps of one call; None: constant.
+    # Schedule of the learning rate over the steps of one local training; None: constant.
     step_schedule: str | Values | None = None
     label_smoothing: float = 0.0
     # "balanced", or a weight for each class; None: all 1.
@@ -58,8 +58,8 @@ class LocalSection(Section):
 
     @property
     def values(self) -> Values:
-        """The settings as TOML values. Options of later versions are included only if they are
-        set."""
+        """The settings as TOML values. Options that were added in later versions of fedkin are
+        included only if they are set, so that descriptions equal those of earlier versions."""
         return without_unused(toml_values(self))
 
     @cached_property
@@ -151,7 +151,8 @@ def from_dict(raw: Mapping[str, Any], place: Place = str) -> RunConfig:
 
     Args:
         raw: the sections of the configuration.
-        place: returns how messages name ``section.key``.
+        place: function that turns ``section.key`` into its name in messages, such as
+            ``FILE: section.key``.
     """
     own = own_sections(raw, SECTIONS)
     sections = Sections(raw, (*SECTIONS, *own), place)
@@ -244,7 +245,8 @@ def resolve_against(
     others = tuple(entry for entry in full if entry != method)
     if method.name in [entry.name for entry in others]:
         raise ConfigError(
-            f"{place}: {method.name!r} is the main method, and folders are named after methods; "
-            "use a separate run for its other options"
+            f"{place}: {method.name!r} is the main method and cannot be listed here with other "
+            "options, since both results would have the same folder; make a separate run with "
+            "these options"
         )
     return others

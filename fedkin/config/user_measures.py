@@ -79,8 +79,8 @@ def _check(measure: Measure, before: Sequence[Measure], place: str) -> None:
     name = measure.name
     if measure.of is None:
         raise ConfigError(
-            f"{place}: the measure {name!r} has no function; pass of=, a function of the scored "
-            "clients"
+            f"{place}: the measure {name!r} has no function; give it a function of the scored "
+            "clients: fk.Measure(..., of=FUNCTION)"
         )
     if any(name == other.name for other in before):
         raise ConfigError(f"{place}: the measure {name!r} is given twice; remove one")

@@ -30,7 +30,7 @@ class LocalUpdates(NamedTuple):
         return LocalUpdates(*(None if part is None else part[index] for part in self))
 
     def as_rows(self) -> LocalUpdates:
-        """Results of a single row that have no row axis, with one of length 1."""
+        """Add a row axis of length 1 to the results of a single row, which have no row axis."""
         return LocalUpdates(*(None if part is None else part[None] for part in self))
 
 
@@ -81,7 +81,7 @@ class Scorer(Protocol):
         split: str,
     ) -> ScoreSums:
         """Number of correct predictions, summed loss and number of samples of each row. A row has
-        one model, or one detector for each class."""
+        one model, or for each class one detector (a model of this class against all others)."""
         ...
 
     def predict(
@@ -98,8 +98,9 @@ class Scorer(Protocol):
         model_index: Int[np.ndarray, "n"],
         split: str,
     ) -> Float[np.ndarray, "t"]:
-        """The scores that each row's detector gives to its client's samples, concatenated over
-        rows. NaN becomes -inf, the lowest score."""
+        """The scores that each row's detector (a model of one class against all others) gives to
+        the samples of the row's client, concatenated over rows. NaN becomes -inf, the lowest
+        score."""
         ...
 
     def sample_losses(

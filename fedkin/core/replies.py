@@ -1,7 +1,8 @@
 """Assembles the reply to a task from its clients' replies and checks it against the task's schema.
 
-All numbers from clients pass through this module. Shapes: n rows of a call (a client with its
-entries of the task's arrays), r of a portion, K models.
+All numbers from clients pass through this module. Shapes: n rows of a call (each is one piece of
+work: a client with its entries in the task's arrays), r rows of a portion (a group of rows that are
+computed at once), K models.
 """
 
 from __future__ import annotations
@@ -47,12 +48,13 @@ class Reply:
         try:
             return self.__dict__["arrays"][name]
         except KeyError:
-            raise AttributeError(f"this reply has no {name}") from None
+            names = ", ".join(self.__dict__.get("arrays", {})) or "none"
+            raise AttributeError(f"the reply has no array {name!r}; it has {names}") from None
 
 
 class PartialReply(NamedTuple):
-    """The replies of some rows of a call, with sums instead of means. ``ReplyBuilder.merge`` adds
-    them to the reply of all rows."""
+    """The replies to some rows of a call, with sums instead of means. ``ReplyBuilder.merge`` adds
+    them to the reply to the whole call."""
 
     arrays: dict[str, np.ndarray]  # [r ...] by row
     sums: dict[str, np.ndarray]  # of all clients
@@ -63,7 +65,8 @@ class PartialReply(NamedTuple):
 
 
 class ReplyBuilder:
-    """Builds the reply of all rows, to which the replies of rows are added in portions.
+    """Builds the reply to a call. The replies to the call's rows are added in portions (groups of
+    rows).
 
     Args:
         task: the task.
@@ -284,9 +287,10 @@ def sound_rows(array: Array, values: np.ndarray) -> Bool[np.ndarray, "r"]:
 
 
 def mean_reply(task: Task, reply: Reply, clients: Int[np.ndarray, "n"]) -> Reply:
-    """The reply with means by model, computed from the single replies of clients.
+    """The reply with means by model, computed from the separate replies of clients.
 
-    Rows are added in the order of client ids, as every world does, so that the bits are the same.
+    Rows are added in the order of client ids. All worlds, simulated or real, use this order, so
+    their means have the same bits.
 
     Args:
         task: the task that requests means.

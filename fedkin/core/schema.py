@@ -37,8 +37,8 @@ class Array:
             ``row`` in ``Rows`` and ``all`` in ``Sums``.
         counted: whether the ledger counts the array's bytes. The few numbers sent along with a
             model are not counted.
-        carried: whether the reply contains the array. Values that a simulation already has are only
-            declared, so that their bytes are counted.
+        carried: whether replies contain the array. If False, it is declared only so that its bytes
+            are counted. Replies leave it out, because the simulation already has its values.
         norm_checked: whether a server excludes vectors with a much larger norm than the others.
         registered: whether clients send the value once at registration, such as their number of
             training samples. A task that requests only means does not send it again.
@@ -74,7 +74,10 @@ class Array:
                 "type"
             )
         if self.norm_checked and (dtype.kind != "f" or self.over == "all"):
-            raise TaskError(f"{name}: norm_checked is for vectors of floats, by row or by model")
+            raise TaskError(
+                f"{name}: norm_checked needs an array of floats with over = 'row' or 'model', got "
+                f"{dtype} with over = {self.over!r}; remove norm_checked"
+            )
 
     @property
     def excludes(self) -> bool:

@@ -61,7 +61,7 @@ def each(**default: Any) -> Any:
 
 def kept(axes: str, **default: Any) -> Any:
     """Declare a field whose array a client receives once and keeps. Its bytes are counted once, for
-    the task with the delivery ``announced``."""
+    the task that announces the array to clients (a task with ``delivery = "announced"``)."""
     return _field(Down("kept", axes), **default)
 
 
@@ -254,9 +254,10 @@ def call_clients(task: Task, clients: Int[np.ndarray, "n"], total: int) -> Int[n
     if clients.size and not 0 <= clients.min() <= clients.max() < total:
         raise TaskError(f"task {task.name}: clients must be from 0 to {total - 1}, got {clients}")
     if task.memory and len(np.unique(clients)) < len(clients):
-        names = " and one ".join(task.memory)
+        names = " and ".join(task.memory)
         raise TaskError(
-            f"task {task.name}: a client may have only one row, because it keeps one {names}"
+            f"task {task.name}: a client may have only one row, because the task keeps {names} in "
+            "the client's memory; give each client once"
         )
     return clients
 
@@ -303,8 +304,9 @@ def _check_entries(task: Task, field: str, value: Any, rows: int) -> None:
 
 
 def _check_index(task: Task, field: str, down: Down) -> None:
-    """Check a field of models of which a client receives only those that its rows index. Raise
-    TaskError if an index is out of range, or if the reply has an entry for each model."""
+    """Check a field declared with ``chosen``, of which a client receives only the models that its
+    rows index. Raise TaskError if an index is out of range, or if the reply has an entry for each
+    model: a client that has only some of the models cannot give such a reply."""
     count = len(getattr(task, field))
     index = np.asarray(getattr(task, down.by))
     # A row with several models may index fewer of them: -1 stands for none.

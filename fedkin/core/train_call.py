@@ -19,7 +19,7 @@ AddScaled = Callable[[Any, Any, Any], Any]  # (a, factor, b) -> a + factor b
 
 
 def _add_scaled(a: Any, factor: Any, b: Any) -> Any:
-    """a + factor * b, rounded as the library of the arrays (e.g. NumPy) rounds by itself."""
+    """a + factor * b, with the default rounding of the arrays' library (e.g. NumPy)."""
     return a + factor * b
 
 
@@ -43,8 +43,8 @@ class GradientTerms(NamedTuple):
             gradient: gradient of the loss without the terms, for all rows, for one row, or for one
                 array of a model.
             w: the parameters where the gradient was taken, in the same shape.
-            add_scaled: function that returns a + factor b for (a, factor, b), with the library's
-                rounding.
+            add_scaled: function that returns a + factor b for (a, factor, b), with the rounding of
+                the trainer's library (e.g. JAX).
         """
         if self.correction is not None:
             gradient = gradient + self.correction

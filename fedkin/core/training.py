@@ -173,8 +173,8 @@ class LocalTraining:
             )
 
     def settings(self) -> dict[str, Any]:
-        """The settings by name, with schedules as tables. Options that were added in later versions
-        are included only if they are set."""
+        """The settings by name, with schedules as tables. Options that the first version of fedkin
+        did not have are included only if they are set (``without_unused``)."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
         values |= {n: s.settings() for n, s in values.items() if isinstance(s, Schedule)}
         return without_unused(values)
@@ -217,7 +217,10 @@ class LocalTraining:
                 )
         # Classes count from 0, but ``_is_count`` from 1.
         if self.positive is not None and self.positive.size and not _is_count(self.positive + 1):
-            raise ConfigError(f"positive must hold classes from 0 up, got {self.positive}")
+            raise ConfigError(
+                "positive (the class of each detector) must be integers of at least 0, got "
+                f"{self.positive}"
+            )
         self._check_numbers()
         self._check_optimizer()
         if self.precision not in (None, "bfloat16"):
@@ -266,8 +269,8 @@ class LocalTraining:
 
 
 def without_unused(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Remove unset options that were added in later versions of fedkin from a table of settings, so
-    that it equals the tables of earlier versions."""
+    """Remove options from a table of settings if they are not set and the first version of fedkin
+    did not have them. The table then equals one that an earlier version has stored."""
     return {name: value for name, value in values.items() if name not in _LATER or value}
 
 

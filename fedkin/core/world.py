@@ -1,7 +1,7 @@
 """The interface between methods and clients, simulated or real: ``World``.
 
-A model is a flat ``float32[P]`` vector. Shapes: N clients, n rows of a call (a client with its
-entries of the task's arrays), P parameters.
+A model is a flat ``float32[P]`` vector. Shapes: N clients, n rows of a call (each is one piece of
+work: a client with its entries in the task's arrays), P parameters.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class World(Protocol):
 
     @property
     def update_memory(self) -> int:
-        """Memory limit in bytes for updates of single clients that a call requests only for
-        measurements, when the method itself needs only means."""
+        """Memory limit in bytes for updates of single clients in calls for which the method needs
+        only their means. Within the limit, single updates are computed too, for measurements."""
         ...
 
     @property
@@ -100,8 +100,10 @@ class RegisteringWorld(Protocol):
 
 
 def known_clients(world: World) -> Int[np.ndarray, "c"] | None:
-    """Ids of all clients that a world ever accepted, including absent ones. None in a simulation,
-    where an unreachable client has not arrived yet or has left for good.
+    """Ids of all clients that a world ever accepted, including absent ones.
+
+    None in a simulation. There, no client is absent for a while: a client that cannot be reached
+    has not arrived yet, or has left for good.
 
     Args:
         world: the world.
@@ -133,8 +135,8 @@ class WaitingWorld(Protocol):
 
         Args:
             task: any task of the kind.
-            rounds: age in rounds after which a reply is dropped. The world waits for that many
-                rounds for replies to the next task of this kind.
+            rounds: for the next task of this kind, how many rounds late a reply may be. The world
+                drops later replies.
         """
         ...
 

@@ -256,11 +256,12 @@ class FederatedData:
     ) -> FederatedData:
         """The same federation with other rows per client. None keeps the current value.
 
-        The rows are checked, but samples are not: this would read all of ``x``, which takes too
-        long for data that change in every round. The caller must check new samples.
+        The rows are checked, but the samples are not, because a check reads all of ``x``. That
+        takes too long for data that change in every round. The caller must check new samples.
 
         Raises:
-            DataError: the index does not fit the samples or the clients.
+            DataError: a row is not among the samples, splits have different numbers of clients,
+                true clusters do not fit the clients, or a client has no training sample.
         """
         values = {
             "train": train,
@@ -382,8 +383,7 @@ class FederatedData:
         for split in self.splits[1:]:
             if N != len(self.part(split)):
                 raise DataError(
-                    f"{self.name}: train names {N} clients, but {split} names "
-                    f"{len(self.part(split))}"
+                    f"{self.name}: train has {N} clients, but {split} has {len(self.part(split))}"
                 )
         if self.true_clusters is not None:
             integers = is_array(self.true_clusters, "i", 1)

@@ -230,14 +230,14 @@ def read_npy_folder(path: Path, mapped: tuple[str, ...] = ()) -> dict[str, np.nd
 
 
 def table_kind(path: Path, others: str = "") -> str:
-    """``csv``, ``parquet`` or ``npz``, by the ending of a file.
+    """The kind of a file by its ending: ``csv`` (also for .tsv), ``parquet`` or ``npz``.
 
     Args:
         path: the file.
         others: further kinds that the caller accepts, for the message.
 
     Raises:
-        DataError: the ending is another one.
+        DataError: the name of the file has none of the endings in ``ENDINGS_OF``.
     """
     name = path.name.lower()
     for kind, endings in ENDINGS_OF.items():
@@ -266,7 +266,7 @@ def read_table(path: Path, names: str | None = None) -> Table:
         A DataFrame, one row per sample.
 
     Raises:
-        DataError: the file does not exist, is of another kind, is damaged, or has no rows.
+        DataError: the file does not exist, is neither CSV nor Parquet, is damaged, or has no rows.
     """
     path = Path(path)
     kind = table_kind(path)

@@ -68,7 +68,8 @@ def from_hf(
     Raises:
         DataError: a column does not exist, values are missing, a feature is text, or samples have
             different shapes.
-        ConfigError: by and a partition are given, or neither; options contradict each other.
+        ConfigError: ``by`` and ``partition`` are both given or both missing, or other options
+            contradict each other.
     """
     by = _one_of(by, client)
     options = own_partition(
@@ -129,8 +130,8 @@ def _check_source(by: Any, options: Any) -> None:
     """Raise ConfigError unless either ``by`` or a partition gives the client of each sample."""
     if (by is None) == (options is None):
         raise ConfigError(
-            "give either the column with the client of each sample, or a partitioner, with by=; or "
-            "a partition of the samples with partition= and num_clients=; got "
+            "give either by= (the column with the client of each sample, or a partitioner), or "
+            "partition= and num_clients= (to divide the samples among clients); got "
             f"{'neither' if options is None else 'both'}"
         )
 

@@ -104,11 +104,11 @@ def goodreads(
             training sentences.
         length: number of words in a sentence; None for 40.
         pad: where short sentences are padded, "end" (also None) or "front".
-        reviews: number of reviews to read from ``path``; None for 200,001.
-        clients: number of clients N, with ``path``; None for 100.
-        min_df: a feature is a word that occurs in at least this number of sentences, with ``path``;
-            None for 1,000.
-        seed: seed of the draws, with ``path``.
+        reviews: number of reviews to read from ``path``; None for 200,001, as in the authors' code.
+        clients: number of clients N, only with ``path``; None for 100.
+        min_df: a feature is a word that occurs in at least this number of sentences, only with
+            ``path``; None for 1,000.
+        seed: seed of the draws, only with ``path``.
 
     Raises:
         ConfigError: options cannot be combined.
@@ -197,12 +197,14 @@ class _Encoding:
 
 
 def _published(encoding: _Encoding | None) -> FederatedData:
-    """The published federation: word indices by this encoding, or word counts without one."""
+    """The published federation: word indices if an encoding is given, otherwise word counts."""
     files, place = _files(COUNTS if encoding is None else TEXT)
     check_labels(files.y, CLASSES, place)
     if encoding is not None:
         if not isinstance(files.x, tuple):
-            raise DataError(f"{place}: expected sentences as x, got numbers; leave out text")
+            raise DataError(
+                f"{place}: expected sentences as x, got numbers; leave out the option text=True"
+            )
         return encoding.federation(
             texts=files.x, y=files.y, train=files.train, test=files.test, users=files.users
         )
@@ -223,8 +225,8 @@ def _published(encoding: _Encoding | None) -> FederatedData:
 
 
 def _files(source: Source) -> tuple[LeafFiles, Path]:
-    """The published files of Fed-Goodreads, or otherwise a folder in LEAF's layout, with the
-    path."""
+    """The content of the published files of Fed-Goodreads or, if there are none, of a folder in
+    LEAF's layout; and the path from which it was read."""
     folder = locate(source)
     if folder is None:
         # ``fetch`` raises an error that names the folders.
@@ -397,7 +399,8 @@ def _sentences(path: Path, reviews: int) -> Iterator[tuple[str, bool, str]]:
 
 
 def _of_review(text: bytes, place: str) -> Iterator[tuple[str, bool, str]]:
-    """User, class and text of each sentence of a review. Raises DataError for another form."""
+    """User, class (True for a spoiler) and text of each sentence of a review, which is a line of
+    JSON. Raises DataError if the line is not a review."""
     try:
         review = json.loads(text)
         user = review["user_id"]

@@ -49,7 +49,7 @@ def encode_labels(
     and True. Whole numbers are not changed.
 
     Args:
-        values: M labels: text, booleans, or whole numbers from 0 (1.0 is one).
+        values: M labels: text, booleans, or whole numbers from 0 (1.0 counts as a whole number).
         place: file or name with which error messages begin.
         classes: number of classes C; None for the number of names, or the largest label + 1. It
             must be given if a label exceeds the number of samples.
@@ -163,7 +163,7 @@ def check_present(values: Shaped[np.ndarray, "M"], place: Path | str) -> None:
 
 
 def _check_names(names: Names, classes: int | None, place: Path | str) -> None:
-    """Raise DataError for repeated names, or for another number of names than of classes."""
+    """Raise DataError if names of classes repeat, or if their number is not ``classes``."""
     if len(set(names)) != len(names):
         raise DataError(f"{place}: the names of the classes must be different, got {listed(names)}")
     if classes is not None and classes != len(names):

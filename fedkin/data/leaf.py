@@ -28,8 +28,9 @@ Samples = Shaped[np.ndarray, "_ ..."] | list[str]
 class LeafFiles:
     """The content of a federation's files.
 
-    All training samples come first, then all test samples, then all validation samples, each by
-    user in the order of the files. An npz file keeps the order of its rows.
+    Samples from JSON files are in this order: all training samples, all test samples, all
+    validation samples, and within each of these parts the users in the order of the files. Samples
+    from an npz file keep the order of its rows.
 
     Attributes:
         users: names of the N users.

@@ -38,7 +38,8 @@ def dirichlet(
         minimum: smallest number of samples per client.
 
     Raises:
-        DataError: the minimum is impossible, or not reached in 200 draws.
+        DataError: there are too few samples for the minimum, or in each of 200 draws some client
+            has fewer samples than the minimum.
     """
     check_counts(len(labels), clients)
     _check_alpha(alpha)

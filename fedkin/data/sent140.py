@@ -85,8 +85,8 @@ def sent140(
         seed: seed of users and split.
 
     Raises:
-        DataError: there are such rows, labels other than 0 and 4, or no user is left; the message
-            names the file.
+        DataError: a row has no user or no text (without ``skip_bad``), a label is neither 0 nor 4,
+            or no user has enough samples; the message names the file.
         ConfigError: options are invalid.
     """
     import pandas as pd

@@ -108,7 +108,8 @@ def feature_columns(table: Table, columns: Columns, place: Path | str) -> list[A
 
 
 def without_row_numbers(names: Sequence[Any], place: Path | str) -> list[Any]:
-    """Names of columns, without pandas row numbers, which as features would identify samples.
+    """The given names of columns, without the names of columns that hold the row numbers of pandas.
+    As a feature, a row number would identify its sample.
 
     A column with a name such as ``__index_level_0__`` is the index of a DataFrame, and is left out.
     A column without a name may be an index or something else, so it is refused.
@@ -213,14 +214,14 @@ def _named(columns: Columns) -> list[Any]:
 
 
 def check_table(table: Table, place: Path | str) -> None:
-    """Raise DataError for a table without rows, or with two columns of one name."""
+    """Raise DataError for a table without rows, or with two columns of the same name."""
     if not len(table):
         raise DataError(f"{place}: expected one row per sample, found none")
     check_different(table, place)
 
 
 def check_different(table: Table, place: Path | str) -> None:
-    """Raise DataError for a table with two columns of one name."""
+    """Raise DataError for a table with two columns of the same name."""
     twice = table.columns[table.columns.duplicated()]
     if len(twice):
         raise DataError(f"{place}: expected columns of different names, got {twice[0]!r} twice")
@@ -247,7 +248,7 @@ def check_columns(
 
 
 def _text(column: np.ndarray) -> np.ndarray:
-    """A column of the table in which objects are converted to text."""
+    """A column of a table, converted to text if its entries are Python objects."""
     return column.astype(str) if column.dtype == object else column
 
 

@@ -71,8 +71,8 @@ class ImageTransform:
         """Raise ConfigError for invalid options.
 
         Args:
-            flat: published side of images that are flat unless a size is given; None for images
-                that are never flat.
+            flat: side of the published images in pixels, if they are flat vectors unless a size is
+                given; None for images that are never flat.
         """
         if self.size is not None and not 1 <= self.size <= LARGEST:
             raise ConfigError(f"size must be from 1 to {LARGEST} pixels, got {self.size}")

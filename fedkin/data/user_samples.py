@@ -128,7 +128,8 @@ class OwnSamples:
     def _split(
         self, owned: Ragged, train_fraction: float | int, seed: int
     ) -> tuple[Ragged, Ragged, Ragged | None]:
-        """Training, test and validation rows of each client; None without validation rows."""
+        """Training, test and validation rows of each client. The last part is None if there are no
+        validation rows."""
         if self.split is None:
             train, test = split_train_test(
                 owned, Stream(seed, purpose="data/split"), train_fraction
@@ -136,7 +137,7 @@ class OwnSamples:
             if train_fraction < 1 and not test.sizes.all():
                 untested = int((test.sizes == 0).sum())
                 _log.warning(
-                    "%s: %d of %d clients have too few samples for a test",
+                    "%s: %d of %d clients have no test sample, because they have too few samples",
                     self.place,
                     untested,
                     len(test),
@@ -195,7 +196,8 @@ def own_partition(
             data name it differently).
 
     Raises:
-        ConfigError: the partition is unknown, or options are given without it or for another one.
+        ConfigError: the partition is unknown, an option is given that it does not have, or options
+            are given without a partition.
     """
     if partition is not None:
         options = PartitionOptions(
@@ -301,7 +303,8 @@ def split_numbers(split: Shaped[np.ndarray, "M"], place: Path | str) -> Int[np.n
     """The split of each sample as a number: 0 for training, 1 for test, 2 for validation.
 
     Raises:
-        DataError: another entry; the message names its row.
+        DataError: an entry is none of train, test, validation, 0, 1 and 2; the message names its
+            row.
     """
     if split.dtype.names is not None:
         raise DataError(

@@ -72,7 +72,10 @@ def write(
     }
     # Equal file names share one entry of the dictionary.
     if len(files) < len(entries):
-        raise StorageError("two clients' names give the same file name; rename one of them")
+        raise StorageError(
+            f"the models of two clients would have the file name {max(names, key=names.count)!r}; "
+            "rename one of these clients"
+        )
     first = entries[0].predictor
     plain = architecture.architecture_of(first.model)
     card = {"fedkin": __version__, "format": format, **_described(first), **facts}
@@ -185,7 +188,10 @@ def read_card(folder: Path) -> dict[str, Any]:
     try:
         card = json.loads((folder / CARD).read_text(encoding="utf-8-sig"))
         if card["format"] not in SUFFIXES or not card["models"]:
-            raise ValueError("it has no model, or a format of another version")
+            raise ValueError(
+                "the card lists no model, or a format that this version of fedkin does not know; "
+                "export the run again"
+            )
     except FileNotFoundError:
         raise ConfigError(
             f"{folder} holds no export: there is no {CARD} in it; make an export with fedkin "

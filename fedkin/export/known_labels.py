@@ -13,8 +13,8 @@ from fedkin.data.labels import LABELS, NUMBERS, label_array, named_booleans
 
 
 def numbers_are_classes(columns: Mapping[str, str] | None) -> bool:
-    """Whether the labels of the run's data were numbers, so that a number in new data may be the
-    index of a class that has a name.
+    """Whether the labels in the run's data were numbers. Then a number in new data may be a class
+    number, even if the classes have names (which were given separately).
 
     Args:
         columns: ``FederatedData.columns`` of the run's data.
@@ -37,7 +37,7 @@ def encoded_labels(
             counts as a name, not as an index.
         label_names: names of the classes 0, 1, ..; None if labels are numbers.
         classes: C, the number of classes.
-        by_number: whether a number may be the index of a named class.
+        by_number: whether a number may be a class number although the classes have names.
         rows: row of each label in its file, for messages; None if every row has a label, so that
             label i is in row i.
 

@@ -4,9 +4,11 @@
     import json, torch
     from model import build
 
-    card = json.load(open("card.json"))     network = build(card["architecture"]).eval()
-    network.load_state_dict(torch.load(card["models"][0]["file"], weights_only=True)) # x: float32
-    [B, ...], as described in card["input"]; scores [B, C], before the softmax scores = network(x)
+    card = json.load(open("card.json"))
+    network = build(card["architecture"]).eval()
+    network.load_state_dict(torch.load(card["models"][0]["file"], weights_only=True))
+    # x: float32 [B, ...], as described in card["input"]; scores: [B, C], before the softmax
+    scores = network(x)
 
 The entries of the ``state_dict`` have the names and shapes of fedkin's layers. Images are [B, H, W,
 channels], flat images [B, H W channels]. Images are flattened in this order before the first dense

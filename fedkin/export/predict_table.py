@@ -136,8 +136,8 @@ def _scored(
 
 
 def _samples(export: Export, x: np.ndarray, path: Path) -> np.ndarray:
-    """Convert all samples to model input at once. Converted per client, an error would count the
-    rows of that client instead of the rows of the file."""
+    """Convert all samples of the file to model input at once, so that an error names a row of the
+    file. If each client's samples were converted separately, an error would count their rows."""
     try:
         return as_samples(x, export.samples)
     except DataError as error:

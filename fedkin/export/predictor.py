@@ -148,16 +148,18 @@ class Predictor(Classifier):
         """The weights as one vector.
 
         Raises:
-            ModelError: detectors and mixtures have several vectors (``vectors``).
+            ModelError: the predictor has detectors or a mixture, so it has several vectors, which
+                are in the attribute ``vectors``.
         """
         if self.shares is not None:
             raise ModelError(
-                f"{self.name} is a mixture of {len(self.vectors)} models; use vectors and shares"
+                f"{self.name} is a mixture of {len(self.vectors)} models; use its attributes "
+                "vectors and shares (the weight of each model)"
             )
         if self.detects:
             raise ModelError(
-                f"{self.name} has {len(self.vectors)} detectors, not one model; use vectors and "
-                "positive"
+                f"{self.name} has {len(self.vectors)} detectors, not one model; use its attributes "
+                "vectors and positive (the class of each detector)"
             )
         return self.vectors[0]
 
@@ -189,7 +191,7 @@ class Predictor(Classifier):
         ``(init, apply)`` pair.
 
         Raises:
-            ModelError: detectors and mixtures have several modules.
+            ModelError: the predictor has detectors or a mixture, so it has several modules.
         """
         if isinstance(self.model, ModelWithWorkers):
             return self.model.network(self.vector).eval()  # type: ignore[attr-defined]
@@ -273,8 +275,8 @@ def as_samples(x: Any, samples: Samples) -> Shaped[np.ndarray, "B ..."]:
         kind = "numbers" if floats else "integers"
         raise DataError(
             f"expected samples of shape [B, {', '.join(map(str, shape))}] ({kind}, as "
-            f"in {samples.name}), got {array.dtype} of shape {list(array.shape)}; one "
-            "sample is x[None]"
+            f"in {samples.name}), got {array.dtype} of shape {list(array.shape)}; for a "
+            "single sample x, pass x[None]"
         )
     if floats and array.dtype == np.uint8:
         if not getattr(samples, "from_uint8", False):

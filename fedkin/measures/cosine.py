@@ -36,7 +36,8 @@ def cosine_from(
     """Cosine similarities of a and b relative to an origin, computed in column blocks to avoid
     large copies.
 
-    The similarity is also zero if float32 cannot represent a squared length.
+    The similarity of two vectors is zero if one of them equals the origin, or if float32 cannot
+    represent its squared distance from the origin.
 
     Args:
         a: vectors, one for each row of the result.
@@ -72,7 +73,8 @@ def _relative(
 
 
 def column_blocks(columns: int) -> Iterator[slice]:
-    """Yield slices of columns that are small enough for a core's cache with some hundred rows."""
+    """Yield slices of columns. They are so narrow that such columns of a few hundred rows fit into
+    the cache of a core."""
     for first in range(0, columns, _COLUMNS):
         yield slice(first, first + _COLUMNS)
 

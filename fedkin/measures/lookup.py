@@ -73,7 +73,8 @@ def compared_by(word: str, own: Iterable[Measure] = ()) -> Measure:
         own: the user's measures (``measures_in``).
 
     Raises:
-        ConfigError: the word is unknown, or the measure has no better direction.
+        ConfigError: the word is unknown, or the measure does not say whether higher or lower values
+            are better.
     """
     by_word = {measure.by: measure for measure in (*measures_of(COMPARED), *own)}
     if word not in by_word:

@@ -20,12 +20,13 @@ _BLOCK = 2**23  # number of cosines in memory at a time
 
 
 def leading_directions(samples: Num[np.ndarray, "s d"], p: int) -> Float64[np.ndarray, "d p"]:
-    """The first p left singular vectors of the d x s sample matrix, from the smaller Gram matrix.
+    """The first p left singular vectors of the d x s sample matrix.
 
-    Samples are neither centred nor scaled, as in the authors' code, so the first direction is close
-    to the mean sample. The sign of a direction is chosen so that its largest component is positive
-    (the first of ties). If there are fewer than p directions, because samples are few or equal, the
-    last columns are zero.
+    They are computed from the d x d or the s x s Gram matrix, whichever is smaller. Samples are
+    neither centred nor scaled, as in the authors' code, so the first direction is close to the mean
+    sample. The sign of a direction is chosen so that its largest component is positive (the first
+    of ties). If there are fewer than p directions, because samples are few or equal, the last
+    columns are zero.
     """
     rows = samples.astype(np.float64)
     is_wide = len(rows) <= rows.shape[1]

@@ -42,8 +42,8 @@ def unit_sketches(
 
 def second_moments(rows: Float[np.ndarray, "r s"]) -> Float64[np.ndarray, "r m"]:
     """Second moments of each row x: the upper triangle of the matrix x x^T, as a row. Entries off
-    the diagonal are multiplied by sqrt(2), so that the result has length |x|^2, like the whole
-    matrix."""
+    the diagonal are multiplied by sqrt(2), so that the norm of this row is |x|^2, the Frobenius
+    norm of the whole matrix."""
     upper, across = np.triu_indices(rows.shape[1])
     scale = np.where(upper == across, 1, np.sqrt(2))
     return rows[:, upper].astype(np.float64) * rows[:, across] * scale

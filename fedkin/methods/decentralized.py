@@ -45,8 +45,8 @@ class Neighbourhood:
 
 @dataclass(frozen=True)
 class PeerState(State):
-    """One model per peer. ``assignment`` numbers the communities, groups of peers that trust each
-    other."""
+    """One model per peer. ``assignment`` holds the number of each peer's community, which is a
+    group of peers that trust each other."""
 
     start: Float[np.ndarray, "P"]  # w_0, the same for all peers
     trust: Bool[np.ndarray, "N N"]
@@ -80,8 +80,8 @@ class PeerMethod:
     averages with ``neighbours`` random peers among those that it trusts.
 
     Peers outside the cohort, and peers that drop out, are inactive in that round: they do not train
-    and do not reply. Peers that have left are no longer trusted. A peer that runs out of time
-    continues with the steps it has done.
+    and do not reply. Peers that have left are no longer trusted. A peer that runs out of time stops
+    its training, and uses the model that it has reached.
     """
 
     neighbours: int = 0
@@ -96,8 +96,8 @@ class PeerMethod:
         return self.similarity_of == "gradient" and self.alpha > 0
 
     def requirements(self) -> Requirements:
-        """The method needs no server, all peers in every round, and memory to compare all
-        models."""
+        """The method needs all peers in every round, and memory to compare all models. It does not
+        need a server."""
         return Requirements(
             clients=AtLeast(self.neighbours + 1, because="neighbours"),
             reads=ClientReads(updates="single"),
@@ -395,7 +395,7 @@ def update_peers(
     Args:
         state: state before the round.
         peers: peers that did the round.
-        neighbourhood: what they know after it.
+        neighbourhood: what these peers know after the round.
         models: models of all peers.
     """
     trust = _replace_rows(state.trust, peers, neighbourhood.trust)

@@ -1,6 +1,6 @@
-"""How many samples of each time step each model predicts correctly, for every client (FedDrift).
+"""Counts of correct predictions, for each client, time step and model (FedDrift).
 
-Shapes: n clients of a call, N clients in all, M models, S steps, k models in use.
+Shapes: n clients that are asked, N clients in all, M models, S steps, k models in use.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from fedkin.tasks.feddrift import SampleCounts, SpanScores
 
 @dataclass(frozen=True)
 class History:
-    """How many samples of each step of each client the models in use predict correctly."""
+    """For each client, time step and model in use: the number of the client's samples of this step
+    that the model predicts correctly."""
 
     correct: Int[np.ndarray, "N S M"]
     samples: Int[np.ndarray, "N S"]  # number of samples; 0 for a client that did not reply
@@ -38,10 +39,11 @@ class History:
     def between(
         self, owner: Int[np.ndarray, "N S"], models: Int[np.ndarray, "k"]
     ) -> Float[np.ndarray, "k k"]:
-        """Accuracy of model i on all samples that model j owns; NaN if j owns no samples.
+        """Accuracy of model i on all samples that model j is trained on; NaN if there are none.
 
         Args:
-            owner: model that owns each (client, step).
+            owner: the model that owns each (client, step) pair, which means that it is trained on
+                the samples of this pair.
             models: models to compare.
         """
         owned = (owner[..., None] == models).astype(np.float64)

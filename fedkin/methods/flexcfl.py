@@ -227,7 +227,8 @@ class FlexCFL:
         if usable.sum() < self.clusters:
             raise MethodError(
                 f"cold start of {self.clusters} clusters: only {usable.sum()} of {len(clients)} "
-                "clients sent an update; lower method.clusters or raise method.alpha"
+                "clients sent an update; lower method.clusters, or raise method.alpha, so that "
+                "more clients are asked"
             )
         return clients[usable], reply.update[usable]
 

@@ -47,7 +47,8 @@ def last_layer_updates(
     if part is None:
         raise MethodError(
             "clients are clustered by a model's last layer, but this model does not end in a "
-            "weight [C, d] and a bias [C]: make them its last two leaves"
+            "weight [C, d] and a bias [C] (C classes, d inputs): put these two arrays last in its "
+            "parameters, or use a model such as model.name=mlp"
         )
     work = replace(world.work, epochs=epochs, steps=None)
     stream = stream.child("last_layer")
@@ -115,9 +116,9 @@ def detector_table(counts: Int[np.ndarray, "K C"]) -> Int[np.ndarray, "K C"]:
     """The detector that the clients of each cluster use for each class.
 
     ``counts`` has the number of clients of each cluster that have each class. A cluster has a
-    detector for each of its classes, numbered in the order of this table. For any other class its
-    clients use the detector of the cluster where most clients have the class (in a tie, the first
-    one). NO_DETECTOR marks a class that no client has.
+    detector for each of its classes. Detectors are numbered cluster by cluster, and by class within
+    a cluster. For any other class a cluster's clients use the detector of the cluster where most
+    clients have the class (in a tie, the first one). NO_DETECTOR marks a class that no client has.
     """
     exists = counts > 0
     number = np.cumsum(exists).reshape(counts.shape) - 1

@@ -72,8 +72,8 @@ def _trust_true_clusters(world: World, state: PeerState) -> PeerState:
     true_clusters = world.true_clusters
     if true_clusters is None:
         raise MethodError(
-            "the oracle needs clients whose true clusters are known, but these are unknown; use "
-            "data such as planted ones"
+            "Oracle needs the true cluster of every client, but the data do not contain them; use "
+            "data with planted clusters, such as data.name=planted"
         )
     trust: Bool[np.ndarray, "N N"] = true_clusters[:, None] == true_clusters
     np.fill_diagonal(trust, False)

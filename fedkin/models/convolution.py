@@ -50,7 +50,7 @@ def convolve(
 def _by_xla(
     x: Float[Array, "B H W i"], kernel: Float[Array, "k k i o"], padding: int
 ) -> Float[Array, "B h w o"]:
-    """XLA's convolution, which is fast on a CPU with the axes in this order.
+    """XLA's convolution, which is fast on a CPU if the channels are the last axis of the images.
 
     Both gradients are written as convolutions of this form. XLA's own gradients permute the axes,
     and were 15 times slower.
@@ -101,7 +101,8 @@ def _plain(
 
 @lru_cache(maxsize=64)
 def _plain_of(padding: int) -> Callable[[Array, Array], Array]:
-    """XLA's convolution with this padding, and a rule for several models at once.
+    """A function that computes XLA's convolution with this padding, with a vmap rule for several
+    models.
 
     Several models on the same images are one convolution with more channels. Models on different
     images run one after another, because XLA's grouped convolution is slow on a CPU.
@@ -112,7 +113,8 @@ def _plain_of(padding: int) -> Callable[[Array, Array], Array]:
         return jax.lax.conv_general_dilated(x, kernel, (1, 1), around, dimension_numbers=_LAYOUT)
 
     def of_models(_: int, batched: list[bool], x: Array, kernel: Array) -> tuple[Array, bool]:
-        """Models on the same images at once (vmap); models on different images in turn."""
+        """The rule that JAX applies under vmap: convolve models on the same images at once, and
+        models on different images one after another."""
         # Every model has other images: one model after another.
         if all(batched):
             return jax.lax.map(lambda pair: of_one_model(*pair), (x, kernel)), True
@@ -213,10 +215,10 @@ def _pooled_of(
 
 
 def _for_models(of_one_model: Callable, on_the_same: Callable) -> Callable:
-    """A function of one model, with a rule for several models at once.
+    """Give a function of one model a vmap rule, which applies it to several models.
 
     Args:
-        of_one_model: the function.
+        of_one_model: the function of one model.
         on_the_same: the function of several models that share the first argument, the images.
     """
 

@@ -61,7 +61,8 @@ def mobilenet(data: Samples, norm: NormName = "batch", dropout: float = 0.001) -
         norm: ``batch``, whose running means and variances (21,888 of the parameters) are sent and
             averaged like weights; or ``group``, groups of 8 channels without running statistics.
         dropout: share of the 1,024 features that is set to zero before the head in training (0.001
-            in Keras; ATHENA-FL has 0.3 and 0.01 for CIFAR-10 and 0.1 for MNIST).
+            in Keras; 0.1 for MNIST in ATHENA-FL's code, and for CIFAR-10 0.3 in one published
+            version of it and 0.01 in another).
 
     Raises:
         ModelError: samples other than images of at least 32 x 32, an unknown norm, or a dropout

@@ -47,8 +47,8 @@ class Text(Samples, Protocol):
 
 
 def check_samples(data: object) -> None:
-    """Raise ModelError if a model function gets something else than federated data, such as a
-    table.
+    """Raise ModelError if a model function gets an argument that is not federated data (e.g. a
+    table).
 
     Args:
         data: the first argument of a model function.
@@ -63,7 +63,8 @@ def check_samples(data: object) -> None:
 
 
 def _itself(tree: Tree) -> Tree:
-    """The default of ``Model.whole``: the parameters are all there is."""
+    """The default of ``Model.whole``: return the parameters unchanged, since a model that is not a
+    module consists only of its parameters."""
     return tree
 
 
@@ -156,7 +157,7 @@ def as_model(
             score per sample, [B 1], positive for its class. ATHENA-FL trains detectors.
 
     Raises:
-        ModelError: there are no floating-point parameters, or the source is something else.
+        ModelError: there are no floating-point parameters, or the source is none of these.
 
     Examples:
         >>> import fedkin as fk

@@ -73,7 +73,7 @@ class RunEnd:
         round: the last round.
         state: the state after the last round.
         client_accuracy: accuracy of each evaluated client, in the order of ``clients``.
-        clients: the table of evaluated clients.
+        clients: a table with one row for each evaluated client: cluster, samples and scores.
         true_clusters: true clusters of all clients, if known.
     """
 
@@ -118,7 +118,8 @@ class Around(NamedTuple):
 class Option:
     """Base class of options: settings for any method.
 
-    Every field of a subclass has a default, or is checked on construction.
+    The fields of a subclass are its settings; the subclass is then a frozen dataclass. A field
+    without a default is required in a configuration. Refuse invalid values in ``__post_init__``.
 
     Attributes:
         section: the option's section in a configuration. A run has at most one option per section.
@@ -170,7 +171,8 @@ class Option:
         return data, shift
 
     def bind(self, run: RunFacts) -> ActiveOption:
-        """The option in a run. An option that keeps a journal opens its file here."""
+        """Return the option as it acts in one run. An option that keeps a journal opens its file
+        here."""
         return ActiveOption(self.section)
 
     @classmethod
@@ -208,7 +210,7 @@ class ActiveOption:
         """The option's effect on a call of the method.
 
         Args:
-            world: the world that the option sees, nearer to the clients.
+            world: the clients, as the options between this option and the clients show them.
             before: the state before the call; None for "init".
             call: the step, and its clients.
         """
@@ -243,5 +245,5 @@ class ActiveOption:
         return {} if state is None else state.extras.get(self.section, {})
 
     def with_arrays(self, state: State, arrays: Mapping[str, np.ndarray]) -> State:
-        """The state with these arrays as the option's, in place of earlier ones."""
+        """The state with these arrays in place of the option's earlier arrays."""
         return replace(state, extras={**state.extras, self.section: dict(arrays)})

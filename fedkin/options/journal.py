@@ -60,7 +60,7 @@ class Journal:
 
     @property
     def score_sums(self) -> int:
-        """Number of noisy sums of all clients' scores that were released."""
+        """Number of noisy sums of all clients' accuracies that were released."""
         return sum("mean_accuracy" in entry for entry in self.entries)
 
     def mean_accuracy(self, round: int) -> float | None:
@@ -79,11 +79,11 @@ class Journal:
         return list(dict.fromkeys(tasks))
 
     def next_clip(self, before: int) -> float | None:
-        """The clipping norm that the last completed round has set for a round; None if there was
-        no such round.
+        """The clipping norm for a round, as set by the last earlier round in the journal; None if
+        the journal has no earlier round.
 
         Args:
-            before: the round; only entries of earlier rounds are read.
+            before: the round that needs the clipping norm.
         """
         clips = [
             entry["next_clip"]
@@ -110,7 +110,7 @@ def _entry(path: Path, number: int, line: str) -> dict[str, Any]:
             raise ValueError("it has no noise_multiplier")
     except ValueError as error:
         raise CheckpointError(
-            f"{path}, line {number}: is damaged ({error}), so it is unknown what the run has "
+            f"{path}, line {number} is damaged ({error}), so it is unknown what the run has "
             "released: restore the file from a copy, or begin a new run in another folder; the "
             "releases of this run still count, in addition to the new run's"
         ) from error

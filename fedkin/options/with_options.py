@@ -90,8 +90,9 @@ def simulated(options: Mapping[str, Option], data: Any, shift: Any) -> tuple[Any
 def refusal(run: RunFacts) -> tuple[str, str] | None:
     """Section and reason of the first option that cannot be used in a run; None if all can.
 
-    The check begins with the options nearest to the clients (privacy, secret sums). They exclude
-    other options, and that is more helpful to read than why one of those does not fit the model.
+    The check begins with the options nearest to the clients (privacy, secret sums), which exclude
+    some other options. So the user learns first that two options exclude each other, before reading
+    why the other option does not fit the model.
     """
     for section, option in reversed(list(run.options.items())):
         if why := option.refusal(run):

@@ -79,8 +79,9 @@ def init_federation(
     names = [f"peer-{k}" for k in range(peers)]
     if any(folder.glob(f"peer-*/{CONFIG}")) and (folder / CA).exists() != tls:
         raise ConfigError(
-            f"{folder} holds peers {'with' if not tls else 'without'} certificates; choose "
-            "another folder"
+            f"{folder} holds peers {'with' if not tls else 'without'} certificates, but the new "
+            f"peers would be {'with' if tls else 'without'}; {'leave out' if tls else 'add'} "
+            "--tls, or choose another folder"
         )
     raws = {}
     for k, name in enumerate(names):

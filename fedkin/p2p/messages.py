@@ -45,7 +45,8 @@ class PeerMessageError(FedkinError):
     """A message between peers cannot be used.
 
     Attributes:
-        reason: one word, under which such messages are counted.
+        reason: one word, under which such messages are counted. For most reasons it names the
+            check that failed, so ``finite`` means NaN or infinity.
         detail: sizes or names, which stand in brackets in the log.
     """
 
@@ -70,10 +71,10 @@ class Message:
 
 @dataclass(frozen=True)
 class Request:
-    """A request to a peer, and everything else that the peer's reply must agree with."""
+    """A request to a peer, and the facts against which the peer's reply is checked."""
 
-    federation: str
-    name: str
+    federation: str  # name of the federation that the reply must name
+    name: str  # name of the peer
     arrays: tuple[str, ...]  # names of the requested arrays, in order
     parameters: int  # number of parameters P
     min_round: int = 0  # the latest round that the peer has sent; older replies are stale
@@ -147,9 +148,9 @@ def decode(data: bytes, request: Request, signer: MessageSigner | None = None) -
         signer: checks certificate and signature; None to ignore both.
 
     Raises:
-        PeerMessageError: the reply is invalid, with one of the reasons length, version, header,
-            signature, certificate, archive, fields, federation, sender, arrays, dtype, shape,
-            finite, stale, round.
+        PeerMessageError: the reply is invalid. Its reason names the check that failed: length,
+            version, header, signature, certificate, archive, fields, federation, sender, arrays,
+            dtype, shape, finite (NaN or infinity), stale, round.
     """
     certificate, signature, content = _parts(data, size_limit(request.parameters))
     if signer is not None:

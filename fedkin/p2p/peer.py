@@ -80,7 +80,7 @@ class Peer:
     Raises:
         ConfigError: the data do not have this client, or in lockstep its number is not the peer's
             position in the list.
-        ModelError: the model is a detector.
+        ModelError: the model is a detector (it has one score per sample, not one per class).
     """
 
     def __init__(
@@ -236,8 +236,8 @@ class Peer:
         return partners
 
     def _neighbourhood(self, reachable: Bool[np.ndarray, "1 N"]) -> Neighbourhood:
-        """This peer's row of the method's state: which reachable peers it trusts, and its votes for
-        all peers."""
+        """This peer's part of the method's state: which reachable peers it trusts, and how many
+        votes it has given to each known peer (in PENS, how often the peer was among the best)."""
         trust = self.table.mask(self.memory.trust) & reachable
         votes = np.array([[self.memory.votes.get(name, 0) for name in self.table.names]], np.int32)
         return Neighbourhood(trust, votes, np.array([self.memory.age + 1]))
@@ -327,10 +327,14 @@ def check_peer(settings: PeerSettings, world: World, lockstep: LockstepSettings 
     """Check that a peer's settings match its data, its model and the other peers.
 
     Args:
-        settings: the peer's settings. ConfigError unless its client is in the data set.
-        world: data and model. ModelError if the model is a detector.
-        lockstep: the peers that run in lockstep; None without lockstep. ConfigError unless the
-            peer's position in this list is the number of its client.
+        settings: the peer's settings.
+        world: data and model.
+        lockstep: the peers that run in lockstep; None without lockstep.
+
+    Raises:
+        ConfigError: the data set does not have the peer's client, or in lockstep the client's
+            number is not the peer's position in the list of peers.
+        ModelError: the model is a detector (it has one score per sample, not one per class).
     """
     if settings.client >= world.total_clients:
         raise ConfigError(
@@ -339,7 +343,8 @@ def check_peer(settings: PeerSettings, world: World, lockstep: LockstepSettings 
         )
     if world.spec.detects:
         raise ModelError(
-            "peers train models with a score for every class, but this model is a detector"
+            "peers train models with a score for every class, but this model is a detector (one "
+            "score per sample); choose another model in [model]"
         )
     if lockstep is None:
         return

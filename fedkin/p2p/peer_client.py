@@ -177,9 +177,10 @@ class PeerClient:
         return all(replies.values())
 
     def _decode(self, replies: tuple[bytes, ...], request: Request) -> Message:
-        """Decode a peer's reply to a request, of which there must be exactly one.
+        """Decode a peer's only reply to a request.
 
-        Raises PeerMessageError if it is missing or invalid, or if there are two replies.
+        Raises PeerMessageError if there is no reply, if there are two different replies, or if the
+        reply is invalid.
         """
         self.counts.bytes_received += sum(map(len, replies))
         if len(replies) != 1:

@@ -111,8 +111,11 @@ class PeerFolder:
 
 
 def _round(line: str) -> float | int:
-    """The round that a line of ``metrics.jsonl`` records; infinity if the line is not a record, so
-    that it is removed."""
+    """The round that a line of ``metrics.jsonl`` records.
+
+    For a line that is not a record it is infinity. The line then counts as a later round, and
+    ``restore`` removes it.
+    """
     try:
         return int(json.loads(line)["round"])
     except (ValueError, KeyError, TypeError):

@@ -97,7 +97,8 @@ class ZenohTransport:
             if len(missing) > 5:
                 names += f" and {len(missing) - 5} more"
             _log.warning(
-                "%s: online for other peers but not for this peer; it connects again", names
+                "%s: online for other peers but not for this peer, which therefore reconnects",
+                names,
             )
             self.close()
         if self._session.is_closed() and not self._open_again():
@@ -108,9 +109,9 @@ class ZenohTransport:
             online = sorted(self._online, reverse=True)
         if any(name == self._name and session < self.session for name, session in online):
             raise ConfigError(
-                f"peer.name: another peer had the name {self._name!r} first; choose another name "
-                "(a process that was killed is forgotten at once, a process that hangs after some "
-                "10 seconds)"
+                f"peer.name: another peer had the name {self._name!r} first; choose another name. "
+                "Or end the other process: the name is free at once if it was killed, and after "
+                "about 10 seconds if it hangs"
             )
         return {name: session for name, session in online if name != self._name}
 
@@ -262,8 +263,8 @@ class ZenohTransport:
 
 
 def zenoh_config(settings: NetworkSettings, parameters: int) -> Any:
-    """Zenoh's configuration: the user's file, with the settings that a peer needs in place of the
-    file's.
+    """Zenoh's configuration, from the user's file. Settings that a peer needs override the settings
+    in the file.
 
     Raises:
         ConfigError: the file is missing or not a Zenoh configuration.

@@ -122,8 +122,8 @@ def cells(row: Row, shown: Sequence[Column]) -> list[str]:
 
 
 def _rounds_to_target(row: Mapping[str, Any]) -> str:
-    """The mean number of rounds until the target accuracy, over the seeds that reached it. If not
-    all did, the number of seeds that did follows."""
+    """The mean number of rounds until the target accuracy, over the seeds that reached it. If some
+    seeds did not reach it, the text ends with the number that did."""
     rounds = MEASURES["rounds_to_target"].text(row["rounds_to_target"])
     partly = f" ({row['reached']} of {row['seeds']})" if 0 < row["reached"] < row["seeds"] else ""
     return rounds + partly
@@ -131,7 +131,7 @@ def _rounds_to_target(row: Mapping[str, Any]) -> str:
 
 def _honest_column(measure: Measure) -> Column:
     """The table column of a measure over the honest clients, which are those that do not attack.
-    Measures that are shares have an interval in it, the agreement with true clusters has none."""
+    Shares are shown with an interval, the agreement with the true clusters without one."""
     return mean_column(measure) if measure.unit == "share" else value_column(measure)
 
 

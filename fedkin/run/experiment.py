@@ -108,7 +108,7 @@ class Experiment(Generic[W]):
 
         Args:
             methods: the methods, with the main method first.
-            digests: the result of ``worlds.digests()``.
+            digests: digests of the data and the model, from ``worlds.digests()``.
             out: the folder of the run, if any.
             resume: whether ``out`` already holds the main method's run.
         """
@@ -149,7 +149,7 @@ class Experiment(Generic[W]):
         Args:
             entry: the method's entry in the description.
             method: the method.
-            digests: the result of ``worlds.digests()``.
+            digests: digests of the data and the model, from ``worlds.digests()``.
             out: the folder of the run, if any.
             resume: whether ``out`` already holds the run.
             against: entries of the compared methods; None if this is a compared method itself.
@@ -223,8 +223,8 @@ def _folder(
 ) -> Folder | None:
     """Create or reopen the folder of a run; None if the run has no folder.
 
-    ``warns``: whether a changed environment is logged. Only the main method does, so that the
-    warning appears once.
+    ``warns``: whether to log a warning if the environment (e.g. a version) has changed since the
+    run began. It is True only for the main method, so that the warning appears once.
     """
     if out is None:
         return None

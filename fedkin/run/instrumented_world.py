@@ -21,9 +21,9 @@ class InstrumentedWorld(WorldProxy):
 
     If a task requests means, this class requests single updates instead (the task's ``single()``
     form, if it has one), and computes the means itself. It uses the same function as the world, so
-    the bits are the same. The updates of one call must fit into ``update_memory`` bytes (default:
-    the world's limit). For larger calls only means are known, so the discrepancy (the distance of
-    client models to their cluster's model) is not measured.
+    the bits are the same. All updates that clients send for one task must fit into
+    ``update_memory`` bytes (default: the world's limit). If they do not, only means are requested,
+    so the discrepancy (the distance of client models to their cluster's model) is not measured.
     """
 
     def __init__(self, world: World, update_memory: int | None = None) -> None:
@@ -34,7 +34,8 @@ class InstrumentedWorld(WorldProxy):
 
     @property
     def update_memory(self) -> int:
-        """Bytes that the updates of one call may take; by default the wrapped world's limit."""
+        """Memory in bytes that all updates from one call of ``run`` may take; by default the limit
+        of the wrapped world."""
         return super().update_memory if self._update_memory is None else self._update_memory
 
     def begin(self, stream: Stream) -> None:
@@ -48,8 +49,11 @@ class InstrumentedWorld(WorldProxy):
         super().reassigned(clients)
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
-        """Run a task; if it requests means and there is memory, in its single form, which requests
-        the update of each client. Returns the reply that the method expects."""
+        """Run a task, and return the reply that the method expects.
+
+        A task that requests means is run in its single form, which requests the update of each
+        client, if there is enough memory for these updates. The means are then computed here.
+        """
         single = task.single()
         separate = single is not None and self._fits(len(clients))
         done = single if single is not None and separate else task

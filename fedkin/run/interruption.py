@@ -49,10 +49,11 @@ _noted = _Noted()
 def interruptible(
     first: Callable[[int], object] | None = None, again: Callable[[int], object] | None = None
 ) -> Iterator[None]:
-    """Context manager in which a signal ends a run after its round, and a second signal at once.
+    """Context manager in which a first signal ends a run after its round, and a second signal ends
+    it at once.
 
-    It has no effect in other threads than the main thread, inside another such context, or for an
-    ignored signal, as with ``nohup``.
+    The context manager has no effect outside the main thread, or inside another ``interruptible``.
+    Signals that the process ignores stay ignored (e.g. SIGHUP under ``nohup``).
 
     Args:
         first: called with the number of the first signal, for example to acknowledge it.

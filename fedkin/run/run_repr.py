@@ -106,8 +106,8 @@ def attack_text(summary: Mapping[str, Any]) -> str:
 
 
 def suspects(summary: Mapping[str, Any]) -> list[int]:
-    """Clients whose updates get less than half of the weight from the robust rule that they would
-    have in a mean.
+    """Positions of the clients to whose updates the robust rule gives less than half of the weight
+    that they have in a plain mean.
 
     Args:
         summary: summary of a run with a robust rule.

@@ -118,7 +118,8 @@ def check_method(method: Any) -> None:
             "with a method such as fk.FedAvg()"
         )
     raise MethodError(
-        f"expected a method such as fk.FedAvg(), with init, round and place; got {name}"
+        "expected a method such as fk.FedAvg(), i.e. an object with the functions init, round and "
+        f"place; got {name}"
     )
 
 

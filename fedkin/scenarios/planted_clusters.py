@@ -127,7 +127,8 @@ def _check(
 
 
 def _cifar10_batches(base: str, batches: int) -> Images:
-    """CIFAR-10 from so many training batch files. Raises ConfigError for another image set."""
+    """CIFAR-10 with only the first ``batches`` of its five training files. Raises ConfigError if
+    ``base`` is another image set."""
     if base != "cifar10":
         raise ConfigError(f"batches is an option of cifar10: {base} has no batch files")
     return cifar10_images(batches)
@@ -151,8 +152,8 @@ def _draw(
         if len(members) * each > len(pool):
             raise DataError(
                 f"{base} has {len(pool)} images for cluster {cluster}, but its {len(members)} "
-                f"clients of {each} need {len(members) * each}; lower clients, samples or "
-                "test_samples"
+                f"clients need {len(members) * each}, {each} for each client; lower clients, "
+                "samples or test_samples"
             )
     # All pools are large enough, so the array below cannot exceed their size.
     rows = np.zeros((len(true_clusters), each), np.int64)

@@ -159,7 +159,8 @@ def _own_training_rows(
         unchanged.append(data.validation.rows)
     if np.isin(_concatenated(rows), np.concatenate(unchanged)).any():
         raise DataError(
-            f"{refusal}, since other clients train or are tested on the attackers' samples"
+            f"{refusal}, since the attackers' samples are also test or validation samples, or "
+            "belong to other clients too; use data in which each sample has one owner and one use"
         )
     return rows
 

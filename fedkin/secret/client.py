@@ -2,13 +2,15 @@
 each is
 
     keys      two new public keys, and a commitment to the seed of the client's own mask
-    shares    shares of its mask key and of that seed, encrypted ("sealed") for each holder; the
-              holders are the client and its neighbours
-    vector    its vector + its own mask + a mask for each neighbour. Both clients of a pair know
-              this mask: the one with the lower number adds it, the other subtracts it
-    reveal    for each neighbour ONE of the two shares: of its seed if its vector is in the sum (so
-              that the server can subtract its own mask), otherwise of its key (so that the server
-              can remove the masks of its pairs)
+    shares    shares of the client's mask key and of this seed, encrypted ("sealed") for each
+              holder; the holders are the client and its neighbours
+    vector    the client's vector + its own mask + a common mask with each neighbour. Of the two
+              clients with a common mask, the one with the lower number adds it, the other
+              subtracts it
+    reveal    for each neighbour ONE of the two shares: of the neighbour's seed if the neighbour's
+              vector is in the sum (so that the server can subtract the neighbour's own mask),
+              otherwise of the neighbour's mask key (so that the server can remove the common masks
+              of the neighbour and other clients)
 
 Source: Bonawitz et al. 2017, Practical Secure Aggregation. Masks come from
 ``security.secret_keys``. Between requests the client keeps a ``Session``, which it deletes after
@@ -183,7 +185,7 @@ def share(session: Session, group: Group) -> tuple[Session, UInt8[np.ndarray, "G
     present = np.flatnonzero(group.present)
     numbers = group.holders[present].tolist()
     if len(set(numbers)) < len(numbers) or group.me not in numbers:
-        raise MaskingError("the holders of shares are listed twice, or lack the client itself")
+        raise MaskingError("the list of holders names a client twice, or not this client")
     _enough(len(numbers), "hold shares")
     if group.announced[numbers.index(group.me)].tobytes() != _announced(session, group.about):
         raise MaskingError("the keys are not the ones that this client has announced")
@@ -205,7 +207,8 @@ def mask(
     Args:
         session: the session after ``share``.
         group: the holders, as in ``share``.
-        partners: holders with which the client masks, including itself; they have shared too.
+        partners: which of the holders the client masks with, including the client itself. All of
+            these have sent their shares.
         vector: the client's vector of integers.
 
     Raises:
@@ -214,7 +217,9 @@ def mask(
     """
     _expect(session, _SHARED, group.about)
     if group.digest() != session.agreed:
-        raise MaskingError("the holders are not the ones that have the shares")
+        raise MaskingError(
+            "the request names other holders, keys or settings than the request for shares"
+        )
     numbers = group.holders[partners & group.present].tolist()
     if group.me not in numbers:
         raise MaskingError("the sum does not include this client")
@@ -248,7 +253,7 @@ def reveal(
     Args:
         session: the session after ``mask``.
         group: the holders, as in ``share``.
-        partners: holders with which the client has masked, as in ``mask``.
+        partners: which of the holders the client has masked with, as in ``mask``.
         sealed: the shares that each holder has encrypted for this client.
         wanted: OWN_SEED for a client whose vector is in the sum, MASK_KEY for a client that has
             dropped out, otherwise NOTHING.
@@ -259,9 +264,13 @@ def reveal(
     """
     _expect(session, _MASKED, group.about)
     if group.digest(partners.tobytes()) != session.agreed:
-        raise MaskingError("the clients are not the ones with which this client has masked")
+        raise MaskingError(
+            "the request names other clients, keys or settings than the request for the vector"
+        )
     if not np.isin(wanted, (NOTHING, OWN_SEED, MASK_KEY)).all():
-        raise MaskingError("both shares of one client are requested")
+        raise MaskingError(
+            "both shares of one client are requested, which together would reveal its vector"
+        )
     of_strangers = (wanted != NOTHING) & ~(partners & group.present)
     # Among its holders is the client itself. Its own vector is in the sum, so the server needs a
     # share of its seed, and must not request a share of its mask key.
@@ -290,7 +299,8 @@ def needed(holders: int, least: int) -> int:
 
     Args:
         holders: number of holders G.
-        least: smallest number of clients in a sum. A client cannot check a number above G.
+        least: smallest number of clients in a sum. It is ignored if it is above G, since a client
+            sees only its own holders.
     """
     return max(threshold(holders), LEAST, least if least <= holders else 0)
 
@@ -355,7 +365,8 @@ def _expect(session: Session, stage: int, about: bytes) -> None:
     next one. So no request is answered twice, which could reveal both secrets of a client."""
     if session.stage != stage or session.about != hashlib.sha256(about).digest():
         raise MaskingError(
-            "the request is not the next one of this sum: each is answered once, in this order"
+            "the request is not the next one of this sum: each is answered once, in the order "
+            "keys, shares, vector, reveal"
         )
 
 

@@ -4,9 +4,10 @@ stored as 2^32 - |x|.
     q = floor(x L / R + u),   |x| <= R,   u uniform on [0, 1)
     L = 2^(b - 1) - 1,   n 2^b <= 2^32
 
-The rounding is unbiased: the mean of q is x L / R. Numbers are clipped to R, and b bits for each
-are so few that no sum of n clients can leave the range. Four integers with counts follow each
-vector, in the same sum. Shapes: n clients, p numbers of a vector, V = p + 4, K models.
+The rounding is unbiased: the mean of q is x L / R. Numbers are clipped to the range from -R to R.
+Each number has b bits, so that the sum of n clients still fits into 32 bits. Four integers with
+counts follow each vector, in the same sum. Shapes: n clients, p numbers of a vector, V = p + 4, K
+models.
 """
 
 from __future__ import annotations
@@ -183,7 +184,8 @@ class IntegerGrid:
 
 
 class ModelSums(NamedTuple):
-    """The result of the sums: for each model, the mean over its clients and their counts."""
+    """The result of the sums: for each model, the mean update of its clients, and counts of its
+    samples and clients."""
 
     mean: Float[np.ndarray, "K p"]  # weighted by samples; zeros without clients
     weight: np.ndarray  # [K] number of samples, up to the cap for each client

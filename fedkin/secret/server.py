@@ -95,10 +95,10 @@ class Exchange:
         return client.needed(self.places.shape[1], self.least)
 
     def leave_out_lonely(self) -> bool:
-        """Remove clients of which too few holders have sent their own shares.
+        """Remove each client if too few of its holders have sent shares.
 
-        They would refuse to send a vector. Removal repeats, since other clients may then have too
-        few holders.
+        Such a client would refuse to send a vector. Removal repeats, since other clients may then
+        have too few holders.
 
         Returns:
             Whether any client is left.
@@ -110,8 +110,8 @@ class Exchange:
             self.shared &= ~lonely
 
     def can_reveal(self) -> Bool[np.ndarray, "n"]:
-        """Which clients can be asked to reveal shares: those that have sent their vector, and
-        enough of whose holders have sent theirs.
+        """Which clients can be asked to reveal shares: those that have sent their vector, if enough
+        of their holders have sent a vector too.
 
         Any other client would refuse to reveal a share.
         """
@@ -120,7 +120,8 @@ class Exchange:
 
     @property
     def partners(self) -> Bool[np.ndarray, "n G"]:
-        """Mask of the holders with which each client masks: both have sent their shares."""
+        """For each client, which of its holders it masks with: those that have sent their shares,
+        if the client has sent its shares too."""
         return self.shared[self.places] & self.shared[:, None]
 
     def holder_numbers(self) -> Int[np.ndarray, "n G"]:

@@ -22,7 +22,8 @@ _LENGTHS = struct.Struct(">HHH")  # lengths of name, signature and certificate, 
 
 
 class Identity(NamedTuple):
-    """A member that signs, and that checks the signatures of other members."""
+    """The identity of a site: its name, and the signer with which it signs and checks signatures of
+    other sites."""
 
     name: str
     signer: MessageSigner
@@ -51,8 +52,9 @@ def sign(identity: Identity | None, group: Group) -> UInt8[np.ndarray, "S"]:
     text = lengths + name + signature + signer.certificate
     if len(text) > SIGNATURE:
         raise MaskingError(
-            f"the certificate has {len(signer.certificate)} bytes, which is too long for a "
-            "signature"
+            f"the certificate has {len(signer.certificate)} bytes, but certificate, name and "
+            f"signature together may have only {SIGNATURE - _LENGTHS.size}; use a certificate made "
+            "by fedkin.security.certificates.Authority"
         )
     return np.frombuffer(text.ljust(SIGNATURE, b"\0"), np.uint8)
 
@@ -108,6 +110,6 @@ def _parts(text: bytes) -> tuple[str, bytes, bytes]:
         parts.append(text[start : start + size])
         start += size
     if start > len(text):
-        raise ValueError("it is cut off")
+        raise ValueError("the signature is cut off")
     name, signature, certificate = parts
     return name.decode(), signature, certificate

@@ -190,7 +190,8 @@ def read_key(path: Path, where: str) -> EllipticCurvePrivateKey:
         ) from error
     except (ValueError, TypeError) as error:
         raise ConfigError(
-            f"{where}: {path} is not a key in PEM format without a password"
+            f"{where}: {path} is not a key in PEM format, or has a password; replace it by a "
+            "private key in PEM format without a password"
         ) from error
     if not isinstance(key, c.ec.EllipticCurvePrivateKey):
         raise ConfigError(

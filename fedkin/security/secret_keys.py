@@ -62,6 +62,10 @@ def public_key(private: bytes) -> bytes:
 def agreed(private: bytes, public: bytes) -> bytes:
     """The secret that two owners of X25519 keys agree on; both compute the same.
 
+    Args:
+        private: private key of one owner.
+        public: public key of the other owner.
+
     Raises SecretKeyError for an invalid public key.
     """
     c = _cryptography()
@@ -69,7 +73,9 @@ def agreed(private: bytes, public: bytes) -> bytes:
         of_other = c["Public"].from_public_bytes(public)
         return c["Private"].from_private_bytes(private).exchange(of_other)
     except ValueError as error:
-        raise SecretKeyError("a public key is invalid") from error
+        raise SecretKeyError(
+            f"a client's public key is not a valid X25519 key of {KEY} bytes"
+        ) from error
 
 
 def add_mask(total: UInt32[np.ndarray, "V"], key: bytes, sign: int = 1) -> None:

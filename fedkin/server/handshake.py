@@ -57,8 +57,8 @@ class Handshake:
         return asdict(self)
 
     def sizes(self) -> dict[str, int]:
-        """The size d, the number of values in a sample; empty if ``samples`` does not give a
-        shape."""
+        """A dict with the size ``d``, the number of values in a sample; an empty dict if the
+        handshake does not give the shape of a sample."""
         shape = re.match(r"\[([\d, ]*)\] -> ", self.samples)
         if shape is None:
             return {}

@@ -123,8 +123,9 @@ class Membership:
     def wait_for_clients(self, clients: int, round: int = 0, patience: float = np.inf) -> None:
         """Wait until enough clients are online; after ``patience`` seconds one client is enough.
 
-        The deadline of the first round starts when a first node is online: before that, the sites'
-        keys may still have to be registered. After an hour it starts without a node.
+        The time until the deadline of the first round counts from when the first node is online,
+        because the sites' keys may have to be registered before. After an hour without a node, it
+        counts nevertheless.
 
         Raises:
             ConfigError: too few clients are ready for the first round, or all nodes are refused.
@@ -154,7 +155,7 @@ class Membership:
                 raise ConfigError(self._too_few(clients, now - deadline_start))
             if now - reminded > _REMINDER:
                 reminded = now
-                _log.warning("since %.0f s %s", now - start, self.waiting)
+                _log.warning("after %.0f s still %s", now - start, self.waiting)
             self.request_round.sleep(_POLL)
             self._online = self.request_round.online_nodes()
         self.waiting = ""

@@ -56,7 +56,8 @@ class RpcMessage:
         return value
 
     def array(self, name: str) -> np.ndarray:
-        """An array of any type. Raises InvalidMessageError if it is missing."""
+        """The array ``name`` of the message, of any type and shape. Raises InvalidMessageError if
+        it is missing."""
         if name not in self.arrays:
             raise InvalidMessageError(
                 f"expected the array {name}, got {', '.join(sorted(self.arrays)) or 'no array'}"
@@ -64,21 +65,31 @@ class RpcMessage:
         return self.arrays[name]
 
     def floats(self, name: str, *shape: int) -> np.ndarray:
-        """A float array of this shape. Raises InvalidMessageError if it is another array."""
+        """The float array ``name`` of the message.
+
+        Raises InvalidMessageError if it is missing, or has another shape or type.
+        """
         return self._checked(name, "f", shape)
 
     def integers(self, name: str, *shape: int) -> np.ndarray:
-        """An integer array of this shape. Raises InvalidMessageError if it is another array."""
+        """The integer array ``name`` of the message, as int64.
+
+        Raises InvalidMessageError if it is missing, or has another shape or type.
+        """
         return self._checked(name, "iu", shape).astype(np.int64)
 
     def booleans(self, name: str, *shape: int) -> np.ndarray:
-        """A boolean array of this shape. Raises InvalidMessageError if it is another array."""
+        """The boolean array ``name`` of the message.
+
+        Raises InvalidMessageError if it is missing, or has another shape or type.
+        """
         return self._checked(name, "b", shape)
 
     def _checked(self, name: str, kinds: str, shape: tuple[int, ...]) -> np.ndarray:
-        """An array of the message, of this shape and of these kinds of numbers (NumPy's letters).
+        """The array ``name`` of the message.
 
-        Raises InvalidMessageError if it is missing or another array.
+        Raises InvalidMessageError if it is missing, has another shape, or has numbers of a kind
+        that is not among ``kinds`` (NumPy's letters).
         """
         array = self.arrays.get(name)
         if array is None:
@@ -129,7 +140,9 @@ def decode(data: bytes) -> RpcMessage:
             # Decoded arrays are read-only, but a node trains in place, so it needs a copy.
             decoded[name] = array.copy()
         else:
-            raise InvalidMessageError(f"{one_line(name, 60)} is {array.dtype} and not packed")
+            raise InvalidMessageError(
+                f"the array {one_line(name, 60)} has type {array.dtype}, which must be sent packed"
+            )
     return RpcMessage(header, decoded)
 
 

@@ -44,8 +44,9 @@ class Disk(Protocol):
 class NodeMemory:
     """The arrays that a node stores between requests.
 
-    They include the last replies to tasks with memory. If such a reply is lost, it is sent again,
-    and the work is not done twice.
+    Some tasks read or change arrays that a client keeps, so they must not be done twice. The node
+    stores its last reply to each of these tasks. If the reply is lost and the server repeats the
+    request, the node sends the stored reply.
     """
 
     def __init__(self, disk: Disk, run: str, world: NodeWorld) -> None:
@@ -78,12 +79,12 @@ class NodeMemory:
         self._new |= bool(arrays)
 
     def replies(self, task: str, call: str) -> dict[str, np.ndarray] | None:
-        """The arrays of the stored reply to a call; None unless the call was the last one of its
-        task.
+        """The arrays of the stored reply, if this request is a repetition of the last request of
+        its task; otherwise None.
 
         Args:
             task: name of the task.
-            call: digest of the call.
+            call: digest of the request.
         """
         prefix = f"{_REPLY}{task}/"
         last_call = self._replies.get(prefix)
@@ -96,22 +97,28 @@ class NodeMemory:
         }
 
     def remember(self, task: str, call: str, arrays: Mapping[str, np.ndarray]) -> None:
-        """Store the reply to a call, which replaces the last reply of the same task."""
+        """Store the reply to a request. It replaces the stored reply of the same task.
+
+        Args:
+            task: name of the task.
+            call: digest of the request.
+            arrays: arrays of the reply.
+        """
         prefix = f"{_REPLY}{task}/"
         self._replies = {
             name: array for name, array in self._replies.items() if not name.startswith(prefix)
         }
-        # The prefix alone is the name of the call's digest.
+        # The prefix alone is the name under which the request's digest is stored.
         self._replies[prefix] = np.frombuffer(call.encode(), np.uint8)
         for name, array in arrays.items():
             self._replies[prefix + name] = array
         self._new = True
 
     def forget_replies(self) -> None:
-        """Delete replies to tasks whose results hold only for a client's cluster, which has
-        changed.
+        """Delete stored replies, because the cluster of a client has changed.
 
-        If such a call is repeated, its work is done again.
+        Only replies to tasks that store arrays for a client's present cluster are deleted. If the
+        server repeats a request of such a task, the node does the work again.
         """
         kinds = set()
         for kind in all_tasks():

@@ -52,7 +52,10 @@ class NodeInfo:
 
 
 class NodeRows(NamedTuple):
-    """The rows of a call (one for each client that is asked) whose clients belong to one node."""
+    """The clients of one node among the clients that a task is sent to.
+
+    ``rows`` are their positions in the task's list of clients.
+    """
 
     node_id: int
     info: NodeInfo
@@ -105,7 +108,10 @@ class NodeRegistry:
         """
         member = self.members.get(name)
         if not is_name(name):
-            raise InvalidMessageError(f"{one_line(name, 64)!r} cannot be a name")
+            raise InvalidMessageError(
+                f"{one_line(name, 64)!r} cannot be a name; use up to 64 letters, digits, _, . and "
+                "-, with a letter or digit first"
+            )
         if node.name and node.name != name:
             raise InvalidMessageError(
                 f"it is registered as {one_line(node.name)!r} but calls itself {name!r}; give it "
@@ -127,7 +133,8 @@ class NodeRegistry:
         # Otherwise any unregistered node could take the place of a registered one.
         elif member.key and not node.key:
             raise InvalidMessageError(
-                f"the name {name!r} belongs to a node that is registered with another key"
+                f"the name {name!r} belongs to a registered node, but this node is not registered; "
+                "register its key under this name, or give it another name"
             )
         elif clients != member.count:
             raise InvalidMessageError(
@@ -162,10 +169,10 @@ class NodeRegistry:
         return member
 
     def replace(self, node_id: int, name: str) -> None:
-        """Stop sending to a node, because another node came with its name.
+        """Send no more requests to a node, because another node came with its name.
 
-        The newest node counts, because an unregistered node has no key that identifies it. The site
-        itself is not refused.
+        The newest node counts, because an unregistered node has no key that identifies it. Usually
+        both are the same site after a restart. The site then takes part under its new node id.
 
         Args:
             node_id: id of the former node.
@@ -253,7 +260,8 @@ class NodeRegistry:
         return np.sort(np.concatenate([np.zeros(0, np.int64), *ids]))
 
     def rows_by_node(self, clients: Int[np.ndarray, "n"]) -> list[NodeRows]:
-        """The rows of a call for each node. Clients that this process has not met are left out."""
+        """For each node, its clients among ``clients``. Nodes that this process has not met are
+        left out."""
         assigned = []
         for name, member in self.members.items():
             end = member.first + member.count
@@ -297,7 +305,8 @@ class NodeRegistry:
         differ = any(merged[name] != member for name, member in stored.items())
         if differ or len(set(ids)) < len(ids):
             raise CheckpointError(
-                "the run began with other clients, or with the same clients in another order"
+                "the run in this folder began with other clients, or with the same clients in "
+                "another order; set another federation.folder for a new run"
             )
         self.members = merged
         self.samples = np.where(self.samples > 0, self.samples, memory["samples"])

@@ -1,6 +1,6 @@
 """The ``World`` of a server: each task becomes one request to every node with selected clients.
 
-A node gets only the models that its rows need, and sends one reply for all its clients. The reply
+A node gets only the models of its selected clients, and sends one reply for all of them. The reply
 holds the update of each client, or only weighted means if the task needs no more. If a node's reply
 is late or unusable, its clients count as not having replied, as in any world.
 """
@@ -54,9 +54,10 @@ class RemoteWorld:
     Args:
         membership: the nodes, shared by all methods of one server.
         spec: spec of the model that all clients train.
-        initial: maps two random words to a flat model.
+        initial: makes a flat model from a seed of two random 32-bit integers.
         work: the run's local training.
-        run: name of the run on the nodes' disks, which a checkpoint keeps.
+        run: name under which nodes store this run's arrays on their disks. It is saved in
+            checkpoints.
     """
 
     true_clusters = None
@@ -86,10 +87,12 @@ class RemoteWorld:
 
     @property
     def update_memory(self) -> int:
-        """Memory budget in bytes for updates of single clients, if a call needs only their means.
+        """Memory limit in bytes for the updates of single clients in a task that needs only their
+        means.
 
-        Within the budget single updates are requested nevertheless, because measurements use them.
-        It is 0 if any node has several clients: such a node sends one mean instead of many updates.
+        If the updates fit, they are requested instead of the means, because measurements use them.
+        The limit is 0 if any node has several clients, so that such a node sends one mean instead
+        of many updates.
         """
         members = self.membership.registry.members.values()
         has_fleets = any(member.count > 1 for member in members)
@@ -241,7 +244,7 @@ class RemoteWorld:
     ) -> tuple[Reply, Int[np.ndarray, "a"]]:
         """Send a task to the nodes.
 
-        Returns the reply, and the rows whose clients were sent a request.
+        Returns the reply, and the positions in ``clients`` of the clients that were sent a request.
         """
         collector = self._collector(task, clients)
         rows_of = dict[int, np.ndarray]()  # rows of each node
@@ -258,12 +261,13 @@ class RemoteWorld:
             return RpcMessage({**header, **message.header}, message.arrays)
 
         def read(node: int, rows: Int[np.ndarray, "r"], arrays: dict[str, np.ndarray]) -> None:
-            """Add a node's reply. The node has then kept the arrays of its request."""
+            """Add a node's reply, and note that the node now stores the arrays of the request."""
             collector.read(rows, arrays, used_in_reply(task, rows))
             self._kept.setdefault(node, {}).update(kept)
 
         def forget(node: int) -> None:
-            """After a failure it is unknown what the node has kept, so all is sent again."""
+            """Forget which arrays a node stores, because its request failed. The next request then
+            has all arrays again."""
             self._kept.pop(node, None)
 
         late = self._overdue.rounds(task)

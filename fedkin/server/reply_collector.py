@@ -49,7 +49,7 @@ class ReplyCollector(ReplyBuilder):
 
     Args:
         task: the task that was sent.
-        rows: number of rows n, i.e. of the clients that were asked.
+        rows: number n of the clients that were asked; each has one row in the reply's arrays.
         sizes: sizes of the schema's axes by name.
         norm_filter: filter for this kind of task.
         samples: number of samples of each row's client, as registered.
@@ -82,10 +82,10 @@ class ReplyCollector(ReplyBuilder):
         arrays: Mapping[str, np.ndarray],
         used: Int[np.ndarray, "k"] | None,
     ) -> None:
-        """Add a node's reply for its rows.
+        """Add a node's reply.
 
         Args:
-            rows: the node's rows of the call.
+            rows: positions of the node's clients among all clients that were asked.
             arrays: arrays of the message.
             used: indices of the models that were sent to the node; None if all were.
 
@@ -121,8 +121,8 @@ class ReplyCollector(ReplyBuilder):
         used: Int[np.ndarray, "k"] | None,
         arrived: Bool[np.ndarray, "r"],
     ) -> dict[str, np.ndarray]:
-        """The checked arrays with one row per client, including those that the server knows
-        already.
+        """The checked arrays with one row per client, including arrays that the node did not send
+        because the server knows them.
 
         A node numbers the models that were sent to it; these numbers become indices among all K
         models.
@@ -285,21 +285,25 @@ class ReplyCollector(ReplyBuilder):
             if not sound_rows(array, checked[name]).all():
                 raise TaskError(f"task {self.task.name}: {name} is not finite, or out of bounds")
         if not ((weight > 0) & (weight <= MAX_COUNT)).all():
-            raise TaskError(f"task {self.task.name}: weight is not a possible number of examples")
+            raise TaskError(
+                f"task {self.task.name}: weight is not a possible number of training samples"
+            )
         return _Means(rows, models, weight, checked)
 
     def _check_weight(self, means: _Means, index: Int[np.ndarray, "a"], examples: Any) -> None:
-        """Raise TaskError unless a node's means are of the models that its clients trained, with
-        their numbers of samples."""
+        """Raise TaskError unless a node sent a mean for exactly the models that its clients
+        trained, each with the number of training samples of these clients."""
         counted = index[examples > 0]
         if set(counted.tolist()) != set(means.models.tolist()):
             raise TaskError(
-                f"task {self.task.name}: {MODELS} differ from the models that its clients trained"
+                f"task {self.task.name}: {MODELS} differ from the models that the node's clients "
+                "trained"
             )
         expected = np.bincount(index, examples, self.sizes["K"])[means.models]
         if not np.allclose(means.weight, expected, rtol=1e-6):
             raise TaskError(
-                f"task {self.task.name}: weight is not the number of its clients' examples"
+                f"task {self.task.name}: weight is not the number of training samples of the "
+                "clients that trained the model"
             )
 
     def _translated(
@@ -342,9 +346,15 @@ class ReplyCollector(ReplyBuilder):
 
 
 def _summed(array: Array, dtype: np.dtype, clients: int) -> Array:
-    """The schema of a sum over a number of clients.
+    """The schema of a sum over several clients: the bounds for one client, times the number of
+    clients.
 
-    A sum over no client is 0, so it has no bounds.
+    For 0 clients there are no bounds, because 0 times an infinite bound is NaN.
+
+    Args:
+        array: schema of one client's number.
+        dtype: type of the sum.
+        clients: number of clients.
     """
     if not clients:
         return replace(array, dtype=dtype.type, missing=0, low=-np.inf, high=np.inf)

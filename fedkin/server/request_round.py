@@ -60,7 +60,8 @@ class RequestRound:
         self._seconds: dict[tuple[int, str], deque[float]] = {}
 
     def begin_round(self) -> list[OnlineNode]:
-        """Start a round's deadline. Returns the nodes that are online and not suspected."""
+        """Begin a round: the time until its deadline counts from now. Returns the nodes that are
+        online and not suspected."""
         self._deadline = self.clock() + self.settings.deadline
         # A reply stays at Flower's server until it is fetched, so late replies are fetched too.
         if self._given_up:
@@ -109,7 +110,7 @@ class RequestRound:
         end = start + _SHARE * (self._deadline - start)
         if end <= start:
             _log.warning(
-                "round %d: its time is over before requests to %d nodes could be sent",
+                "round %d: the deadline passed before requests could be sent to %d nodes",
                 round,
                 len(requests),
             )

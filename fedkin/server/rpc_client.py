@@ -1,4 +1,4 @@
-"""Remote calls on clients: sends rows to the nodes that have these clients, and reads the replies.
+"""Remote calls on clients: sends each node the part of a task for its clients, and reads the reply.
 
 Two things need no separate messages. Every request also carries the messages that are pending for
 its node's clients (tasks without a reply, changes of their clusters). And every reply also answers
@@ -120,7 +120,7 @@ class RpcClient:
         """Add a message to the next request to each of these clients.
 
         Args:
-            name: name of a task without a reply, or MOVED.
+            name: name of a task without a reply, or MOVED (the client's cluster has changed).
             clients: clients that get the message.
             resets: names of arrays whose last values the message makes outdated. If the standing
                 task has one of these arrays, the clients' last answers to the standing task are
@@ -174,17 +174,19 @@ class RpcClient:
 
         Args:
             operation: name of the operation.
-            clients: client of each row of the call.
-            write: makes the request to a node for its rows.
-            read: reads a node's reply for its rows; raises TaskError if the reply cannot be used.
-            discard: called with the rows of an unusable reply.
+            clients: the clients that must do the operation.
+            write: makes the request to a node, from the node's id and the positions in ``clients``
+                of the node's clients.
+            read: reads a node's reply, from the node's id, these positions, and the reply's arrays;
+                raises TaskError if the reply cannot be used.
+            discard: called with these positions if a reply cannot be used.
             forget: called with a node that failed the request or sent an unusable reply.
             once: whether a node must not repeat the work if it gets the request again because its
                 reply was lost.
             late: for how many further rounds a late reply can be used.
 
         Returns:
-            The rows whose clients were sent a request.
+            The positions in ``clients`` of the clients that were sent a request.
         """
         self._calls[operation] += 1
         number = {"call": [self.round, self._calls[operation]]} if once else {}

@@ -133,9 +133,10 @@ class SimulatedWorld:
 
     @property
     def update_memory(self) -> int:
-        """Memory budget in bytes for updates of single clients, if a call needs only their means.
+        """Bytes that the updates of single clients may take if a method needs only their means.
 
-        Within the budget single updates are computed nevertheless, because measurements use them.
+        Up to this size, the update of each client is returned too, because measurements use it. If
+        the updates are larger, only the means are computed.
         """
         return UPDATE_MEMORY
 
@@ -223,8 +224,9 @@ class SimulatedWorld:
     def _sums_at_actors(self, task: Task) -> bool:
         """Whether actors add up the clients' replies to a task.
 
-        Actors know neither the clients' memory nor shifted data, so the task may use neither. It
-        must also have a mean to add up.
+        Actors know neither the clients' memory nor shifted data, so the task may use neither. Its
+        reply must also contain exactly one vector that is averaged over clients, such as the
+        update.
         """
         wanted = self._sum_by_actor and not task.memory and self._shifted_data is None
         return wanted and mean_vector(task) is not None
@@ -270,7 +272,7 @@ class SimulatedWorld:
         )
 
     def _client_samples(self) -> ClientSamples:
-        """Access to the samples of all clients, for a task that runs at them."""
+        """The samples of all clients, for the code of a task (``ClientRows.samples``)."""
         return ClientSamples(
             ids=self._ids,
             data=self.data,
@@ -279,7 +281,7 @@ class SimulatedWorld:
         )
 
     def _client_engine(self) -> ClientEngine:
-        """Access to the scorer and the trainer of all clients, for a task that runs at them."""
+        """Scorer and trainer of all clients, for the code of a task (``ClientRows.engine``)."""
         return ClientEngine(
             scorer=self._scorer,
             trainer=self._trainer,
@@ -292,11 +294,12 @@ class SimulatedWorld:
         clients: Int[np.ndarray, "r"],
         own: list[np.ndarray],
     ) -> tuple[ClientSamples, ClientEngine]:
-        """Samples and engine of clients that use only some of their training samples.
+        """Samples, and scorer and trainer (``ClientEngine``), of clients that use only some of
+        their training samples.
 
-        One more client is added at the end: the client with the most samples of all. It does no
-        work, but keeps the batches as wide as in any other training, so that dropout draws the same
-        random numbers.
+        One more client is added at the end: the client with the most samples in the data set. It
+        does no work. Because of it, batches are padded to the same width as in a training on all
+        samples, so that dropout draws the same random numbers.
 
         Args:
             clients: the clients.
@@ -318,9 +321,9 @@ class SimulatedWorld:
     def _failed(
         self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream
     ) -> Bool[np.ndarray, "n"]:
-        """Which rows get no reply from their client.
+        """Which rows fail, i.e. get no reply from their client (a row is a client and its model).
 
-        A client that never replies can still do local work that needs no reply.
+        A client that never replies does not fail in a local task, because nothing is sent there.
         """
         population = self.population
         if not (task.can_be_lost and (population.dropout or population.mute or task.between_peers)):

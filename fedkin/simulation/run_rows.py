@@ -1,9 +1,8 @@
-"""Runs a task for the clients of a call on this machine, and adds their replies to the call's
-reply.
+"""Runs a task for some clients on this machine, and combines their replies into one reply.
 
-A call sends one task to some clients. Each of its rows is one piece of work: a client, and the
-model that it trains or scores if the task has one. A row's reply is one row in every array of the
-call's reply.
+A call of ``world.run`` sends one task to some clients. A row of the call is one piece of work: a
+client, and the model that it trains or scores if the task has one. Depending on the task, an array
+of the combined reply has an entry for each row, or a sum over the rows of each model.
 """
 
 from __future__ import annotations
@@ -54,11 +53,15 @@ def add_replies(builder: ReplyBuilder, rows: ClientRows, compiled: bool) -> None
     wrong = rows.active & (replies != 1)
     if wrong.any():
         names = _names(rows, rows.clients[wrong])
-        raise TaskError(f"task {task.name}: compute_rows must give each row once; client {names}")
+        raise TaskError(
+            f"task {task.name}: compute_rows must give one reply for each row, but gave none or "
+            f"several for client {names}"
+        )
 
 
 class SummedCall(NamedTuple):
-    """The facts about a call that all actors need, if each adds up the replies to its own rows."""
+    """The facts about a call of a task that all actors need, if each actor adds up the replies of
+    the clients that it computes."""
 
     task: Task  # a task without memory
     sizes: Mapping[str, int]  # sizes of the reply's axes by name, such as P
@@ -76,7 +79,7 @@ class PartOfRows(NamedTuple):
 
 
 class RowReplies:
-    """Computes the replies to some rows of a call, in an actor (a Ray process) that holds all data.
+    """Computes the replies of some clients, in an actor (a Ray process) that holds all data.
 
     Args:
         data: samples of all clients.
@@ -94,7 +97,13 @@ class RowReplies:
         self._trainer = trainer
 
     def partial(self, call: SummedCall, part: PartOfRows) -> PartialReply:
-        """The replies to one actor's rows: arrays by row, and sums over these rows."""
+        """The replies of the rows that one actor computes: arrays with an entry for each row, and
+        sums over these rows.
+
+        Args:
+            call: the call of the task.
+            part: the rows of this actor (a row is a client and its model).
+        """
         task = call.task.select(part.rows)
         engine = ClientEngine(self._scorer, self._trainer, call.together, limited=_refuse_part)
         # Only tasks without memory come here, but `ClientRows` needs a memory, so this one is
@@ -122,18 +131,23 @@ def _refuse_part(*_: Any) -> NoReturn:
     Actors have no workers for such clients.
     """
     raise TaskError(
-        "a task that takes a part of a client's samples cannot be summed by actors "
-        "(run.sum_by_actor)"
+        "replies to a task that uses only a part of a client's samples cannot be summed by actors; "
+        "set run.sum_by_actor = false"
     )
 
 
 def _active(
     index: Any, arrays: dict[str, Any], active: Bool[np.ndarray, "n"]
 ) -> tuple[Any, dict[str, Any]]:
-    """The rows of a portion whose clients reply, and the arrays of these rows.
+    """Select the rows whose clients reply, and their entries of the arrays that a task computed.
 
-    Arrays with a wrong number of rows are returned unchanged, so that the check against the schema
-    reports them.
+    Arrays with a wrong number of entries are returned unchanged, so that the check against the
+    schema reports them.
+
+    Args:
+        index: the rows of the call that the task computed.
+        arrays: results of the task, with an entry for each of these rows.
+        active: for each row of the call, whether its client replies.
     """
     rows = np.arange(len(active))[index]
     replying = active[rows]

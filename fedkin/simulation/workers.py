@@ -55,8 +55,8 @@ class ModelWithWorkers(AnyModel, Protocol):
         ...
 
     def decided(self, data: FederatedData) -> Any:
-        """The same model, for which it is now decided whether PyTorch or JAX trains it on these
-        data."""
+        """Choose whether PyTorch or JAX trains the model on these data. Returns the model with this
+        choice fixed."""
         ...
 
     def workers(self, data: FederatedData, ids: Int[np.ndarray, "N"]) -> Any:
@@ -76,8 +76,9 @@ class ModelWithWorkers(AnyModel, Protocol):
 def check_samples(model: AnyModel, data: Samples) -> ModelSpec:
     """Try the model on one sample, and return its spec.
 
-    The spec has no last layer if the length of the last bias is not the number of scores. Raises
-    ModelError if the model does not fit the data.
+    If the last bias does not have one number for each score, it does not belong to the last layer.
+    The spec then marks no last layer (``head`` is None). Raises ModelError if the model does not
+    fit the data.
     """
     if isinstance(model, ModelWithWorkers):
         return model.check(data)
@@ -113,9 +114,10 @@ def worker_factory(
 
 
 def decided(model: AnyModel, data: FederatedData) -> AnyModel:
-    """The model, for which it is now decided whether PyTorch or JAX trains it on these data.
+    """Choose whether PyTorch or JAX trains the model on these data. Returns the model with this
+    choice fixed.
 
-    Every process that gets this model trains it in the same way, without a second choice.
+    Every process that gets the returned model trains it in the same way and does not choose again.
     """
     return model.decided(data) if isinstance(model, ModelWithWorkers) else model
 

@@ -29,14 +29,16 @@ _MODEL = floats("P", np.float32)
 
 @dataclass(frozen=True)
 class TrainMixed(Train):
-    """Local training of w as in ``Train``, and of the client's model v on the same batches.
+    """Local training of the received model w as in ``Train``, and of the client's personal model v
+    on the same batches.
 
     v is trained in the mix v~ = share v + (1 - share) w: v <- v - lr share g(v~), where g is the
     gradient of the loss.
 
-    v starts as the first w that the client receives. If a training diverges, v is not changed. The
-    new share is share - share_lr <v - w, g(v~)>, clipped to 0 .. 1. It is computed before the
-    training, with the gradient of the full training loss, but used only from the next training on.
+    v starts as the first w that the client receives. If the training of w or of v diverges, v and
+    the share are not changed. Otherwise the new share is share - share_lr <v - w, g(v~)>, clipped
+    to 0 .. 1. It is computed before the training, with the gradient of the full training loss, but
+    used only from the next training on.
 
     Attributes:
         share: initial share of v in the mix.
@@ -108,8 +110,8 @@ class TrainMixed(Train):
         received: Float[np.ndarray, "r P"],
         gradient: Float[np.ndarray, "r P"] | None,
     ) -> tuple[dict[str, Any], np.ndarray, np.ndarray, np.ndarray]:
-        """The reply's arrays, the clients' new models v, their new shares, and which rows have only
-        finite numbers, so that their clients store v and the share.
+        """The reply's arrays, the clients' new models v, their new shares, and a mask of the rows
+        with only finite numbers. Only the clients of these rows store their new v and share.
 
         Args:
             local: results of the training.

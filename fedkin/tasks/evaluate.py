@@ -64,15 +64,16 @@ class Evaluate(Task):
         yield rows.every, reply
 
     def check(self, model: str, spec: ModelSpec, classes: int) -> None:
-        """Raise ModelError unless each row has one detector per class or, if models are no
+        """Raise ModelError unless each row has one detector per class or, if models are not
         detectors, one model."""
         expected = (classes,) if spec.detects else ()
         if self.model_index.shape[1:] != expected:
-            raise ModelError(
-                f"model {model!r} is {'a' if spec.detects else 'no'} detector: detectors are "
-                f"scored together, one for each of {classes} classes, and other models one by one; "
-                f"got model_index of shape {self.model_index.shape}"
+            needed = (
+                f"a detector, so each row of model_index needs {classes} detectors, one per class"
+                if spec.detects
+                else "not a detector, so each row of model_index needs one model"
             )
+            raise ModelError(f"model {model!r} is {needed}; got shape {self.model_index.shape}")
 
     def check_reply(self, arrays: Mapping[str, np.ndarray]) -> None:
         if (arrays["correct"] > arrays["examples"]).any():

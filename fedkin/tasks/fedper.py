@@ -38,8 +38,8 @@ class Personal(Task):
 
     The server receives only means of the bodies' updates.
 
-    A client trains its head and its body together. It starts from the head that it has kept, or
-    from the head of the run's initial model. If its training diverges, it keeps the old head.
+    A client starts from the head that it has kept, or from the head of the run's initial model. If
+    its training diverges, it keeps the old head.
 
     Attributes:
         models: initial bodies.
@@ -47,8 +47,8 @@ class Personal(Task):
         model_index: body of each row. A client has one row, since it has one head.
         start: the run's initial model.
         head: slice of a whole model that is the head; None without a head.
-        head_epochs: epochs (or steps) in which only the head is trained, before only the body is;
-            0: both are trained together.
+        head_epochs: epochs (or steps) of a first phase, which trains only the head. A second phase,
+            as in ``work``, then trains only the body. 0: head and body are trained together.
         reduce: whether the server needs only the mean update of each body.
     """
 
@@ -103,7 +103,7 @@ class Personal(Task):
 
         Args:
             rows: rows of the task.
-            call: training of whole models; row i trains model i.
+            call: the training of whole models, in which row i trains model i.
         """
         if not self.head_epochs:
             return rows.trainer.train(call)
@@ -132,10 +132,11 @@ class Personal(Task):
     def _results(
         self, kept: Float[np.ndarray, "r h"], local: LocalUpdates
     ) -> tuple[dict[str, np.ndarray], Float[np.ndarray, "r h"], Bool[np.ndarray, "r"]]:
-        """The reply's arrays, the clients' new heads, and which rows hold finite numbers within the
-        bounds, so that their clients keep the new head.
+        """The reply's arrays, the clients' new heads, and a mask of the sound rows. Only clients of
+        sound rows keep their new heads.
 
-        The update of any other row becomes NaN, so that the server excludes it.
+        A row is sound if the update, the head and the loss are finite, and losses are at most 1e30
+        in absolute value. The update of any other row becomes NaN, so that the server excludes it.
 
         Args:
             kept: the heads before the training.
@@ -305,6 +306,6 @@ def _check_parts(task: Personal | EvaluatePersonal) -> None:
     body = body_of(task.start, task.head)
     if len(body) != task.models.shape[1]:
         raise TaskError(
-            f"task {task.name}: a model of {len(task.start)} numbers has a body of {len(body)}, "
-            f"but models has {task.models.shape[1]} columns"
+            f"task {task.name}: the field models must have {len(body)} columns, the size of a body "
+            f"(a model without its head), got {task.models.shape[1]}"
         )

@@ -119,7 +119,8 @@ class TrainTowards(Train):
     ) -> GradientTerms:
         """The proximal terms that pull each client's model to all centres.
 
-        They equal one term to the weighted mean of the centres, with the sum of their strengths.
+        Together they equal a single proximal term that pulls to the weighted mean of the centres.
+        The strength of this term is the sum of the strengths of all terms.
         """
         strength = self.strength * importance.sum(axis=1)
         return GradientTerms(anchor=anchor, strength=strength.astype(np.float32))

@@ -76,7 +76,8 @@ class LabelSubspaces(Task):
         features, labels = client.samples()
         if not np.issubdtype(features.dtype, np.floating):
             raise TaskError(
-                f"task {self.name}: subspaces need numeric features, got word numbers ({client})"
+                f"task {self.name}: subspaces need numeric features, got word indices of a text "
+                f"({client}); use another method for text"
             )
         rows = features.reshape(len(features), -1)
         return {

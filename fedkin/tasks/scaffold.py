@@ -122,8 +122,11 @@ class Controlled(Task):
     def _results(
         self, old: Float[np.ndarray, "r P"], local: LocalUpdates, way: Float[np.ndarray, "r 1"]
     ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        """The reply's arrays, and which rows hold finite numbers within the bounds. Both updates of
-        any other row become NaN, so that the server excludes the row.
+        """The reply's arrays, and a mask of the sound rows. In other rows, the model's update and
+        the change of the control variate become NaN, so that the server excludes these rows.
+
+        A row is sound if the update, the change and the loss are finite, and losses are at most
+        1e30 in absolute value.
 
         Args:
             old: control variates before the training.

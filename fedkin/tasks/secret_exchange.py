@@ -2,7 +2,7 @@
 
 In the third exchange clients train and send masked vectors (``secret_training``). If a client
 refuses a request that would not be safe, it raises an error; a real site sends this error as its
-reply. Shapes: n rows of a call, G holders of a client's shares, including the client.
+reply. Shapes: n rows of a task, G holders of a client's shares, including the client.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Holders:
     least: int = setting(default=LEAST)
 
     def group_of(self, client: int, row: int = 0) -> Group:
-        """The group of the client in a row, as the request describes it to this client.
+        """The holders of one client's shares, and their announcements, as this task states them.
 
         Args:
             client: number of the client.

@@ -2,7 +2,7 @@
 clients.
 
 Every training task that can be used with secret sums has its masked form here, a class of two
-lines. Shapes: n rows of a call, r rows of a portion, G holders of a client's shares, V numbers that
+lines. Shapes: n rows of a task, r rows of a portion, G holders of a client's shares, V numbers that
 a client sends, K models.
 """
 
@@ -117,7 +117,7 @@ class _Masked(Holders):
             number: the client's number.
             memory: the client's memory.
             rng: the client's generator.
-            row: row of the call.
+            row: row of the task.
         """
         vectors = self._vectors(reply, rng.spawn(1)[0])
         group = self.group_of(number, row)
@@ -125,8 +125,8 @@ class _Masked(Holders):
         # check only the holders that the request names.
         if self.clip and group.present.sum() < self.least:
             raise protocol.MaskingError(
-                f"the noise is for a sum of {self.least} clients, but the request names only "
-                f"{group.present.sum()}"
+                f"this client's noise is enough only in a sum of at least {self.least} clients, "
+                f"but the server's request names only {group.present.sum()}; the client refuses it"
             )
         session = kept_session(memory)
         session, masked = protocol.mask(session, group, self.partners[row], vectors.ravel())
@@ -234,7 +234,8 @@ def masked_form(task: Task, **fields: Any) -> Task:
     if single is None or kind is None:
         names = ", ".join(training.name for training in MASKED)
         raise TaskError(
-            f"secret sums have no masked form of the task {task.name}; they have one of {names}"
+            f"the task {task.name} cannot be used with secret sums; tasks that can, with "
+            f"reduce=True: {names}"
         )
     training_fields = {
         field.name: getattr(single, field.name) for field in dataclasses.fields(single)

@@ -87,7 +87,7 @@ class _Sketching:
 
 @dataclass(frozen=True)
 class SketchMoments(_Sketching, Task):
-    """The second moments x x^T of clients' sketches x, as the mean over all clients.
+    """The mean over all clients of the second moments x x^T of their sketches x.
 
     Attributes:
         reduce: whether the server needs only the mean.
@@ -115,9 +115,9 @@ class SketchMoments(_Sketching, Task):
 
 @dataclass(frozen=True)
 class SketchSums(_Sketching, Task):
-    """Clients' sketches, as the mean for each of K directions.
+    """For each of K directions, the mean of the sketches that are nearest to it.
 
-    A client's sketch is averaged for the direction with which its inner product is highest.
+    A sketch is nearest to the direction with which its inner product is highest.
 
     Attributes:
         directions: directions with which each client compares its sketch.

@@ -1,6 +1,6 @@
 """Local training: each client trains a model on its own samples and replies with the update.
 
-Shapes: n rows of a call, K models, P parameters, p numbers of the part that is sent.
+Shapes: n rows of a task, K models, P parameters, p numbers of the part that is sent.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Train(Task):
         part: slice of the update that is requested; None: all of it.
         test: whether clients evaluate the models on their test samples before training. The reply
             holds the sums over all rows.
-        save: whether a client that is alone on its device stores its model.
+        save: whether a real client stores its model, if it is the only client of its site.
         local: whether peers train models that they have already, so that no model is sent.
     """
 
@@ -125,16 +125,20 @@ class Train(Task):
         return arrays
 
     def check(self, model: str, spec: ModelSpec, classes: int) -> None:
-        """Raise ModelError if detectors have no class each, or other models have one, or if clients
-        would choose among detectors."""
+        """Raise ModelError if a detector has no class to detect, if a model that is not a detector
+        has such a class, or if the task requests a detector's gradient or lets clients choose among
+        detectors."""
         has_classes = self.work.positive is not None
         detects = spec.detects
         if detects != has_classes or (detects and (self.model_index is None or self.gradient)):
-            raise ModelError(
-                f"model {model!r} is {'a' if detects else 'no'} detector of one class among all: "
-                "method athena trains detectors, and the other methods train models with a score "
-                "for every class"
+            reason = (
+                "is a detector of a single class, which only the method athena trains; use athena "
+                "or a model with a score for every class"
+                if detects
+                else "has a score for every class, but the method athena trains only detectors of "
+                "single classes; use a detector, or another method"
             )
+            raise ModelError(f"model {model!r} {reason}")
 
     def check_reply(self, arrays: Mapping[str, np.ndarray]) -> None:
         index = arrays["model_index"]
@@ -189,7 +193,7 @@ class Train(Task):
 class TrainingReply:
     """The result of local training. Rows that did not arrive hold zeros.
 
-    ``update`` is the local model minus the model it started from, with one row per row of the call.
+    ``update`` is the local model minus the model it started from, with one row per row of the task.
     With ``reduce``, it is the sample-weighted mean update of each model. If only a part of the
     vector was requested, it is that part.
 
@@ -223,8 +227,8 @@ class TrainingReply:
 
 
 def training_reply(task: Train, reply: Reply) -> TrainingReply:
-    """Convert a reply to ``Train``: arrays that have one entry per model (losses of means) get one
-    entry per row."""
+    """Convert a reply to ``Train`` to a ``TrainingReply``. With ``reduce``, the reply has mean
+    losses of each model; each row then gets the losses of its model."""
     arrays = dict(reply.arrays)
     if task.model_index is not None:
         arrays["model_index"] = np.array(task.model_index, np.int64)
@@ -272,7 +276,7 @@ def train(
 
 
 def shortened(count: int, done: Int[np.ndarray, "r"], work: LocalTraining) -> Int[np.ndarray, "r"]:
-    """Epochs (or steps) that each row completes of a second training in the same task.
+    """The number of epochs (or steps) that each row completes in a second training of a task.
 
     A client that runs out of time completes the same share of both trainings.
 

@@ -144,8 +144,8 @@ class _Listener:
                 self.tracker.end(None)
 
     def _begin(self) -> None:
-        """Call the tracker's ``begin``, and send the stored rounds that it has not logged. It is
-        called before every record, and does nothing if the tracker has begun or failed."""
+        """Call the tracker's ``begin``, and send the stored rounds that the tracker has not logged.
+        If the tracker has already begun or has failed, do nothing."""
         if self.open or self.failed:
             return
         self.tracker.begin(
@@ -169,7 +169,7 @@ class _Listener:
             append_line(self._memory(), str(self.last))
 
     def _memory(self) -> Path:
-        """The file with the numbers of the rounds that the tracker has logged."""
+        """The file that lists which rounds the tracker has logged."""
         assert self.folder is not None
         (self.folder / TRACKED).mkdir(exist_ok=True)
         return self.folder / TRACKED / f"{self.kind}.rounds"

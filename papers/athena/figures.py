@@ -22,7 +22,6 @@ from papers.athena.recipes import (
     TITLES,
 )
 from papers.reproduction_marks import Results
-from papers.tables_markdown import 
 
 
 def draw(results: Results, docs: Path) -> None:

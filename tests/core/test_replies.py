@@ -100,7 +100,7 @@ def test_types_of_the_same_kind_become_the_declared_one() -> None:
 
 
 def test_an_array_that_a_reply_does_not_have() -> None:
-    with pytest.raises(AttributeError, match="this reply has no losses"):
+    with pytest.raises(AttributeError, match="the reply has no array 'losses'; it has none"):
         _ = Reply({}, np.ones(1, bool), np.zeros(1, bool)).losses
 
 

@@ -336,10 +336,10 @@ class TrainsBefore(fk.FedAvg):
     [
         (
             StartsAgain(clusters=3, sketch=8),
-            "charged as a cold start, but was requested in round 1",
+            "in a cold start only, but the method requested it in round 1",
         ),
         (TrainsEverybody(), "asks clients that were not drawn in round 1"),
-        (TrainsBefore(), "charged in rounds only, but was requested outside a round"),
+        (TrainsBefore(), "in rounds only, but the method requested it outside a round"),
     ],
 )
 def test_sums_at_another_time_or_of_others_than_are_charged_are_refused(

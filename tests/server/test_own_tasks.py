@@ -464,7 +464,7 @@ def test_a_node_has_the_weight_of_its_clients_examples_only(
         with caplog.at_level(logging.WARNING, "fedkin"):
             reply = far.run(task, EVERYONE, STREAM)
         assert np.flatnonzero(~reply.arrived).tolist() == [*range(1 if layout == "lone" else 3)]
-        assert "weight is not the number of its clients' examples" in caplog.text
+        assert "weight is not the number of training samples of the clients" in caplog.text
 
 
 # --- the randomness and the ids of clients

@@ -83,9 +83,11 @@ class Advice:
         """The name of the advised method.
 
         With one cluster it is FedAvg. Otherwise it is the cheapest among the best methods with a
-        significant gain, or FedAvg if no gain is significant. If no gain is known, it is the
-        clustered method that ranks best in the benchmark (``prior``; without a prior FlexCFL),
-        which should be compared with FedAvg in a run.
+        significant gain, or FedAvg if no gain is significant.
+
+        If no gain is known, it is the clustered method that ranks best in fedkin's benchmark of
+        methods (see ``prior``), or FlexCFL if the benchmark has no ranking. It should then be
+        compared with FedAvg in a run.
         """
         if self.clusters == 1:
             return BASELINE
@@ -99,8 +101,9 @@ class Advice:
 
     @property
     def prior(self) -> FieldPrior | None:
-        """The benchmark's ranking of methods for this kind of heterogeneity; None if there is none.
-        Where pilot runs have results, these decide instead."""
+        """The ranking of methods in fedkin's benchmark (docs/benchmark-field.md) for clients with
+        this kind of heterogeneity. None if the benchmark has no such ranking. It determines the
+        advised method only if the pilot runs gave no result."""
         return field_prior(self.heterogeneity, self.clusters)
 
     @property

@@ -1,9 +1,15 @@
-"""The folder of a comparison: the grid, and a run folder for each cell.
+"""The folder of a comparison. It has these files and folders:
 
-comparison.toml the grid, with all settings cells/SETTING/METHOD/SEED/ a run folder, as ``fedkin
-run`` writes it comparison.csv, .md, .tex the table; differences.csv and curves.csv: its data
-summary.json the same as JSON failed.json                     reasons of failed runs, if there are
-any figure.png, .svg accuracy over the rounds
+* ``comparison.toml``: the grid of settings, methods and seeds;
+* ``cells/SETTING/METHOD/SEED/``: the folder of a run, as ``fedkin run`` writes it;
+* ``comparison.csv``, ``.md``, ``.tex``: the table of results;
+* ``differences.csv``: the significance tests between methods;
+* ``ranks.csv``, ``rank_tests.csv``: ranks of the methods over the settings, and their tests, from
+  three methods and five settings on;
+* ``curves.csv``: the accuracy of all runs in every round;
+* ``summary.json``: the table and the tests as JSON;
+* ``failed.json``: the reasons of failed runs, if there are any;
+* ``figure.png``, ``.svg``: a figure of accuracy over the rounds.
 """
 
 from __future__ import annotations
@@ -46,7 +52,12 @@ _WRITTEN = (
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of the grid: one run of a method in a setting with a seed."""
+    """A cell of a comparison's grid: one method in one setting with one seed, and so one run.
+
+    Attributes:
+        setting, method, seed: the place in the grid.
+        path: the run's folder.
+    """
 
     setting: Setting
     method: Variant

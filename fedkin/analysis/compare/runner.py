@@ -1,5 +1,5 @@
-"""Runs all cells of a comparison (a method in a setting with a seed), one after another or in
-parallel. Finished cells are skipped."""
+"""Runs all cells of a comparison, one after another or in parallel. A cell is a method in a setting
+with a seed, and so one run. Finished cells are skipped."""
 
 from __future__ import annotations
 
@@ -58,7 +58,8 @@ def compare(
 
     Args:
         study: a TOML file as for ``fedkin run``, possibly with a section [compare] (see
-            ``config.comparison``); default: the demonstration.
+            ``config.comparison``); default: the demonstration that ``fedkin run`` uses without a
+            file.
         overrides: texts ``section.key=value``, which replace values of the file.
         methods: methods that replace those of the file: names, method objects (such as
             ``fk.IFCA(clusters=4)`` or a user's method), or tables with a name and options; or a
@@ -73,12 +74,12 @@ def compare(
             finished.
         jobs: number of parallel runs, in processes of one core each. The results are the same
             except for timings.
-        engine: where the processes run; default: this machine. ``ray``, or ``ray:`` and an address,
-            is a cluster; by default it runs one process on each of its cores.
+        engine: where the processes run; default: this machine. ``ray``, or ``ray:`` and an address:
+            a Ray cluster of machines, with one process on each core unless ``jobs`` is set.
 
     Raises:
-        ConfigError: the configuration is invalid, the grid has no cell, or with ``jobs`` other
-            processes cannot import a method.
+        ConfigError: the configuration is invalid, or the grid has no cell. With ``jobs`` or
+            ``engine``: the other processes cannot import the class of a user's method.
         StorageError: the folder cannot be written, or holds other files.
         CheckpointError: the folder holds no comparison that can be resumed.
 

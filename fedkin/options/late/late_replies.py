@@ -13,8 +13,9 @@ number of samples, so a mean of only old updates is a smaller step. Here this is
 cluster, and in synchronous rounds. An old update is not used if its client has replied in this
 round, if the client now belongs to another cluster, or if the number of clusters has changed.
 
-In a simulation, replies are late at random: by at least a rounds with probability ``share``^a. In a
-deployment, a reply is late if it arrives after the server has ended the round (``WaitingWorld``).
+In a simulation, replies are late at random: a reply is late by at least d rounds with probability
+``share``^d. In a deployment, a reply is late if it arrives after the server has ended the round
+(``WaitingWorld``).
 With ``max_age=0`` late replies are lost.
 """
 
@@ -54,8 +55,8 @@ class LateReplies(Option):
     Attributes:
         max_age: largest age of a used reply, in rounds; 0: late replies are not used.
         exponent: exponent in (1 + age)^-exponent, the factor of a late update; 0: no factor.
-        share: in a simulation, the share of replies that are late by at least one round; a share of
-            share^a is late by at least a rounds.
+        share: in a simulation, the share of replies that are late by at least one round. The share
+            that is late by at least d rounds is share^d.
         same: whether the same clients are late in every round. If not, each reply is drawn
             independently.
 
@@ -79,7 +80,7 @@ class LateReplies(Option):
         check_not_negative("share", self.share)
         if self.share >= 1:
             raise MethodError(
-                f"share must be below 1: at 1 every reply is late, got {self.share:g}"
+                f"share must be below 1 (at 1 every reply would be late), got {self.share:g}"
             )
 
     def refusal(self, run: RunFacts) -> str:
@@ -104,11 +105,11 @@ class LateReplies(Option):
     def delays(self, clients: Int[np.ndarray, "n"], stream: Stream) -> Int[np.ndarray, "n"]:
         """By how many rounds each client's reply is late in a simulation; 0 means in time.
 
-        A reply is late by at least a rounds with probability share^a.
+        A reply is late by at least d rounds with probability share^d.
 
         Args:
-            clients: clients of the call.
-            stream: random numbers of the call.
+            clients: clients that reply.
+            stream: random numbers of the round.
         """
         if not self.share:
             return np.zeros(len(clients), np.int64)
@@ -324,7 +325,7 @@ def _mean(
     Args:
         task: the task that requests means.
         vector: name of the update in the reply.
-        reply: the reply of single clients, whose late rows have not arrived.
+        reply: the reply with one row per client, in which late rows are marked as not arrived.
         clients: client of each row.
         late: client, model and number of samples of each late reply.
         updates: the late updates, already multiplied by s(age).

@@ -11,9 +11,9 @@ head, or with its cluster's model. A client that changes its cluster keeps its p
 
 Clients use their personal parts only in the method's rounds. In a cold start, and when new clients
 are assigned to clusters, clients train whole models. The head of every cluster's model is always
-reset to the initial model's head, so sharing between clusters and server optimisers do not change
-heads. In rounds, the updates that the method sees (and may cluster by) are zero in the head's
-entries.
+reset to the initial model's head. So heads are changed neither by server optimisers nor by sharing
+between clusters. In rounds, the updates that the method sees (and may cluster by) are zero in the
+head's entries.
 
 Two kinds of methods cannot be used with personal parts (``refusal``): methods that compare clients
 by last layers that they share (``ModelParts.shared_head``), and methods that keep a part of the
@@ -121,8 +121,9 @@ class PersonalHead(PersonalPart):
         """
         if task.model_index is None or task.gradient:
             raise MethodError(
-                "personal heads: clients cannot compare models without a last layer, nor their "
-                "gradients; leave out personal heads, or use another method"
+                "personal heads: the method's clients compare models or send gradients, which "
+                "needs models with a last layer, but clients share models without it; leave out "
+                "personal heads, or use another method"
             )
         bodies = body_of(task.models, head)
         return Personal(

@@ -10,8 +10,8 @@ guesses are unlikely under a small epsilon. Source: Steinke, Nasr and Jagielski,
 with One (1) Training Run, NeurIPS 2023 (theorem 5.2).
 
 In a run with secret sums, clients clip and round their updates and add shares of the noise, so the
-canaries' updates pass through these functions. Noise comes from as few other clients as in the
-smallest allowed sum, so the audit tests the sum with the least noise.
+canaries' updates pass through these functions. The audit tests the sum with the least noise: the
+smallest allowed sum, in which the fewest other clients add noise.
 """
 
 from __future__ import annotations

@@ -94,7 +94,8 @@ def next_clip(
     """The clip of the next round, which moves towards a quantile of the updates' norms.
 
     C <- C exp(-rate (b - quantile)), where b is the noisy share of updates with a norm of at most
-    C. The share is of the expected cohort, a number that does not depend on data.
+    C. To get this share, a noisy count is divided by the expected number of clients, which does not
+    depend on data.
 
     Args:
         norms: norms of the updates before clipping.

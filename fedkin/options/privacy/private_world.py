@@ -96,8 +96,8 @@ class PrivateWorld(WorldProxy):
             )
         if self._secret is not None and self._secret.others == "refuse":
             raise TaskError(
-                f"secret: task {task.name} sends something else than a sum of updates (round "
-                f"{self._round}); secret.others='clear' sends it in the clear"
+                f"secret: replies to task {task.name} are not a sum of updates (round "
+                f"{self._round}); secret.others='clear' sends them without masks"
             )
         if task.name not in self._journal.uncharged:
             _log.warning(
@@ -107,37 +107,39 @@ class PrivateWorld(WorldProxy):
             self._journal.add(round=self._round, uncharged=task.name)
 
     def _refuse_others(self, task: Task, clients: Int[np.ndarray, "n"]) -> None:
-        """Refuse a noisy sum that the accountant would not charge: one over the wrong clients, or
-        outside the rounds (or the cold start) for which it is charged.
+        """Refuse a noisy sum that epsilon does not count: a sum over clients that were not drawn or
+        are asked twice, or a sum at a time (cold start or round) for which epsilon does not count
+        it.
 
         Raises:
-            TaskError: the sum is not charged.
+            TaskError: epsilon does not count the sum.
         """
         if len(np.unique(clients)) < len(clients):
             raise TaskError(
-                f"privacy: a client has several rows of the task {task.name}, but it may add only "
-                "one vector"
+                f"privacy: task {task.name} asks a client more than once, but a client may add "
+                "only one vector to the noisy sums; use another method, or leave out privacy"
             )
         if is_start(task):
             if self._round > 0:
                 raise TaskError(
-                    f"privacy: the task {task.name} is charged as a cold start, but was requested "
-                    f"in round {self._round}"
+                    f"privacy: epsilon counts task {task.name} in a cold start only, but the "
+                    f"method requested it in round {self._round}; use another method, or leave out "
+                    "privacy"
                 )
             if self.started >= self._mechanism.start_sums:
                 raise TaskError(
-                    f"privacy: the task {task.name} exceeds the {self._mechanism.start_sums} noisy "
-                    "sums of a cold start that the method declares (Requirements.start_sums)"
+                    f"privacy: task {task.name} exceeds the {self._mechanism.start_sums} noisy "
+                    "sums of a cold start that the method declares; raise Requirements.start_sums"
                 )
         elif self._cohort is not None and not np.isin(clients, self._cohort).all():
             raise TaskError(
-                f"privacy: the task {task.name} asks clients that were not drawn in round "
-                f"{self._round}"
+                f"privacy: task {task.name} asks clients that were not drawn in round "
+                f"{self._round}; use a method that asks only the cohort, or leave out privacy"
             )
         elif self._cohort is None:
             raise TaskError(
-                f"privacy: the task {task.name} is charged in rounds only, but was requested "
-                "outside a round"
+                f"privacy: epsilon counts task {task.name} in rounds only, but the method "
+                "requested it outside a round; use another method, or leave out privacy"
             )
 
     def _noisy(self, task: Any, clients: Int[np.ndarray, "n"], stream: Stream | None) -> Reply:

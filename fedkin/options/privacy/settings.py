@@ -55,7 +55,7 @@ class PrivacySettings:
 
     def warnings(self, clients: int) -> list[str]:
         """Warnings about privacy settings that give no protection, each with advice; an empty list
-        if all give some.
+        if there are none.
 
         Args:
             clients: number of clients N.
@@ -240,7 +240,8 @@ class Mechanism:
 
     @property
     def score_sums(self) -> int:
-        """Planned number of noisy sums of scores: one after the last round, or none."""
+        """Planned number of noisy sums of all clients' accuracies (scores): one after the last
+        round, or none."""
         return int(self.settings.scores is not None)
 
     def priced(

@@ -314,7 +314,7 @@ class RobustWorld(WorldProxy):
         settings: settings of the rule.
         memory: the last update of each client; None if no updates are reused.
         assignment: cluster of each client before the round; needed only with memory.
-        round: round of the calls.
+        round: the round in which clients are asked.
 
     The world sums the weights of each client's updates (``weight``) and counts them (``judged``).
     It also records which clients sent a new update (``sent``), and keeps updates in ``remembered``.
@@ -349,8 +349,9 @@ class RobustWorld(WorldProxy):
         if vector is None:
             if task.charged == "sum" and task.up.of("model"):
                 raise TaskError(
-                    f"robust: the task {task.name} asks for means of more than one update of each "
-                    "client, for which there is no rule"
+                    f"robust: task {task.name} asks for means of more than one update of each "
+                    "client, for which there is no robust rule; use another method, or leave out "
+                    "robust"
                 )
             # Counts the calls in which the method asked for updates one by one: only tasks that
             # send updates have ``charged == "sum"``.

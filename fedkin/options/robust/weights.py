@@ -96,15 +96,19 @@ def _median(rows: Rows, f: int) -> Weights:
 
 
 def _trimmed_mean(rows: Rows, f: int) -> Weights:
-    """Weight of each row in a trimmed mean: the share of the kept values that are the row's."""
+    """Weight of each row in a trimmed mean: the share of the kept values that come from the
+    row."""
     n = len(rows)
     order = np.argsort(rows, axis=0, kind="stable")
     return _shares(order[f : n - f], n)
 
 
 def _mean_around_median(rows: Rows, f: int) -> Weights:
-    """Weight of each row in the mean around the median: the share of the n - f values nearest to
-    the median, in all coordinates, that are the row's."""
+    """Weight of each row in the mean around the median.
+
+    In each coordinate, the n - f values nearest to the median are kept. The weight is the share of
+    all kept values that come from the row.
+    """
     n = len(rows)
     order = np.argsort(np.abs(rows - np.median(rows, axis=0)), axis=0, kind="stable")
     return _shares(order[: n - f], n)
@@ -137,9 +141,10 @@ def _smoothed_geometric_median(rows: Rows, f: int, steps: int = 3, floor: float 
 
 
 def _centered_clipping(rows: Rows, f: int, steps: int = 3) -> Weights:
-    """Weights of the rows after all steps of centred clipping.
+    """Weights of the rows in the centre v that centred clipping returns.
 
-    Each step adds a fraction of every row to v, and scales down the v so far.
+    v is a weighted sum of the rows, and starts at zero. Each step scales down the weights so far,
+    and adds a fraction of every row.
     """
     counted = np.zeros(len(rows))
     n = len(rows)
@@ -156,7 +161,8 @@ def _minimum_diameter(rows: Rows, f: int) -> Weights:
 
 
 def _shares(kept: Int[np.ndarray, "..."] | np.integer, n: int) -> Weights:
-    """The share of the kept row indices that name each of n rows; 0 for a row that was never kept.
+    """For each of n rows, how often its index occurs among the kept indices, as a share of all kept
+    indices; 0 for a row that was never kept.
 
     Args:
         kept: indices of kept rows, for all coordinates together or for each.

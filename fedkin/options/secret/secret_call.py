@@ -79,17 +79,18 @@ def group_rows(
         hide_choice: whether the clients' clusters are hidden.
 
     Raises:
-        TaskError: a client has several rows, or its cluster is not known before the training.
+        TaskError: a client is asked more than once, or its cluster is not known before the
+            training.
     """
     if len(np.unique(clients)) < len(clients):
         raise TaskError(
-            f"secret: a client has several rows of the task {task.name}, but it may add only one "
-            "vector"
+            f"secret: task {task.name} asks a client more than once, but a client may add only one "
+            "vector to a secret sum; use another method, or leave out secret"
         )
     if not hide_choice and task.model_index is None:
         raise TaskError(
-            "secret: clients choose their clusters during training, so it is not known before "
-            "whose vectors are added up: set secret.hide_choice=true"
+            "secret: clients choose their clusters during training, so it is not known in advance "
+            "which vectors belong to one sum: set secret.hide_choice=true"
         )
     if hide_choice:
         groups = np.zeros(len(clients), np.int64)
@@ -407,8 +408,10 @@ def _padded(values: np.ndarray, name: str, width: int) -> np.ndarray:
 
 
 def _first(left: list[Bool[np.ndarray, "_"]], count: int) -> list[Bool[np.ndarray, "_"]]:
-    """Masks of the first ``count`` clients among those that are left, counted over all groups. One
-    portion of clients is asked at a time, so that their vectors fit into memory.
+    """Select the first ``count`` clients that are left, counted over all groups.
+
+    One portion of clients is asked at a time, so that their vectors fit into memory. The result has
+    a boolean array for each group, which is True for the selected clients.
 
     Args:
         left: for each group, the clients that have not been asked yet.

@@ -2,8 +2,8 @@
 
 A training that requests means becomes four exchanges with the clients. These are ordinary tasks, so
 simulated and real clients do the same work. The method sees means computed from exact sums of
-masked integers. If a method requests anything else from clients, the run stops with the name of
-that task, or the replies are sent unmasked ("in the clear") and reported.
+masked integers. If a method requests anything else from clients, the run stops with an error that
+names the task, or the replies are sent unmasked ("in the clear") and reported.
 """
 
 from __future__ import annotations
@@ -261,11 +261,11 @@ class SecretWorld(WorldProxy):
         """
         if self._settings.others == "refuse":
             raise TaskError(
-                f"secret: task {task.name} sends something else than a sum of updates (round "
-                f"{self._stream.round}); secret.others='clear' sends it in the clear"
+                f"secret: replies to task {task.name} are not a sum of updates (round "
+                f"{self._stream.round}); secret.others='clear' sends them without masks"
             )
         if task.name not in {entry.get("clear") for entry in self._journal.entries}:
-            _log.warning("secret: replies to the task %s leave clients in the clear", task.name)
+            _log.warning("secret: clients send their replies to task %s without masks", task.name)
             self._journal.add(round=self._stream.round, clear=task.name)
 
     def _secret(self, task: Any, clients: Int[np.ndarray, "n"], stream: Stream | None) -> Reply:
@@ -326,10 +326,10 @@ class SecretWorld(WorldProxy):
     def _means(
         self, task: Any, sums: dict[int, GroupSum], lost: dict[int, str], grid: IntegerGrid
     ) -> ModelSums:
-        """The mean update of each model; zeros, so that the model stays as it is, for a model
-        without a sum or with an update of too few clients.
+        """The mean update of each model.
 
-        Models with too few clients are added to ``lost``.
+        It is zero, so that the model stays as it is, if the model has no sum, or if too few clients
+        sent an update of it. Models with too few clients are added to ``lost``.
         """
         means = grid.sums(by_model(task, sums, self._settings.hide_choice))
         # The sum has enough vectors, but fewer clients may have an update in a model's part of it:
@@ -343,10 +343,10 @@ class SecretWorld(WorldProxy):
         return means
 
     def _report(self, means: ModelSums, lost: dict[int, str], asked: int, answered: int) -> None:
-        """Write the counts of a call to the journal, and log what went wrong.
+        """Write the counts of one training to the journal, and log what went wrong.
 
         Args:
-            means: the means of the call.
+            means: the mean update of each model.
             lost: reason for each group without a sum.
             asked: number of clients that were asked.
             answered: number of clients whose vectors are in a sum.

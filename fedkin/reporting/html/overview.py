@@ -84,8 +84,8 @@ def participants(run: Run) -> int:
     """Number of clients that were ever accepted. If it is not recorded, the largest number in one
     round.
 
-    An assignment does not have this number: with a single model, it has an entry for every possible
-    client.
+    The clients in the run's assignment cannot be counted instead: with a single model, it also
+    contains clients that never joined.
     """
     known = [record["members"] for record in run.records if record.get("members") is not None]
     reached = [sum(record.get("cluster_sizes") or []) for record in run.records]

@@ -97,7 +97,7 @@ def read_runs(source: Any) -> ReportInput:
     if isinstance(source, Comparison):
         return _of_comparison(source, source.folder)
     raise ConfigError(
-        "expected a run, several seeds, a comparison or the folder of one, got "
+        "expected a run, several seeds, a comparison or the folder of one of these, got "
         f"{type(source).__name__}"
     )
 
@@ -116,7 +116,8 @@ def _read(path: Path) -> ReportInput:
         return _read_comparison(path)
     if not path.is_dir() or not run_folder.holds_run(path):
         raise CheckpointError(
-            f"{path} holds no run, no seeds and no comparison; expected the folder of one"
+            f"{path} holds no run, no seeds and no comparison; give the folder of a run, of "
+            "several seeds or of a comparison"
         )
     config = read_config(path, [])
     if config.seeds is not None or (path / SEEDS).is_dir():

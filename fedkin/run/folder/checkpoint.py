@@ -55,7 +55,8 @@ class Checkpoint:
     Attributes:
         round: the last completed round.
         state: the method's state.
-        down, up: bytes so far, by operation.
+        down, up: downloaded and uploaded bytes so far, by operation. They are computed from the
+            sizes of the arrays that tasks declare.
         seconds: wall time so far.
         memory: arrays that simulated clients and the metrics of the clustering keep from round to
             round.
@@ -145,8 +146,8 @@ def load(folder: Path, run: str, clients: int, parameters: int) -> Checkpoint | 
         raise CheckpointError(
             f"{folder} belongs to another run: its configuration, data or model differ (a model "
             "compiled by another version of JAX, or initialised on another kind of device, "
-            "counts as different); resume with the run's own, or start again in "
-            "another folder"
+            "counts as different); resume with the configuration, data and model of that run, or "
+            "start again in another folder"
         )
     models = stored.checkpoint.state.models
     assignment = stored.checkpoint.state.assignment
@@ -308,8 +309,8 @@ def _state(type_name: str, arrays: dict[str, np.ndarray]) -> State:
 
 
 def _extras(arrays: dict[str, np.ndarray]) -> dict[str, dict[str, np.ndarray]]:
-    """Remove and return the arrays that options store: by the option's section in the
-    configuration, then by the array's name."""
+    """Remove from ``arrays`` those that options store, and return them as a nested dictionary. Its
+    keys are the section of the option in the configuration, and then the name of the array."""
     extras: dict[str, dict[str, np.ndarray]] = {}
     for name, array in _taken(arrays, _OPTIONS).items():
         section, _, own_name = name.partition("/")
@@ -340,8 +341,8 @@ def _arrays(state: State) -> dict[str, np.ndarray]:
 
 
 def _array_names(kind: type[State]) -> set[str]:
-    """Names of the arrays that a class of states declares. ``extras`` is a dictionary of arrays,
-    which is stored under other names."""
+    """Names of the fields of a state class that are arrays. The field ``extras`` is left out: it
+    is a dictionary of options' arrays, each of which is stored under a separate name."""
     return {f.name for f in fields(kind)} - {"extras"}
 
 
@@ -351,9 +352,11 @@ def _type_name(state_type: type[State]) -> str:
 
 
 def _state_type(name: str, arrays: set[str]) -> type[State] | None:
-    """The state class that a checkpoint names, among the imported classes with fields of the same
-    names. A class that has moved to another module is found by its class name. None if there is no
-    such class."""
+    """The state class with the name that a checkpoint stores. None if there is no such class.
+
+    Only imported state classes are searched, and only those whose arrays have exactly the names
+    ``arrays``. A class that has moved to another module is found by its class name.
+    """
     types = [kind for kind in _state_types(State) if _array_names(kind) == arrays]
     # A class that was defined twice (e.g. in a notebook) has two entries; the last one is newer.
     exact = [kind for kind in types if _type_name(kind) == name]

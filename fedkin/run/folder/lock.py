@@ -34,7 +34,8 @@ def lock_file(folder: Path) -> Path:
     the folder if the parent is not writable, as for a container's volume.
 
     Args:
-        folder: any path of the folder; links are resolved.
+        folder: the path of the folder, absolute or relative. Symbolic links are resolved, so that
+            all paths of the same folder give the same lock file.
 
     Raises:
         StorageError: the path is relative, and the current folder no longer exists.

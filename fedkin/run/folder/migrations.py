@@ -59,12 +59,15 @@ def migrants(one: Migrations) -> tuple[Int[np.ndarray, "m"], Int[np.ndarray, "m"
         return clients, clusters
     if clients.shape != (*clusters.shape, 2):
         raise ValueError(
-            "invalid migrations: the numbers of clusters and of clients (or spans of clients) "
-            "must be equal"
+            "invalid migrations: there must be one new cluster for each client, or for each span "
+            "[first id, last id] of clients"
         )
     sizes = clients[:, 1] - clients[:, 0] + 1
     if (sizes < 1).any() or (sizes > _MOST).any() or sizes.sum() > _MOST:
-        raise ValueError("invalid migrations: a span of clients must be its first and its last id")
+        raise ValueError(
+            "invalid migrations: a span of clients must be [first id, last id], with the first id "
+            f"not above the last, and all spans together at most {_MOST:,} clients"
+        )
     # Position of each client in its span: 0, 1, 2, ..., 0, 1, ...
     within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     return np.repeat(clients[:, 0], sizes) + within, np.repeat(clusters, sizes)

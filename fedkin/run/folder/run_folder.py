@@ -16,7 +16,8 @@
 * clients.parquet: a row for each client, after the last round.
 * summary.json: the numbers of the final table.
 * SHA256SUMS: digests of the files of a finished run (``sha256sum --check SHA256SUMS``).
-* figure.png, .svg: accuracy and cluster sizes over the rounds, drawn by the command or ``fk.draw``.
+* figure.png, .svg: accuracy and cluster sizes over the rounds. They are drawn by ``fedkin run`` or
+  ``fk.draw``.
 * topology.*, membership.*: figures of the trust graph (for peers), and of clients' shares of
   clusters (for soft membership).
 * against/NAME/: the same files for each compared method.
@@ -188,8 +189,8 @@ class Folder:
         # The record of round 0 is written before any checkpoint, so one line is no sign of loss.
         if newest is None and len(complete_lines(self.path / METRICS)) > 1:
             raise CheckpointError(
-                f"{self.path} has lost its {CHECKPOINTS}, as {METRICS} has rounds after round 0; "
-                "start again in another folder"
+                f"{self.path}: {METRICS} has rounds after round 0, but there are no {CHECKPOINTS} "
+                "to resume from; start again in another folder"
             )
         last = newest.round if newest else -1
         rounds = self.description.rounds
@@ -316,7 +317,8 @@ def refuse_others(path: Path, names: Sequence[str]) -> None:
     """
     if path == Path() and any(path.iterdir()):
         raise StorageError(
-            "out is empty or the current folder, which is not empty; name a new folder"
+            "out is the current folder (an empty path also means it), and it has files in it; "
+            "name a new folder"
         )
     with storage_errors(path):
         others = [name for name in names if (path / name).exists()]

@@ -180,8 +180,8 @@ def _on_split(own: Task, split: str) -> Task:
 def score_global_model(
     world: World, state: State, clients: Int[np.ndarray, "c"], split: str = "test"
 ) -> GlobalModel | None:
-    """Evaluate the global model of FedGroup and FlexCFL, which is only measured: the unweighted
-    mean of all cluster models.
+    """Evaluate the global model of FedGroup and FlexCFL: the unweighted mean of all cluster models.
+    It is computed only for this measurement, and no client uses it.
 
     FlexCFL's code omits clusters without clients in the round's cohort. Its paper includes them, as
     this function does.
@@ -349,8 +349,8 @@ def away_record(scored: EvaluationResults) -> Record:
 
 def global_record(mean: GlobalModel) -> Record:
     """Accuracy and loss of the global model (the mean of the cluster models), and its distance to
-    each cluster model. The distance is the group-to-global discrepancy of FedGroup. FedGroup's code
-    adds the sum to each distance by mistake; this function does not."""
+    each cluster model. The distance is the group-to-global discrepancy of FedGroup. By mistake,
+    FedGroup's code adds the sum of all distances to each distance; this function does not."""
     examples = mean.scores.examples
     return {
         "global_accuracy": ratio(int(mean.scores.correct.sum()), int(examples.sum())),

@@ -203,4 +203,7 @@ def _number(trained: TrainedModels, name: str) -> int | None:
     except ConfigError as error:
         if not trained.personal and trained.state.clusters == 1:
             return None
-        raise ConfigError(f"{error} (evaluate(data=..., cluster=K), --cluster K)") from error
+        raise ConfigError(
+            f"{error}; to use one cluster's model for all samples, call evaluate(data=..., "
+            "cluster=K), or add --cluster K to the command"
+        ) from error

@@ -44,8 +44,9 @@ class Ingredients:
         """The data of all clients. Raises DataError for a run with real clients."""
         if not isinstance(self.samples, FederatedData):
             raise DataError(
-                f"the data of {self.samples.name} are on its clients' machines; to export a site's "
-                "models, run fedkin export client.toml there"
+                f"the data of {self.samples.name} are on its clients' machines, so they cannot be "
+                "used here; a site can export its models on its own machine (fedkin export "
+                "client.toml)"
             )
         return self.samples
 

@@ -258,7 +258,7 @@ class ModelAccess:
                 external data.
             DataError: the run has real clients, whose data are on their machines; or the data do
                 not have this split, or have other features or labels.
-            CheckpointError: the run's data have changed since.
+            CheckpointError: the run's data have changed since the run.
         """
         from fedkin.run.trained.evaluation import evaluate
         from fedkin.run.trained.external_evaluation import evaluate_other

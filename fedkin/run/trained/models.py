@@ -259,8 +259,9 @@ class TrainedModels:
         ]
 
     def fine_tune(self, number: int, epochs: int) -> Predictor:
-        """The model of a client after local training on its training samples. The run's settings
-        are used, with the learning rate before any schedule over rounds.
+        """The model of a client after local training on its training samples. The run's settings of
+        local training are used, but its schedule of the learning rate over rounds is not, since a
+        schedule may end at 0.
 
         Args:
             number: the client's position.
@@ -326,7 +327,8 @@ class TrainedModels:
         self, models: Float[np.ndarray, "n P"], clients: np.ndarray, epochs: int
     ) -> Float[np.ndarray, "n P"]:
         """The models of clients after local training, each on its client's training samples. The
-        learning rate is the run's before any schedule over rounds, since a schedule may end at 0.
+        run's settings of local training are used, but its schedule of the learning rate over rounds
+        is not, since a schedule may end at 0.
 
         Args:
             models: initial parameters, one row for each client.

@@ -33,13 +33,14 @@ def whole_model(
         method: the method's name, for messages.
 
     Raises:
-        MethodError: the model cannot be made, because the task is of another kind or the personal
-            part is on the client's machine.
+        MethodError: the model cannot be built, because the task is neither ``EvaluatePersonal`` nor
+            ``EvaluateOwn``, or because the personal part is on the client's machine.
     """
     if not isinstance(task, EvaluatePersonal | EvaluateOwn):
         raise MethodError(
-            f"{method} evaluates its clients by the task {task.name}, from which no single model "
-            "can be made"
+            f"{method}: the model of a single client cannot be built, since the task that "
+            f"evaluates clients ({task.name}) may combine models in any way; run.clients has each "
+            "client's accuracy and loss"
         )
     if memory is None:
         parts = "last layers of" if isinstance(task, EvaluatePersonal) else "personal models of"

@@ -47,10 +47,12 @@ def parts_again(
         folder: the run's folder. A relative path of the data starts at the folder in which the run
             was started.
         identity: the run's fingerprint.
-        model, method: as for ``parts_of``. With a given model, other data only log a warning.
+        model, method: as for ``parts_of``. If the model is given, a difference from the run's data
+            or model only causes a warning.
 
     Raises:
-        CheckpointError: the data differ from the run's.
+        CheckpointError: the data or model differ from the run's, although the environment (e.g.
+            versions of libraries) is the same.
         ConfigError, DataError: as for ``parts_of``.
     """
     stored = _environment(folder)

@@ -61,8 +61,8 @@ def torch_client(module: Any, loaders: Source, *, classes: int | None = None) ->
             a function of the node's configuration that returns one of these, as for ``jax_client``.
             A loader's data set is read again for every message. Its order and batches are not used,
             because all clients draw batches from the run's seed.
-        classes: number of classes C; default: the number of outputs of the module. A detector needs
-            it.
+        classes: number of classes C; default: the number of outputs of the module. A detector
+            needs this argument, because it has one output (a score), whatever C is.
 
     Raises:
         MissingExtra: Flower or PyTorch is not installed.

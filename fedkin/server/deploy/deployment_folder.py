@@ -130,7 +130,8 @@ def read_environment(folder: Path) -> dict[str, str]:
 
 
 def flower_config(folder: Path, address: Address) -> str:
-    """Content of ``flwr/config.toml``. Flower needs the absolute path of the authority."""
+    """Content of ``flwr/config.toml``. Flower needs the absolute path of the authority's
+    certificate."""
     connection: dict[str, object] = {"address": str(address)}
     if address.secure:
         connection["root-certificates"] = str(folder.absolute() / CA)

@@ -160,8 +160,9 @@ def _address(folder: Path, host: str | None, port: int | None, secure: bool) -> 
         raise ConfigError(f"{folder} holds a federation {found}, or choose another folder")
     if before and address != before:
         raise ConfigError(
-            f"{folder} has its server at {before}; to move it, remove {files.FLOWER} and "
-            f"{files.CERTIFICATE}, and change SUPERLINK in each site's {files.ENVIRONMENT}"
+            f"{folder} has its server at {before}; to give it another address, remove "
+            f"{files.FLOWER} and {files.CERTIFICATE}, change SUPERLINK in each site's "
+            f"{files.ENVIRONMENT}, and run this command again"
         )
     return address
 
@@ -197,7 +198,11 @@ def _check_ports(clients: int, address: Address) -> None:
 def _configurations(
     folder: Path, names: list[str], settings: Sequence[str], exists: bool, secure: bool
 ) -> tuple[Files, dict[str, Files]]:
-    """The content of server.toml and of each client.toml, from ``TRIAL`` and the settings."""
+    """The content of server.toml and of each client.toml.
+
+    It is made from the settings of the trial (``TRIAL``), which the user's settings override. An
+    existing server.toml is kept as it is.
+    """
     changes = _by_section(settings, exists)
     base = copy.deepcopy(TRIAL)
     base["federation"] = {
@@ -239,8 +244,9 @@ def _existing_server(folder: Path, sites: int) -> Files:
     capacity = load_server(path).federation.capacity
     if sites > capacity:
         raise ConfigError(
-            f"{path}: federation.capacity is {capacity}, too small for {sites} sites; raise it "
-            "there first (its run then starts from the beginning, in another folder)"
+            f"{path}: federation.capacity is {capacity}, too small for {sites} sites; raise it in "
+            "that file, and set another federation.folder for a new run, because a run cannot be "
+            "resumed with another capacity"
         )
     return read_toml(path)
 

@@ -65,7 +65,11 @@ class NodeDisk:
         except FileNotFoundError:
             return {}
         except (OSError, ValueError) as error:
-            _log.warning("%s cannot be read (%s), so its clients start without memory", path, error)
+            _log.warning(
+                "%s cannot be read (%s), so this site's clients start without the arrays in it",
+                path,
+                error,
+            )
             return {}
 
     def _write(self, path: Path, arrays: Mapping[str, np.ndarray]) -> None:

@@ -90,15 +90,18 @@ def find(parts: Collection[Program]) -> dict[Program, list[Process]]:
 
 
 def is_up(part: Program) -> bool:
-    """Whether the part's program itself runs, not only child processes that it has left."""
+    """Whether the part's program itself runs, and not only child processes that outlived it."""
     return bool(leaders(find([part])[part]))
 
 
 def leaders(processes: Sequence[Process]) -> list[Process]:
-    """The processes whose parent is not among these.
+    """The processes of a program whose parent is not one of them: the program itself, and any
+    process whose parent has ended.
 
-    They are the program itself, and processes whose parent has ended. Helpers of a program are left
-    out.
+    Helpers, such as a site's worker, are left out.
+
+    Args:
+        processes: all processes of one program, as ``find`` returns them.
     """
     numbers = {process.number for process in processes}
     return [
@@ -127,7 +130,7 @@ def start(
     try:
         log = open(os.devnull if piped else part.log, "ab")
     except OSError as error:
-        raise StorageError(f"{part.log}: {error.strerror}") from error
+        raise StorageError(f"the log {part.log} cannot be written: {error.strerror}") from error
     with log:
         try:
             process = subprocess.Popen(

@@ -201,8 +201,7 @@ class RemoteWorlds:
             self.membership.registry.recall(registered)
 
     def digests(self) -> Digests:
-        """Digests that a resumed run must have in common with the first one: of the model's
-        layout."""
+        """The digest of the model's layout, which must be the same when a run is resumed."""
         return (self.membership.own.layout,)
 
     def check(self, methods: Methods, plan: Plan, options: Iterable[Option]) -> None:
@@ -227,8 +226,8 @@ class RemoteWorlds:
         return OpenWorld(world, self._client_facts, parts=parts)
 
     def _client_facts(self) -> ClientFacts:
-        """Numbers of samples and names of all clients; an id that no client has yet has an empty
-        name."""
+        """Numbers of samples and names of all clients. An id that is not assigned to a client yet
+        has an empty name."""
         nodes = self.membership.registry
         names = [*nodes.client_names()]
         return ClientFacts(nodes.samples, names + [""] * (self.clients - len(names)))
@@ -266,7 +265,8 @@ def log_to(stream: Any = None) -> None:
 
 
 def log_to_file(path: Path) -> None:
-    """Append fedkin's log to a file too. A file that cannot be written is only a warning."""
+    """Append fedkin's log to a file too. If the file cannot be written, a warning is logged, and
+    the run continues."""
     log = logging.getLogger("fedkin")
     try:
         handler = logging.FileHandler(path, encoding="utf-8")
@@ -306,8 +306,9 @@ class RegistryFile:
             return None
         except (OSError, ValueError) as error:
             raise CheckpointError(
-                f"{self.path} cannot be read ({error}); without it, clients that joined after the "
-                "last checkpoint get other ids: to continue that way, remove it"
+                f"{self.path} cannot be read ({error}); restore it from a copy. Or remove it: then "
+                "the run continues, but clients that joined after the last checkpoint may get "
+                "other ids"
             ) from error
 
 

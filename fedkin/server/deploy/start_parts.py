@@ -146,7 +146,10 @@ class _Starter:
             time.sleep(_PAUSE)
         errors = [line.removeprefix(_ERROR) for line in self.lines if line.startswith(_ERROR)]
         said = "\n".join(errors or self.lines[-_TAIL:])
-        raise ConfigError(f"{said or 'no answer'} (see {self._folder / 'superlink.log'})")
+        raise ConfigError(
+            f"{said or 'the commands that register sites and start the run gave no output'} "
+            f"(see {self._folder / 'superlink.log'})"
+        )
 
     def _read(self) -> None:
         """Collect the output of Flower's commands, line by line, until their process ends."""

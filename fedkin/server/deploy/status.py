@@ -103,7 +103,7 @@ def reason_line(line: PartStatus) -> str:
 def server_state(selection: Selection) -> FederationState:
     """The state that a deployment's server has written.
 
-    It is empty if there is no server here, or if it was not started.
+    The state is empty if this folder has no server, or if the server was never started.
     """
     if not selection.holds_server:
         return FederationState()
@@ -177,12 +177,12 @@ def wait_for_run(folder: Path, say: Callable[[str], None], offset: int | None = 
 
     Args:
         folder: folder of the deployment.
-        say: called with each line that the server logs meanwhile. If the run has no results, it is
-            called with the reason at the end.
+        say: called with each line that the server logs meanwhile. If the run ends without results,
+            the last call gives the reason.
         offset: bytes of the server's log to skip; None for its current size.
 
     Returns:
-        Whether the run has its results.
+        Whether the run has results for all of its rounds.
     """
     part = Program(folder.resolve(), SUPERLINK)
     log = folder / files.SERVER_LOG

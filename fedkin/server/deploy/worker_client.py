@@ -104,7 +104,8 @@ class SiteWorker:
         self._connection_or_start().close()
 
     def _head(self) -> dict[str, Any]:
-        """The facts in front of a message, by which a worker decides whether it can answer it."""
+        """The entries that are sent before a message. A worker decides by them whether it can
+        answer the message, or must be replaced."""
         return {"version": __version__, "site": self._site, "path": sys.path}
 
     @contextmanager
@@ -119,7 +120,10 @@ class SiteWorker:
     def _connection_or_start(self) -> socket.socket:
         """A connection to the worker, which is started if none runs. Raises WorkerLinkError."""
         if not AVAILABLE:
-            raise WorkerLinkError("this system has no sockets with permissions")
+            raise WorkerLinkError(
+                "a site's worker needs Unix sockets, which this system does not have; run the site "
+                "on Linux or macOS"
+            )
         open_folder(self.folder)
         connection = self._connect()
         if connection is None:
@@ -145,7 +149,9 @@ class SiteWorker:
             return None
         except OSError as error:
             connection.close()
-            raise WorkerLinkError(f"{self.folder / SOCKET}: {error.strerror}") from error
+            raise WorkerLinkError(
+                f"no connection to the worker's socket {self.folder / SOCKET}: {error.strerror}"
+            ) from error
 
     @contextmanager
     def _lock(self) -> Iterator[None]:

@@ -144,7 +144,8 @@ def plan(
 
 
 def _planned_rows(rows: ProgramRows) -> PlannedRows:
-    """What a training program needs to know about each row, as arrays of its number types."""
+    """What a training program needs to know about each row, as arrays of the types that the program
+    expects."""
     # Programs get an array here even without detectors; then they do not read it.
     positive = np.zeros_like(rows.model_index) if rows.positive is None else rows.positive
     num_steps = np.array([len(batches.rows) for batches in rows.batches])
@@ -177,8 +178,9 @@ def stack_plans(plans: Sequence[BatchPlan]) -> BatchPlan:
     """Stack the plans of several devices: every array gets a leading device axis.
 
     All devices get the same padded sizes. These are rounded up, so that calls of similar size share
-    a compiled program: the number of samples to a power of two, the number of rows from the total
-    of all devices. For the number of steps see ``_padded_steps``.
+    a compiled program. The largest number of samples of a device is rounded up to a power of two.
+    The number of rows is the rounded total of all devices, which is enough for any distribution of
+    the rows. For the number of steps see ``_padded_steps``.
     """
     samples = power_of_two(max(len(plan.y) for plan in plans))
     rows = rounded_up(sum(len(plan.rows.model_index) for plan in plans))
@@ -210,9 +212,11 @@ def _stacked(parts: Sequence[Any], size: int) -> Any:
 def _padded_steps(plans: Sequence[BatchPlan], samples: int, rows: int) -> int:
     """Padded number of steps of a device.
 
-    If all rows train for the same number of epochs, it is the most steps that so many epochs, rows
-    and samples can need. This bound depends only on sizes that are padded already, so many calls
-    share it. Otherwise it is the next power of two.
+    If all rows train for the same number of epochs, it is an upper bound: E epochs of ``rows`` rows
+    with ``samples`` samples together take at most E (samples / B + rows) steps with batches of B
+    samples. The bound depends only on padded sizes, so calls of similar size share it. If rows
+    differ in their epochs, or several rows use the same samples so that the bound is too small, the
+    needed number of steps is rounded up to a power of two.
     """
     needed = max(len(plan.steps.valid) for plan in plans)
     epochs = [-(-plan.rows.num_steps // plan.rows.per_epoch) for plan in plans]

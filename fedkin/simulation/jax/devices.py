@@ -69,7 +69,8 @@ def fastest_lanes(
     train: Callable[[int], Any],
     clock: Callable[[], float] = time.perf_counter,
 ) -> int:
-    """The number of lanes in ``CANDIDATES`` that trains a call fastest.
+    """The number of rows that a device trains in parallel (lanes), out of ``CANDIDATES``, with
+    which the training of a call takes the shortest time.
 
     Numbers above the number of rows are not tried, since some lanes would have no row. A call with
     few rows is not measured: it is trained one row after another, and a later call is measured
@@ -97,7 +98,10 @@ def fastest_lanes(
         except JaxRuntimeError as error:
             if not seconds or _NO_MEMORY not in str(error):
                 raise
-            _log.info("training %d clients in parallel exceeds the memory of the device", lanes)
+            _log.info(
+                "a device has too little memory to train %d clients in parallel; it trains fewer",
+                lanes,
+            )
             break
         seconds[lanes] = clock() - begin
     best = _chosen[model] = min(seconds, key=lambda lanes: seconds[lanes])

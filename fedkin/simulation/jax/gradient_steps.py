@@ -131,10 +131,10 @@ def envelope_gradient(
     gradient: Tree,
     batch: tuple[Any, ...],
 ) -> tuple[Tree, Tree]:
-    """Gradient of the Moreau envelope of a batch's loss, strength (w - theta), and theta itself.
+    """The gradient of the Moreau envelope of a batch's loss, and the parameters theta.
 
-    Theta minimises the batch's loss plus strength/2 |theta - w|^2. It keeps the running statistics
-    of w.
+    The gradient is strength (w - theta). Theta keeps the running statistics of w, and minimises the
+    batch's loss plus strength/2 |theta - w|^2.
 
     Source: Dinh et al., Personalized Federated Learning with Moreau Envelopes (NeurIPS 2020).
 

@@ -58,7 +58,7 @@ class SampleBlocks(NamedTuple):
 
 
 def rows_of(x: Any, indices: Int[Array, "B"]) -> Array:
-    """x[indices]. A CPU copies row by row: the compiler's gather copies each number separately."""
+    """x[indices]. On a CPU whole rows are copied, as XLA's gather would copy number by number."""
     if jax.default_backend() != "cpu":
         return x[indices]
     return jax.lax.map(lambda row: jax.lax.dynamic_index_in_dim(x, row, keepdims=False), indices)
@@ -379,7 +379,7 @@ def score(
 
 
 def _each_block(block: Callable, mesh: Mesh) -> Callable:
-    """A function of models and blocks that calls ``block(samples, models)`` for every block."""
+    """A function (models, samples) that calls the function ``block`` for each block of samples."""
 
     def of_device(models: Array, blocks: SampleBlocks) -> Any:
         return jax.lax.map(partial(block, models=models), blocks)

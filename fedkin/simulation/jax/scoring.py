@@ -1,7 +1,7 @@
 """Scoring of models on samples.
 
 The samples of all rows with the same model are concatenated and cut into blocks of one size, so
-that a program scores every block with one model.
+that each block is scored by a single model. A row is a client and its model.
 """
 
 from __future__ import annotations
@@ -85,7 +85,8 @@ def chunks(
 class JaxScorer:
     """Scores models on the clients of one data set.
 
-    The last blocks of each split stay on the devices, for the next call with the same clients.
+    Samples are scored in blocks. The blocks that were scored last in each split stay on the devices
+    if they are small enough, and are used again if the next call has the same clients and models.
     """
 
     def __init__(self, data: FederatedData, model: Model, devices: list) -> None:
@@ -247,5 +248,6 @@ class JaxScorer:
 
 
 def _samples_of(parts: Sequence[Any]) -> Shaped[np.ndarray, "_"]:
-    """The results of a scoring program for several parts (one number per sample), as one array."""
+    """The results of a scoring program as one array with a number for each sample. ``parts`` are
+    its results for consecutive slices of the blocks of samples."""
     return np.concatenate([np.asarray(part).ravel() for part in parts])

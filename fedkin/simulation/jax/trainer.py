@@ -329,9 +329,10 @@ def _group_weights(
 def by_client(
     clients: Int[np.ndarray, "r"], num_steps: Int[np.ndarray, "r"]
 ) -> Iterator[Int[np.ndarray, "g G"]]:
-    """Groups of rows with the same client and number of steps.
+    """Group the rows of a training call by client and number of steps.
 
-    Each array that is yielded has all groups of one size G, one group in each of its rows.
+    Yields an array for each group size G. Line i of the array lists the G rows of the call that
+    form group i.
     """
     _, group, sizes = np.unique(
         np.stack([clients, num_steps]), axis=1, return_inverse=True, return_counts=True

@@ -1,7 +1,7 @@
 """Ray actors (extra ``ray``), and the distribution of a call's rows among them.
 
-An actor is a process that holds the data of all clients. Packed data are opened by every actor in
-their folder; other data are in Ray's shared memory.
+An actor is a process that holds the data of all clients. Packed data, which are stored in a folder,
+are opened there by every actor; other data are in Ray's shared memory.
 
 An actor has no state except its data. If an actor or its machine dies, another actor starts where
 the cluster has room, and the rows of the dead actor are computed again: only time is lost.
@@ -83,7 +83,8 @@ class Cluster:
         if room < self.actors:
             _log.warning(
                 "the cluster's machines have room for %d of %d actors of %d cores each, and the "
-                "others never start: set run.actors so that the smallest machine has room for one",
+                "others never start: raise run.actors, so that each actor gets fewer cores, or "
+                "lower it if each has only one",
                 room,
                 self.actors,
                 self.cores,
@@ -165,10 +166,10 @@ class ActorPool:
         self._starting[actor.ready.remote()] = actor
 
     def _join(self) -> None:
-        """Move the actors that have started to the working ones. Wait for a first one if none
-        works.
+        """Add the actors that have become ready to the list of working actors. Wait for one if the
+        list is empty.
 
-        An actor for which the cluster has no room never starts, so nothing waits for it while
+        An actor for which the cluster has no room never starts, so there is no waiting for it while
         another actor works.
         """
         if self._cluster is None:
@@ -199,12 +200,18 @@ class ActorPool:
         return ready
 
     def _check_samples(self, machine: str, digest: str | None) -> None:
-        """Raise DataError if the machine has different packed data in the same folder."""
+        """Raise DataError if the folder of packed data has other contents on the machine of an
+        actor than on this machine.
+
+        Args:
+            machine: name of the actor's machine.
+            digest: digest of the packed data there.
+        """
         if self.data.packed is not None and digest != self.data.packed.digest:
             folder = self.data.packed.folder.resolve()
             raise DataError(
                 f"machine {machine} of the cluster has different packed data in {folder}: copy the "
-                "data of this machine there"
+                f"folder of the machine that runs the rounds to {machine}"
             )
 
     def deal(
@@ -326,8 +333,8 @@ class _Actor:
         return attrgetter(method)(self)(*shared, *own)
 
     def train(self, models: Float[np.ndarray, "K P"], part: TrainCall) -> LocalUpdates:
-        """Train a part of a call. The models come separately, since all parts of a machine share
-        them."""
+        """Train a part of a call. The models are a separate argument, because all parts of the call
+        that run on one machine share them in memory."""
         return self.trainer.train(replace(part, models=models))
 
 

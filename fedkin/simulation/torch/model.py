@@ -48,7 +48,8 @@ class TorchModel(FlatModule):
     def check(self, data: Samples) -> ModelSpec:
         """Try the module on one sample, and return the layout of its parameters.
 
-        The layout has no last layer if the length of the last bias is not the number of scores.
+        If the last bias does not have one number for each score, it does not belong to the last
+        layer. The layout then marks no last layer (``head`` is None).
 
         Raises:
             ModelError: the module does not take the samples, its scores have another shape, or they
@@ -105,7 +106,11 @@ class TorchModel(FlatModule):
         return TorchScorer(data, self), TorchTrainer(data, self, ids)
 
     def description(self) -> dict[str, str]:
-        """The module's class, under the key that names a model's function in a configuration."""
+        """Entries of a run's description: the module's class, and its engine and optimiser if they
+        are set.
+
+        The class has the key ``torch``, which names the module's function in a configuration.
+        """
         module_type = type(self.module)
         described = {"torch": f"{module_type.__module__}:{module_type.__qualname__}"}
         if self.engine != "torch":

@@ -1,8 +1,9 @@
 """Local training and gradients by PyTorch.
 
-It has the batches, steps and results of the trainer that JAX compiles. Clients train one after
-another, each row in a fresh copy of the module with separate random numbers, so that nothing
-depends on the other clients of the call.
+It trains on the same batches as ``JaxTrainer``, and returns the same results up to rounding and
+random numbers in the module (such as dropout). Clients train one after another. Each training uses
+a fresh copy of the module and separate random numbers, so that no result depends on the other
+clients of the call.
 """
 
 from __future__ import annotations

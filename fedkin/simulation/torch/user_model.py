@@ -64,8 +64,8 @@ class OwnModel:
         """Take one step of v, with the random numbers that the next step of w draws too.
 
         Args:
-            scores: from a network to its scores of a batch.
-            loss: from scores to the mean loss.
+            scores: function from a network to the network's scores of a batch.
+            loss: function from these scores to their mean loss.
             rate: learning rate.
         """
         mix = {
@@ -111,8 +111,8 @@ class Minimiser:
         """strength/2 |w - theta|^2, whose gradient with respect to w is the envelope's gradient.
 
         Args:
-            scores: from a network to its scores of a batch.
-            loss: from scores to the mean loss.
+            scores: function from a network to the network's scores of a batch.
+            loss: function from these scores to their mean loss.
         """
         strength, steps, lr = self._envelope
         with torch.no_grad():

@@ -278,5 +278,7 @@ def test_summing_without_actors_is_refused() -> None:
 
 
 def test_a_part_of_the_samples_is_not_for_actors_that_sum() -> None:
-    with pytest.raises(TaskError, match=r"cannot be summed by actors \(run\.sum_by_actor\)"):
+    with pytest.raises(
+        TaskError, match=r"cannot be summed by actors; set run\.sum_by_actor = false"
+    ):
         run_rows._refuse_part(np.zeros(1), [np.zeros(1)])
