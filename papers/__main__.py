@@ -186,7 +186,8 @@ def stored() -> dict[str, Stored]:
 
 
 def write(docs: Path) -> None:
-    """Write the pages, their figures and results.csv. Print the lines that they leave out on standard error."""
+    """Write the pages, their figures and results.csv. Print on standard error which stored lines
+    they leave out."""
     stores = stored()
     results: dict[str, list[Line]] = {name: store.runs for name, store in stores.items()}
     left_out = {name: store.left_out() for name, store in stores.items() if store.left_out()}

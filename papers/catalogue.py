@@ -357,6 +357,7 @@ PAPERS = {
             name="fedgroup",
             heading="FedGroup (arXiv 2010.06870)",
             tables=FEDGROUP,
+            parts={"fedgroup-labels": fedgroup_page.labels},
             draw=fedgroup_figures.draw,
             read_next="[FedGroup](papers/fedgroup.md): how the method works",
         ),

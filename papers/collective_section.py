@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from papers import inventory
-from papers.catalogue import PAPERS
+from papers.catalogue import PAPERS, Paper
 from papers.collective_test import CollectiveTest, collective_test, is_outside, testable
 from papers.flexcfl.recipes import VARIANTS
 from papers.prediction import LEAST_RUNS, LEVEL, prediction_interval
@@ -71,6 +71,35 @@ def attempted(numbers: Sequence[ComparedNumber]) -> str:
     )
 
 
+def verdict(paper: Paper, results: Results) -> str:
+    """The collective test of one paper's numbers, in a sentence or two.
+
+    Args:
+        paper: whose numbers.
+        results: its stored runs.
+    """
+    numbers = [n for table in paper.tables for n in table.numbers(results) if n.unit == POINTS]
+    printed = counted(numbers)
+    ran = sum(number.mark != Mark.NOT_RUN for number in printed)
+    without = sum(sum(table.without_recipe.values()) for table in paper.tables)
+    total = len(printed) + without
+    head = f"**{ran} of {total} printed numbers (percentage points) were run at the paper's size.**"
+    of_groups = [
+        f"{name}: {test.outside} of {test.numbers} outside their interval ({test.expected:.1f} "
+        f"expected, p = {test.binomial_p:.2g}), so {_outcome(test)}."
+        for name, test in tests(numbers).items()
+        if BY_SAMPLES not in name and (len(paper.tables) and test.numbers)
+    ]
+    if not of_groups:
+        return head
+    return "\n".join([head, "", *(f"* {text[0].upper()}{text[1:]}" for text in of_groups)])
+
+
+def _outcome(test: CollectiveTest) -> str:
+    """What a test says about its group."""
+    return "**not reproduced**" if test.rejected else "nothing speaks against a reproduction"
+
+
 def tests(numbers: Sequence[ComparedNumber]) -> dict[str, CollectiveTest]:
     """The collective test of each group, by its name."""
     printed = counted(numbers)
@@ -81,6 +110,9 @@ def tests(numbers: Sequence[ComparedNumber]) -> dict[str, CollectiveTest]:
         return [n for n in numbers if n.column == name and (n.row, column) in rows]
 
     others = [number for number in printed if number.column not in TWO]
+    if len(others) == len(printed):
+        test = collective_test(printed)
+        return {"all methods": test} if test is not None else {}
     groups = {"all methods except IFCA and FeSEM": others}
     for column in TWO:
         groups[f"{column}, as the text describes it"] = [n for n in printed if n.column == column]

@@ -75,6 +75,8 @@ def page(paper: Paper, results: Results) -> str:
 def _table(name: str, paper: Paper, results: Results) -> str:
     """What stands at a place ``[[NAME]]``: a part of the page, or a table of numbers."""
     of_name = {table.name: table for table in paper.tables}
+    if name == "verdict":
+        return collective_section.verdict(paper, results)
     if name in paper.parts:
         return paper.parts[name](results)
     if name not in of_name:
