@@ -19,7 +19,7 @@ from papers.athena.recipes import CELLS, CLUSTERINGS, COMBINED, PER_CLUSTER, WOR
 from papers.catalogue import PAPERS
 from papers.recipe import Cell, Setting
 from papers.reproduction_marks import Mark
-from papers.results_page import section
+from papers.results_page import page as page_of
 from tests.mappings import merged
 
 PRINTED = {  # Table 1: TDT of the detectors, of FedAvg, and the economy
@@ -53,21 +53,9 @@ def test_every_cell_is_there_once() -> None:
     assert len(keys) == len(set(keys)) == 2 * (3 + 3 + 3) + 8 + 27  # eps: two networks
 
 
-def test_table_1_as_it_is_printed() -> None:
-    lines = [
-        text.strip("| ").split(" | ") for text in athena_page.published_table_1().splitlines()[2:]
-    ]
-    rows = {cells[0]: cells for cells in lines}
-    assert rows.keys() == PRINTED.keys()
-    for name, (ours, theirs, saved) in PRINTED.items():
-        assert rows[name][2].startswith(ours[: len(ours) - 1]), name
-        assert rows[name][4].startswith(theirs[: len(theirs) - 1]), name
-        assert float(rows[name][5]) == pytest.approx(float(saved), abs=0.006), name
-
-
 def test_the_page_of_nothing_says_so() -> None:
-    page = section(PAPERS["athena"], [])
-    assert "not run" in page and "90.05" in page and "None" not in page
+    text = page_of(PAPERS["athena"], [])
+    assert "not run" in text and "None" not in text
 
 
 def test_ranges_and_clusters_next_to_the_papers() -> None:
