@@ -1,18 +1,20 @@
-"""``python -m papers``: write docs/results.md and its pages from the stored runs, without running
-anything.
+"""``python -m papers``: write docs/results.md, its pages and papers/results.csv from the stored
+runs, without running anything.
 
 ``python -m papers --hours 2`` first makes missing runs on all cores, the most valuable ones for
-their time first, and prints how many are left. With the beginnings of rows' names, such as
-``MNIST`` or ``FEMNIST-MCLR``, it makes only the runs of these rows. ``fedgroup/``, ``flexcfl/``,
-``flexcfl/IV/`` or ``flexcfl-table4/`` before a name limits it to that paper or table. ``--check 5``
-runs five stored runs again and compares. Delete a line of papers/results/PAPER.jsonl to run it
-again. ``fedkin reproduce`` runs one table, and prints it.
+their time first, and prints how many are left. A run that the end of the time or Ctrl-C interrupts
+is continued by the next such command. With the beginnings of rows' names, such as ``MNIST`` or
+``FEMNIST-MCLR``, it makes only the runs of these rows. ``fedgroup/``, ``flexcfl/``, ``flexcfl/IV/``
+or ``flexcfl-table4/`` before a name limits it to that paper or table. ``--check 10`` runs ten
+stored runs, drawn at random, again and compares. Delete a line of papers/results/PAPER.jsonl to run
+it again. ``fedkin reproduce`` runs one table, and prints it.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import random
 import sys
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
@@ -38,7 +40,7 @@ def main(arguments: list[str]) -> None:
     with command_line.ends_in_one_line():
         jobs = _select(options.rows, options.seed)
         if options.check:
-            raise SystemExit(_check(options.check, jobs, options.seed))
+            raise SystemExit(_check(options.check, options.draw, jobs, options.seed))
         if options.rows or options.hours is not None:
             run_missing(jobs, options.seed, options.hours, options.workers)
         write(DOCS)
@@ -51,8 +53,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--seed", type=int, action="append", default=[], help="this seed only")
     command_line.add_workers(parser)
-    again = "run N stored runs again, the shortest of each paper first, and compare"
+    again = "run N stored runs again, drawn at random, and compare"
     parser.add_argument("--check", type=command_line.whole_number, metavar="N", help=again)
+    same = "which runs --check draws: the number that it prints draws the same runs again"
+    parser.add_argument("--draw", type=int, default=random.randrange(10**6), help=same)
     return parser
 
 
@@ -165,11 +169,12 @@ def _in_a_line(line: Line) -> str:
     )
 
 
-def _check(count: int, jobs: Sequence[Job] | None, seeds: Sequence[int]) -> int:
-    """Run stored runs again, the shortest run of each paper in turn; 1 if a figure differs."""
+def _check(count: int, draw: int, jobs: Sequence[Job] | None, seeds: Sequence[int]) -> int:
+    """Run stored runs again, drawn at random; 1 if a figure differs."""
+    print(f"--draw {draw}", flush=True)
     differing = 0
     try:
-        for job, line in run_queue.stored_runs(RESULTS, count, jobs, seeds):
+        for job, line in run_queue.stored_runs(RESULTS, count, draw, jobs, seeds):
             again = json.loads(json.dumps(job.run(line["seed"])))
             names = [name for name in line if name != "seconds" and line[name] != again.get(name)]
             outcome = f"differs in {', '.join(names)}" if names else "equal"

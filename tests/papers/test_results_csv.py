@@ -7,7 +7,6 @@ import io
 import pandas as pd
 import pytest
 
-from papers.catalogue import PAPERS
 from papers.results_csv import COLUMNS, text
 
 RUNS = [
