@@ -148,7 +148,8 @@ def judge(claim: Claim, results: Mapping[str, Results]) -> Judgement:
 
 
 def evidence_jobs(claim: Claim, verdicts: Sequence[Verdict]) -> list[Job]:
-    """The jobs of the parts that were attempted; of all parts where none was.
+    """The jobs that a command selects for the rows and columns of the parts that were attempted; of
+    all parts where none was.
 
     Args:
         claim: whose parts.
@@ -156,13 +157,9 @@ def evidence_jobs(claim: Claim, verdicts: Sequence[Verdict]) -> list[Job]:
     """
     pairs = zip(claim.parts, verdicts, strict=True)
     attempted = [part for part, verdict in pairs if verdict != Verdict.NOT_ATTEMPTED]
-    cells = {
-        (row, column)
-        for part in attempted or claim.parts
-        for row in part.rows
-        for column in part.columns
-    }
-    return [job for job in claim.source.jobs if (job.row, job.column) in cells]
+    rows = {row for part in attempted or claim.parts for row in part.rows}
+    columns = {column for part in attempted or claim.parts for column in part.columns}
+    return [job for job in claim.source.jobs if job.row in rows and job.column in columns]
 
 
 def _cost(jobs: Sequence[Job], results: Results) -> Cost:

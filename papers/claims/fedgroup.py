@@ -129,7 +129,7 @@ CLAIMS = (
     Claim(
         paper=PAPER,
         where="IV-B",
-        quote="FedGroup is higher than FedGrouProx in most experiments",
+        quote="higher than FedGrouProx in most experiments",
         table="fedgroup-table3",
         measure="FedGroup minus FedGrouProx",
         parts=tuple(_ahead(setting, "FedGroup", ["FedGrouProx"], ABOVE) for setting in LABELS),

@@ -153,7 +153,7 @@ CLAIMS = (
         paper=PAPER,
         where="5.3",
         quote=(
-            f"in the swap part setting, the accuracy increased by{SKIPPED}compared to "
+            f"swap part setting, the accuracy increased by{SKIPPED}compared to "
             "FlexCFL without inter-group aggregation"
         ),
         table="flexcfl-table4",

@@ -29,6 +29,7 @@ LEGEND = (
     "but at least half of the attempted ones are at least partly. One or two values are never more "
     "than *partly*. `papers.claims.rules()` prints the rule of each claim."
 )
+UNTESTED = "untested"  # a part that was not attempted
 HEAD = ("claim (paper, section)", "printed", "ours (mean±SD)", "verdict", "core-minutes", "command")
 
 
@@ -137,7 +138,7 @@ def _list(judgement: Judgement) -> str:
 def _value(sample: Sample, form: str) -> str:
     """Mean and standard deviation, or that there are no runs."""
     if not sample.values:
-        return str(Verdict.NOT_ATTEMPTED)
+        return UNTESTED
     mean = format_number(sample.mean, form)
     if sample.deviation is None:
         return mean
