@@ -16,7 +16,7 @@ from papers.result_store import Job
 Line = dict[str, Any]
 GOOD = {"fedgroup-figure5": 0.95, "fedsim-figure8": 8.0, "panm-federations": 100.0}
 BAD = {
-    "fedgroup-figure5": 0.5,
+    "fedgroup-figure5": 0.85,
     "flexcfl-figure6": 9.0,
     "fedsim-figure8": 30.0,
     "panm-federations": 50.0,
@@ -98,8 +98,9 @@ def discrepant(part: Part, job: Job, value: float, deviation: float | None) -> L
 
 
 def sent(part: Part, job: Job, value: float, deviation: float | None) -> Line:
-    times = 1.0 if deviation is None else value
-    return {"bytes_down": 60 * times, "bytes_up": 40 * times}
+    if deviation is None:
+        return {"bytes_down": 60, "bytes_up": 40}
+    return {"bytes_down": 60 * value + 20, "bytes_up": 40 * value - 20}
 
 
 def curved(part: Part, job: Job, value: float, deviation: float | None) -> Line:

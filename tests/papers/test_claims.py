@@ -118,6 +118,15 @@ def test_printed_numbers_are_those_that_the_text_names() -> None:
     assert eta == pytest.approx(10.57, abs=0.01)
 
 
+def test_printed_counts_are_those_of_the_tables() -> None:
+    """FedGroup is ahead of FedGrouProx in all rows of Table III but MNIST-MCLR. SBRC: DBSCAN finds
+    1, 5 and 2 clusters, and OPTICS 5, 5 and 2."""
+    proximal = with_quote("higher than FedGrouProx")
+    ahead = sum((part.printed or 0) > 0 for part in proximal.parts)
+    assert proximal.evidence == f"ahead on {ahead} of {len(proximal.parts)}"
+    assert [part.printed for part in with_quote("DBSCAN").parts] == [3.0, 2.0]
+
+
 def with_quote(words: str) -> Claim:
     return next(claim for claim in CLAIMS if words in claim.quote)
 
