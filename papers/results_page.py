@@ -89,8 +89,9 @@ def _overview(results: Mapping[str, Results], left_out: Mapping[str, Sequence[st
     return _joined(
         [
             "# Results: do the papers reproduce?",
-            claims.counts(results),
+            _in_short(results),
             claims.markdown_table(results),
+            claims.LEGEND,
             collective_section.section(results),
             f"![ours minus printed, for every number](images/{difference_figure.NAME})",
             "## How to read the pages",
@@ -106,6 +107,15 @@ def _overview(results: Mapping[str, Results], left_out: Mapping[str, Sequence[st
                 ]
             ),
         ]
+    )
+
+
+def _in_short(results: Mapping[str, Results]) -> str:
+    """The verdicts on the claims, counted."""
+    return (
+        f"**Of {len(claims.CLAIMS)} claims of five papers: {claims.counts_in_words(results)}.** "
+        "Each is judged by a rule from stored runs; the command of its row prints them. "
+        "[The collective test](#the-collective-test) judges all printed numbers together."
     )
 
 

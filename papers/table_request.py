@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedkin.core.errors import ConfigError, unknown
-from papers import claims
 from papers.catalogue import PAPERS, Paper, Table, tables
 from papers.reproduction_marks import ComparedNumber, Results
 from papers.result_store import Job, JobList, Stored, pending, read, seconds_of_rows, store_of
@@ -62,15 +61,10 @@ class TableRequest:
             if number.row not in no_rows and number.column not in no_columns
         ]
 
-    def claims(self) -> list[str]:
-        """The claims that the table judges, in sentences of Markdown; none if only some seeds are
-        asked for."""
-        if self.seeds is not None:
-            return []
+    def selected_runs(self) -> Results:
+        """The stored runs of these cells, and of other tables."""
         other = [job for job in self.table.jobs if job not in self.jobs]
-        runs = [line for line in self.results() if not any(job.matches(line) for job in other)]
-        names = (self.table.name, *self.table.also)
-        return claims.of_tables({self.paper.name: runs}, names)
+        return [line for line in self.results() if not any(job.matches(line) for job in other)]
 
 
 def request_table(

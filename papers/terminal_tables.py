@@ -18,6 +18,7 @@ from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
+from papers import claims
 from papers.catalogue import NO_PAPERS_NUMBER
 from papers.reproduction_marks import POINTS, SYMBOLS, ComparedNumber
 from papers.result_store import Job, JobList
@@ -154,6 +155,15 @@ def comparison(request: TableRequest, numbers: Sequence[ComparedNumber]) -> Grid
     return grid
 
 
+def claims_of(request: TableRequest) -> list[str]:
+    """The claims that a table judges, in sentences of Markdown; none if only some seeds are asked
+    for."""
+    if request.seeds is not None:
+        return []
+    names = (request.table.name, *request.table.also)
+    return claims.of_table({request.paper.name: request.selected_runs()}, names)
+
+
 def claims_below(sentences: Sequence[str]) -> Markdown:
     """The claims of the paper that the table judges, below it."""
     return Markdown(
@@ -199,5 +209,5 @@ def numbers_as_json(
         "ran": runs,
         "left_out": left_out,
         "numbers": rows,
-        "claims": request.claims(),
+        "claims": claims_of(request),
     }

@@ -150,7 +150,7 @@ def _print_numbers(request: TableRequest, runs: int, as_json: bool) -> None:
         print(json.dumps(terminal_tables.numbers_as_json(request, numbers, runs)), flush=True)
     else:
         console = Console()
-        sentences = request.claims()
+        sentences = terminal_tables.claims_of(request)
         console.print(terminal_tables.comparison(request, numbers))
         if sentences:
             console.print()

@@ -7,7 +7,17 @@ from papers.claims.table import (
     counts_in_words,
     judgements,
     markdown_table,
+    of_table,
     rules,
 )
 
-__all__ = ["CLAIMS", "LEGEND", "counts", "counts_in_words", "judgements", "markdown_table", "rules"]
+__all__ = [
+    "CLAIMS",
+    "LEGEND",
+    "counts",
+    "counts_in_words",
+    "judgements",
+    "markdown_table",
+    "of_table",
+    "rules",
+]

@@ -173,3 +173,20 @@ def _span(numbers: Sequence[int]) -> str:
 
 def _plural(noun: str, number: str) -> str:
     return noun if number == "1" else f"{noun}s"
+
+
+def of_table(results: Mapping[str, Results], names: Sequence[str]) -> list[str]:
+    """The claims that a table judges, in sentences of Markdown; those without runs are left out.
+
+    Args:
+        results: stored runs, by the name of their store.
+        names: the table's names, as ``fedkin reproduce`` knows them.
+    """
+    judged = [judge(claim, results) for claim in CLAIMS if claim.table in names]
+    return [
+        f"“{judgement.claim.quote}” ({judgement.claim.where}): **{judgement.verdict}**. "
+        f"{judgement.claim.measure}: {_ours(judgement)}; printed: "
+        f"{judgement.claim.evidence or _printed(judgement.claim)}"
+        for judgement in judged
+        if judgement.verdict != Verdict.NOT_ATTEMPTED
+    ]
