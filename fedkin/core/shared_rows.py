@@ -1,4 +1,5 @@
-"""A table with one row per client, whose versions share unchanged rows."""
+"""A table with one row per client (such as the client's model), whose versions share unchanged
+rows."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from jaxtyping import Int, Shaped
 
 
 class SharedRows:
-    """An immutable table [N p]. A new version stores only its new rows and shares the others.
+    """An immutable table [N p] with one row per client. A new version stores only its new rows and
+    shares the others.
 
     A method's state is never changed in place. A method that stores a model of every client in an
     array would therefore copy N x P numbers in each round, although the round changes only a few

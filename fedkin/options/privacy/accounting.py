@@ -107,7 +107,7 @@ class NoisyRounds:
         """The noisy sums of all rounds as an event of dp-accounting.
 
         Args:
-            events: the module of events.
+            events: the module ``dp_accounting``, which defines events.
         """
         noise = events.GaussianDpEvent(self.noise_multiplier)
         if self.cap is not None:
