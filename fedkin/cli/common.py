@@ -163,7 +163,7 @@ def print_text(text: str) -> None:
 def home_expanded(argument: str) -> str:
     """Replace ``~`` at the start of an argument or of its value by the home folder.
 
-    A shell does not replace it in ``--out=~/run``.
+    A shell does not replace the ``~`` in ``--out=~/run``.
     """
     option, equals, value = argument.partition("=")
     if argument.startswith("--") and equals:

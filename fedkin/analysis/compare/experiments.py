@@ -53,7 +53,7 @@ class Observer:
 
 
 class Experiments:
-    """Makes and runs the experiments of all settings.
+    """Makes and runs the experiments of all settings (data sets and configurations).
 
     Settings with the same data use one copy of them. Only one data set is in memory at a time.
     """
@@ -81,7 +81,7 @@ class Experiments:
         Settings in which all runs are finished are skipped.
 
         Args:
-            cells: the cells of the comparison.
+            cells: the cells of the comparison, each a method in a setting with a seed.
 
         Raises CheckpointError or StorageError if a setting's data have changed.
         """

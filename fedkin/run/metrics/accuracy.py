@@ -97,7 +97,7 @@ def score(
     (as FedGroup and FlexCFL do). If clients keep a part of their models, the state has a special
     evaluation task, which is used instead.
 
-    The ledger counts this traffic as evaluation, not as the method's.
+    The ledger (bytes by operation) counts this traffic as evaluation, not as the method's traffic.
 
     Args:
         world: the clients.
@@ -229,7 +229,7 @@ def detector_accuracy(
 
     Args:
         world: the clients.
-        assigned: the models.
+        assigned: the models of the given clients, which may be detectors.
         clients: ids of clients with a cluster.
         cluster: cluster of each client.
         split: the evaluation split.

@@ -157,7 +157,7 @@ def accuracy_all_clients(
         world: the clients.
         method: the method, which places clients.
         state: the method's final state.
-        stream: stream of the placement.
+        stream: random numbers for the placement.
         scored: the test results of the clients with a cluster.
 
     Returns:

@@ -76,7 +76,7 @@ class TrainedModels:
 
     @cached_property
     def spec(self) -> ModelSpec:
-        """Size and layers of the model on these data."""
+        """Size and layers of the model on the run's data."""
         return check_samples(self.parts.model, self.parts.samples)
 
     @property
@@ -365,8 +365,8 @@ class TrainedModels:
         return world
 
     def _predictor(self, name: str, vectors: Float[np.ndarray, "D P"], cluster: int) -> Predictor:
-        """A predictor with the run's model and the given parameters. Several rows are several
-        models (detectors, or models that are mixed)."""
+        """A predictor with the run's model and the given parameters. If ``vectors`` has several
+        rows, each is a model (detectors, or models that are mixed)."""
         labels = getattr(self.parts.samples, "label_names", None)
         return Predictor(
             name=name,
