@@ -259,9 +259,9 @@ def test_runs_that_failed_may_be_tried_again(monkeypatch: pytest.MonkeyPatch) ->
     ("arguments", "words"),
     [
         (["--methods", "fedagv"], ["unknown method", "did you mean 'fedavg'"]),
-        (["--methods", ""], ["lists no method", "no run"]),
+        (["--methods", ""], ["lists no method", "no cell"]),
         (["--methods", "fedavg,fedavg"], ["'FedAvg'", "another label"]),
-        (["--grid", "local.lr="], ["--grid", "no run"]),
+        (["--grid", "local.lr="], ["--grid", "no cell"]),
         (["--grid", "local.lrr=1"], ["local.lrr", "did you mean 'lr'"]),
         (["--grid", "run.seed=1,2"], ["run.seed cannot be an axis", "--seeds"]),
         (["--grid", "method.centre=1"], ["method.centre", "no method"]),
