@@ -86,7 +86,8 @@ def several(jobs: int | None, engine: str | None) -> bool:
     """Whether runs are executed in other processes and not in this one.
 
     Args:
-        jobs: number of parallel runs; None: one, or with an engine one on each of its cores.
+        jobs: number of parallel runs; None: one, or with ``engine`` one on each core of the
+            cluster.
         engine: name of the Ray cluster on which runs are executed; None: this machine.
     """
     return engine is not None or jobs not in (None, 1)

@@ -36,7 +36,7 @@ def run_side_by_side(
 
     Args:
         jobs: the jobs, each a run with one seed.
-        workers: number of processes; None: one, or with an engine one on each of its cores.
+        workers: number of processes; None: one, or with ``engine`` one on each core of the cluster.
         engine: None for processes of this machine; ``ray``, or ``ray:`` and the address of a Ray
             cluster.
     """

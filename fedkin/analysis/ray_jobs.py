@@ -93,7 +93,7 @@ class _Runner:
     """Ray actor that runs one job after another."""
 
     def run(self, job: Job, folder: str, path: list[str], here: dict[str, str]) -> Exception | None:
-        """Run a job. Returns the error if it did not finish, otherwise None.
+        """Run a job. Returns the error if the run did not finish, otherwise None.
 
         Args:
             job: the job, a run with one seed.

@@ -151,7 +151,8 @@ def _escaped(error: UnicodeError) -> tuple[str | bytes, int]:
 
 
 def print_text(text: str) -> None:
-    """Print the content of a file. It is written in UTF-8 unless standard output is a terminal."""
+    """Print the content of a file. The content is written in UTF-8 unless standard output is a
+    terminal."""
     if sys.stdout.isatty() or not isinstance(sys.stdout, io.TextIOWrapper):
         typer.echo(text, nl=False)
         return

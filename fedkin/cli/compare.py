@@ -128,7 +128,7 @@ def _carry_out(
     engine: str | None,
     as_json: bool,
 ) -> None:
-    """Run the comparison, write and print its results, and exit with its status."""
+    """Run the comparison, write and print its results, and end the command with an exit status."""
     from fedkin.analysis.compare import comparison_folder
     from fedkin.run.folder.lock import folder_lock
 

@@ -384,7 +384,7 @@ def _parts(run: Run, model: Any, data: Any, method: Any) -> Ingredients:
 
 def _final(path: Path, config: Description) -> Record:
     """The entries of a stored summary that were measured after the last round. The records of
-    rounds do not have them."""
+    rounds do not have these entries."""
     try:
         return final_entries(json.loads(path.read_text()), config.measures)
     except (OSError, ValueError, TypeError) as error:

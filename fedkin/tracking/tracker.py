@@ -40,8 +40,8 @@ class Tracker(Protocol):
         ...
 
     def end(self, summary: dict[str, Any] | None) -> None:
-        """Called when a run ends. ``summary`` is the content of its summary.json, or None if it was
-        interrupted or failed."""
+        """Called when a run ends. ``summary`` is the content of its summary.json, or None if the
+        run was interrupted or failed."""
         ...
 
 

@@ -82,8 +82,8 @@ def _row(value: float, chance: Float[np.ndarray, "deals"]) -> Measures:
 def _measure(
     data: FederatedData, model: AnyModel, stream: Stream, private_labels: bool
 ) -> Measures:
-    """All heterogeneity measures of one federation, which is either the data or an IID split of
-    them."""
+    """All heterogeneity measures of one federation, which is either the clients' data or an IID
+    split of these data."""
     world = SimulatedWorld(data, model)
     measures: dict[str, Callable[[], float]] = {
         "PNI": lambda: index_of_world(world, models=MODELS, seed=stream.seed).pni,

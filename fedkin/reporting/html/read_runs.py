@@ -283,7 +283,7 @@ def _of_comparison(
 
 
 def _with_others(run: Run) -> tuple[ReportedRun, ...]:
-    """A run as a reported run, followed by those of the methods with which it is compared."""
+    """A run as a ``ReportedRun``, followed by the runs of the methods with which it is compared."""
     return tuple(
         ReportedRun("", method_title(method_run.config.method_with_options), method_run)
         for method_run in (run, *run.against.values())

@@ -155,8 +155,8 @@ def load(folder: Path, run: str, clients: int, parameters: int) -> Checkpoint | 
     if models.shape[1:] != (parameters,) or assignment.shape != (clients,):
         raise CheckpointError(
             f"{folder}: expected models of {parameters} parameters and {clients} clients, got "
-            f"models of shape {models.shape} and clients of shape {assignment.shape}; start again "
-            "in another folder"
+            f"models of shape {models.shape} and an assignment of clients of shape "
+            f"{assignment.shape}; start again in another folder"
         )
     return stored.checkpoint
 

@@ -50,8 +50,8 @@ def changed_records(contents: Mapping[str, str], digests: Mapping[str, str]) -> 
 
     Args:
         contents: contents of the record files up to the checkpoint's round, by name.
-        digests: the checkpoint's digests by file name. Earlier versions of fedkin stored none, so
-            files that they wrote are not checked.
+        digests: the checkpoint's digests by file name. Earlier versions of fedkin stored no
+            digests, so files that they wrote are not checked.
     """
     now = GrowingDigests(contents).values()
     return [name for name, digest in digests.items() if now.get(name) != digest]

@@ -14,7 +14,7 @@ def records_up_to(path: Path, last: int) -> list[Record]:
     """The records of the rounds up to ``last``. A damaged line and all lines after it are ignored.
 
     Args:
-        path: the file of records.
+        path: a file with a record on each line, such as metrics.jsonl.
         last: number of the last round to read.
     """
     records = []

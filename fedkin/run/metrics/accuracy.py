@@ -105,8 +105,8 @@ def score(
         round: the round's number.
         global_model: whether to evaluate the mean of the cluster models as well.
         split: the evaluation split: ``test``, or ``validation`` if the data have it.
-        sample: the number of clients to evaluate, and the stream that draws them; None: all
-            clients.
+        sample: the number of clients to evaluate, and the stream of random numbers that draws them;
+            None: all clients.
 
     Raises:
         MethodError: the state's evaluation task does not support ``split``, and ``split`` is not

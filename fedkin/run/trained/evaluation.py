@@ -67,9 +67,9 @@ class Evaluation:
         """Write the tables of clients and clusters and the summary into a folder.
 
         The files are ``evaluation-SPLIT.csv``, ``evaluation-SPLIT-clusters.csv`` and
-        ``evaluation-SPLIT.json``; they replace earlier ones. For external data the names begin with
-        ``evaluation-DATA-SPLIT``, or ``evaluation-DATA-cluster-K-SPLIT`` if one cluster's model
-        predicted all samples.
+        ``evaluation-SPLIT.json``; they replace earlier files. For external data the names begin
+        with ``evaluation-DATA-SPLIT``, or ``evaluation-DATA-cluster-K-SPLIT`` if one cluster's
+        model predicted all samples.
 
         Args:
             folder: the folder, created if missing.

@@ -90,8 +90,8 @@ class TrainedModels:
 
     @property
     def _own_task(self) -> Task | None:
-        """The task that evaluates clients with the model parts that they store; None if they store
-        none."""
+        """The task that evaluates clients with the model parts that they store; None if clients
+        store no parts."""
         return evaluation_task(self.state, self.spec, np.zeros(0, np.int64))
 
     @property
@@ -205,7 +205,7 @@ class TrainedModels:
 
     def check_trained(self, number: int) -> None:
         """Raise MethodError for a client that has not trained its personal last layer yet, since
-        the initial one predicts at random.
+        the initial layer predicts at random.
 
         Args:
             number: the client's position.

@@ -59,7 +59,7 @@ def check_head(
     task: Task | None, client: int, total: int, memory: Mapping[str, np.ndarray], name: str
 ) -> None:
     """Raise MethodError for a client that has not trained its personal last layer yet, since the
-    initial one predicts at random.
+    initial layer predicts at random.
 
     Args:
         task: the task that evaluates this client; None: clients have no personal part.
