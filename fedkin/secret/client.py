@@ -282,7 +282,7 @@ def reveal(
     if of_strangers.any() or (of_itself != OWN_SEED).any():
         raise MaskingError(
             "the request asks for a share of a client with which this client has not masked its "
-            "vector, or does not ask for this client's share of its own seed"
+            "vector, or does not ask for this client's share of its seed"
         )
     _enough(int((wanted == OWN_SEED).sum()), "have answered", group.needed)
     shares = np.zeros((len(wanted), SEED), np.uint8)

@@ -103,8 +103,7 @@ def add_mask(total: UInt32[np.ndarray, "V"], key: bytes, sign: int = 1) -> None:
 
 
 def seal(key: bytes, content: bytes, about: bytes) -> bytes:
-    """Encrypt content with a key. Nobody without the key can read the content, or change it
-    unnoticed.
+    """Encrypt content with a key. Without the key the content cannot be read, or changed unnoticed.
 
     Args:
         key: 16 bytes.

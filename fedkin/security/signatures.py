@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class SignatureError(FedkinError):
     """A message is not from the member that it names as its sender.
 
-    ``reason`` says what is wrong in the message: ``signature`` or ``certificate``.
+    ``reason`` names the invalid part of the message: ``signature`` or ``certificate``.
     """
 
     def __init__(self, reason: str, detail: str) -> None:

@@ -173,7 +173,7 @@ def test_never_both_shares_of_one_client() -> None:
     both = np.where(np.arange(4) == 3, OWN_SEED + MASK_KEY, wanted)
     with pytest.raises(MaskingError, match="both shares of one client"):
         client.reveal(session=session, group=group, partners=partners, sealed=inbox, wanted=both)
-    with pytest.raises(MaskingError, match="does not ask for this client's share of its own seed"):
+    with pytest.raises(MaskingError, match="does not ask for this client's share of its seed"):
         client.reveal(
             session=session,
             group=group,
