@@ -344,7 +344,7 @@ class ClientRows:
         return replace(call, **options)
 
     def portions(self, numbers: int) -> Iterator[Int[np.ndarray, "r"]]:
-        """Active rows (clients), by client, in portions that fit into ``CHUNK_BYTES`` of memory.
+        """Rows (active clients), by client, in portions that fit into ``CHUNK_BYTES`` of memory.
 
         Args:
             numbers: how many float32 numbers a row needs, in addition to its client's samples.

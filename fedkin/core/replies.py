@@ -191,7 +191,7 @@ class ReplyBuilder:
         return faults
 
     def reply(self) -> Reply:
-        """The complete reply of all added rows, with means by model."""
+        """The complete reply of all rows (clients) that were added, with means by model."""
         arrays = {**self.arrays, **self.sums}
         weight = None
         for name, total in self.by_model.items():
@@ -342,7 +342,7 @@ def _check_axes(task: Task, sizes: Mapping[str, int]) -> None:
 
 
 def _numbers(array: Array, sizes: Mapping[str, int]) -> int:
-    """How many numbers a reply's array has for one row or one model."""
+    """How many numbers a reply's array has for one row (a client) or one model."""
     return int(np.prod(array.shape(sizes)))
 
 

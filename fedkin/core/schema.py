@@ -89,14 +89,15 @@ class Array:
         )
 
     def shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
-        """The array's shape without the row axis. Raises TaskError for an axis of unknown size."""
+        """The array's shape without the row axis (one row per client). Raises TaskError for an axis
+        of unknown size."""
         if not self.axes:
             return ()
         try:
             return tuple(int(axis) if axis.isdigit() else sizes[axis] for axis in self.axes.split())
         except KeyError as error:
             raise TaskError(
-                f"the size {error} is not known; known sizes: {', '.join(sorted(sizes))}"
+                f"the size of axis {error} is not known; known sizes: {', '.join(sorted(sizes))}"
             ) from error
 
 
@@ -145,8 +146,8 @@ class Schema:
             array.check(name)
         if self.of("model") and not {WEIGHT, INDEX} <= self.of("row").keys():
             raise TaskError(
-                f"means by model ({', '.join(self.of('model'))}) need {WEIGHT} and {INDEX} by row; "
-                "declare them too"
+                f"means by model ({', '.join(self.of('model'))}) need the arrays {WEIGHT} and "
+                f"{INDEX}, with one entry for each client; declare them too"
             )
 
     def of(self, over: str) -> dict[str, Array]:

@@ -44,7 +44,7 @@ class SharedRows:
         )
 
     def replaced(self, index: Int[np.ndarray, "n"], rows: Shaped[np.ndarray, "n p"]) -> SharedRows:
-        """A new version with some rows replaced.
+        """A new version of the table with some rows replaced.
 
         Args:
             index: indices of the replaced rows.
@@ -61,8 +61,8 @@ class SharedRows:
     def distinct(
         self, index: Int[np.ndarray, "n"]
     ) -> tuple[Shaped[np.ndarray, "d p"], Int[np.ndarray, "n"]]:
-        """The d distinct rows among n indexed rows, and the position of each indexed row among
-        them. A computation on the d distinct rows then serves all n rows."""
+        """The d distinct rows among n indexed rows of the table, and the position of each indexed
+        row among them. A computation on the d distinct rows then serves all n rows."""
         # Shared rows are the same object, so rows need not be compared number by number.
         _, first, inverse = np.unique(
             [id(row) for row in self._rows[index]], return_index=True, return_inverse=True
@@ -88,8 +88,8 @@ class SharedRows:
         return len(self._rows)
 
     def __getitem__(self, index: Any) -> Shaped[np.ndarray, "..."]:
-        """One row, or an array of several rows. The index is a number, a slice, or an array of
-        numbers or booleans."""
+        """One row of the table, or an array of several rows. The index is a number, a slice, or an
+        array of numbers or booleans."""
         rows = np.arange(len(self))[index]
         if rows.ndim == 0:
             return self._rows[rows]

@@ -259,8 +259,8 @@ def call_clients(task: Task, clients: Int[np.ndarray, "n"], total: int) -> Int[n
     if task.memory and len(np.unique(clients)) < len(clients):
         names = " and ".join(task.memory)
         raise TaskError(
-            f"task {task.name}: a client may have only one row, because the task keeps {names} in "
-            "the client's memory; give each client once"
+            f"task {task.name}: a client may be given only once, because the task keeps {names} in "
+            "the client's memory; leave out repeated clients"
         )
     return clients
 
@@ -311,8 +311,8 @@ def _check_entries(task: Task, field: str, value: Any, rows: int) -> None:
 
 def _check_index(task: Task, field: str, down: Down) -> None:
     """Check a field declared with ``chosen``, of which a client receives only the models that its
-    entries of the index name. Raise TaskError if an index is out of range, or if the reply has an
-    entry for each model: a client that has only some of the models cannot give such a reply."""
+    index names. Raise TaskError if an index is out of range, or if the reply has an entry for each
+    model: a client that has only some of the models cannot give such a reply."""
     count = len(getattr(task, field))
     index = np.asarray(getattr(task, down.by))
     # A row with several models may index fewer of them: -1 stands for none.

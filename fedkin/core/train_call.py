@@ -106,7 +106,7 @@ class TrainCall:
         model_index: the initial model of each row, an index of ``models``.
         work: batches and optimiser. ``work.positive`` holds the class of each row's detector.
         num_steps: epochs of each row, or steps if ``work.steps`` is set.
-        stream: random numbers of the call.
+        stream: random numbers of the training.
         gradient: whether to return each row's full gradient at the initial model. Detectors support
             neither this option nor the following ones.
         terms: terms that are added to the gradients; None: none.
@@ -134,7 +134,7 @@ class TrainCall:
 
     @property
     def options(self) -> set[str]:
-        """Names of the optional fields that this call uses."""
+        """Names of the optional fields that this training request uses."""
         optional = [field for field in fields(self) if field.default is not MISSING]
         return {field.name for field in optional if getattr(self, field.name) is not field.default}
 

@@ -128,7 +128,7 @@ class Depthwise(eqx.Module):
     """A depthwise convolution: a 3x3 window for each channel, without bias.
 
     ``same`` pads as TensorFlow does. Otherwise only the last row and column are padded, as in
-    Keras' MobileNet. For a stride of 2 and sides of even length both are equal.
+    Keras' MobileNet. For a stride of 2 and sides of even length both paddings are equal.
     """
 
     weight: Float[Array, "c 1 3 3"]

@@ -290,9 +290,9 @@ def refusal(method: Method) -> str:
     if needs.model.detectors:
         return (
             f"{name} trains detectors of single classes, but a server optimizer needs models of "
-            "clusters; leave it out"
+            "clusters; leave the server optimizer out"
         )
-    takes = "and a server optimizer would take these changes for updates; leave it out"
+    takes = "and a server optimizer would take these changes for updates; leave out the optimizer"
     if option := needs.changes.by_option:
         return f"{name} with {option} does more to models than average them, {takes}, or {option}"
     if needs.changes.always:

@@ -67,8 +67,8 @@ def triggered_test(data: FederatedData) -> FederatedData:
     """Test data that measure a backdoor: all test samples of classes other than 0, with the trigger
     and with label 0.
 
-    The accuracy on them is the share of samples in which the backdoor works. Test samples of class
-    0 are left out.
+    The accuracy on these data is the share of samples in which the backdoor works. Test samples of
+    class 0 are left out.
 
     Args:
         data: images, as they are before any poisoning.

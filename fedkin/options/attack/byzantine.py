@@ -217,7 +217,8 @@ class Byzantine(Option):
     def _rows(
         self, honest: Float64[np.ndarray, "h p"], count: int, rng: np.random.Generator | None
     ) -> Float64[np.ndarray, "..."]:
-        """What the attackers of one model send: a row for each of them, or one row that all send.
+        """What the attackers of one model send: a row (vector) for each of them, or one row that
+        all send.
 
         Args:
             honest: updates of the model's honest clients.

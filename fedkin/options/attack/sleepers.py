@@ -17,7 +17,8 @@ Row = Float64[np.ndarray, "p"]
 
 
 class Honest(NamedTuple):
-    """Honest rows of one model, and the kind (true cluster) of each row's client."""
+    """Honest rows (updates of honest clients) of one model, and the kind (true cluster) of each
+    row's client."""
 
     rows: Float64[np.ndarray, "h p"]
     kinds: Int[np.ndarray, "h"]

@@ -87,11 +87,12 @@ class LateReplies(Option):
         if "privacy" in run.options:
             return (
                 "a late reply would count in the sums of two rounds, and privacy counts each "
-                "client once; use only one of the two options"
+                "client once; use late replies or privacy, not both"
             )
         if "robust" in run.options:
             return (
-                "a robust rule compares the replies of one round; use only one of the two options"
+                "a robust rule compares the replies of one round; use late replies or a robust "
+                "rule, not both"
             )
         return refusal(run.method)
 
@@ -172,7 +173,7 @@ class ActiveLateReplies(ActiveOption):
         )
 
     def _with_buffer(self, state: State, buffer: LateBuffer) -> State:
-        """The state with this buffer of late replies in place of the former one."""
+        """The state with this buffer of late replies in place of its former buffer."""
         return self.with_arrays(
             state, {"rows": buffer.rows, "updates": buffer.updates, "counts": buffer.counts}
         )

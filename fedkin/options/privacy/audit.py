@@ -190,7 +190,8 @@ def audit(
 
 
 class _Release(NamedTuple):
-    """The settings of one noisy sum of a run, from a cold start or from a round."""
+    """The settings of one noisy sum of a run, from a cold start (first clustering) or from a
+    round."""
 
     probability: float  # probability with which a client takes part
     clip: float

@@ -170,7 +170,8 @@ def mechanism_of(settings: PrivacySettings, run: RunFacts) -> Mechanism:
 def _check_noise(mechanism: Mechanism, journal: Journal, planned_rounds: int) -> None:
     """Raise ConfigError if a resumed run would add other noise than it has added before.
 
-    The accountant assumes the same noise for all rounds, and also for all sums of a cold start.
+    The accountant assumes the same noise for all rounds, and also for all sums of a cold start
+    (first clustering).
     """
     for kind, noise in (("clip", mechanism.noise_multiplier), ("start", mechanism.start_noise)):
         for entry in journal.entries:
@@ -302,10 +303,11 @@ class ActivePrivacy(ActiveOption):
         )
         if cost > budget:
             raise ConfigError(
-                f"privacy: another cold start would exceed privacy.epsilon = {budget:g} (delta = "
-                f"{self.mechanism.settings.delta:g}): processes that ended before their first "
-                f"checkpoint have released {released} noisy sums of all clients, and these still "
-                "count: begin a new run in another folder; its cost adds to the cost of these sums"
+                "privacy: another cold start (first clustering) would exceed privacy.epsilon = "
+                f"{budget:g} (delta = {self.mechanism.settings.delta:g}): processes that ended "
+                f"before their first checkpoint have released {released} noisy sums of all "
+                "clients, and these still count: begin a new run in another folder; its cost adds "
+                "to the cost of these sums"
             )
 
     def release_scores(self, round: int, accuracy: Float[np.ndarray, "n"]) -> None:

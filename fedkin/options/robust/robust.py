@@ -103,8 +103,8 @@ class RobustAggregation(Option):
     def refusal(self, run: RunFacts) -> str:
         if "privacy" in run.options:
             return (
-                "a rule reads single updates, but privacy releases noisy sums only; use only one "
-                "of the two options"
+                "a robust rule reads single updates, but privacy releases noisy sums only; use a "
+                "robust rule or privacy, not both"
             )
         if run.shares_part:
             return (
@@ -159,8 +159,8 @@ def refusal(method: Method) -> str:
         return f"{name} has no server that averages: its peers choose which models they trust"
     if needs.model.detectors:
         return (
-            f"{name} trains several models of a client in one round, but a rule compares a single "
-            "update of each client"
+            f"{name} trains several models of a client in one round, but a robust rule compares "
+            "one update of each client"
         )
     return averages_itself(method, _NO_PLACE) if needs.reads.because else ""
 

@@ -165,7 +165,7 @@ def near_trusted(rows: Rows, f: int, trusted: int) -> Float64[np.ndarray, "P"]:
     row.
 
     Args:
-        rows, f: as in all rules.
+        rows, f: clients' updates, one row each, and the assumed number of Byzantine rows.
         trusted: index of the trusted row. A peer, for example, trusts its own update.
     """
     squared = ((rows - rows[trusted]) ** 2).sum(axis=1)

@@ -144,7 +144,8 @@ class SecretSums(SecretSettings, Option):
     def simulated(self, data: Any, shift: Any) -> tuple[Any, Any]:
         if self.signed:
             raise ConfigError(
-                "secret.signed: simulated clients have no certificates to sign with; leave it out"
+                "secret.signed: simulated clients have no certificates to sign with; leave out "
+                "secret.signed"
             )
         return data, shift
 
@@ -173,18 +174,18 @@ def _refusal_with_options(settings: SecretSettings, run: RunFacts) -> str:
         )
     if "robust" in options:
         return (
-            "a robust rule needs single updates, but secret sums reveal only sums; use only one of "
-            "the two options"
+            "a robust rule needs single updates, but secret sums reveal only sums; use secret sums "
+            "or a robust rule, not both"
         )
     if "late" in options:
         return (
-            "a masked reply that arrives late fits into the sum of no other round; use only one of "
-            "the two options"
+            "a masked reply that arrives late fits into the sum of no other round; use secret sums "
+            "or late replies, not both"
         )
     if "attack" in options:
         return (
-            "a simulated attack changes single updates, but these are masked; use only one of the "
-            "two options"
+            "a simulated attack changes single updates, but these are masked; use secret sums or "
+            "an attack, not both"
         )
     if run.shares_part:
         return (
