@@ -263,7 +263,7 @@ class RemoteWorld:
             return RpcMessage({**header, **message.header}, message.arrays)
 
         def read(node: int, rows: Int[np.ndarray, "r"], arrays: dict[str, np.ndarray]) -> None:
-            """Add a node's reply, and note that the node now stores the arrays of the request."""
+            """Add a node's reply, and record that the node now stores the arrays of the request."""
             collector.read(rows, arrays, used_in_reply(task, rows))
             self._kept.setdefault(node, {}).update(kept)
 
