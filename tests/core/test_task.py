@@ -227,7 +227,8 @@ def test_an_index_of_no_model_among_several(index: int) -> None:
 
 def test_a_field_by_row_that_is_no_array() -> None:
     with pytest.raises(
-        TaskError, match="task every_way_down: own must be an array with an entry for each client, got"
+        TaskError,
+        match="task every_way_down: own must be an array with an entry for each client, got",
     ):
         call_sizes(EveryWayDown(MODELS, own=[1, 2, 3, 4]), 4, KNOWN)
 

@@ -63,7 +63,8 @@ def test_a_key_in_anothers_place_is_refused(tmp_path: Path) -> None:
     forged = signed.signatures.copy()
     forged[1] = sign(Identity("bob", stranger), signed.alone(1, other))
     with pytest.raises(
-        MaskingError, match="client 8 does not verify: the certificate is not from this federation's authority"
+        MaskingError,
+        match="client 8 does not verify: the certificate is not from this federation's authority",
     ):
         check_signed(signed.identities[0], other, forged)
 

@@ -121,6 +121,13 @@ class _Starter:
     """The process that registers the sites' keys and starts the run, and its output so far."""
 
     def __init__(self, folder: Path, register: Sequence[str], run: bool) -> None:
+        """Start the process. One process does both, so that Flower is imported only once.
+
+        Args:
+            folder: of the deployment.
+            register: names of the sites to register with the SuperLink.
+            run: whether to start the federation's run (``flwr run``) as well.
+        """
         command = [sys.executable, "-m", flower_commands.__name__]
         if run:
             command.append("--run")
@@ -128,6 +135,8 @@ class _Starter:
         self._folder = folder
         self.lines: list[str] = []
         self._process = start(Program(folder, STARTER), command, _variables(folder), piped=True)
+        # Read in the background, so that ``wait_for`` sees the sites registered before the run has
+        # started.
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
