@@ -77,7 +77,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
         groups_: [N], the clients, in ascending order.
         labels_: [N], the cluster of each client.
         models_: [K, P], parameters of each cluster's model; [N, P]: of each client's model.
-        membership_: [N, K], the clients' shares of models if they mix them (FedEM, FedRC); or None.
+        membership_: [N, K], each client's shares of mixed models (FedEM, FedRC); or None.
         n_features_in_: D, the number of features.
         run_: the finished run. It is not pickled.
 
@@ -294,7 +294,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
         return registry.make(methods, values)
 
     def _check_selected(self, method: Method, clients: int) -> None:
-        """Raise MethodError if a run cannot select all clients, and no rule places the others."""
+        """Raise MethodError if a run leaves out clients that no rule can assign to clusters."""
         cohort = plain(self.cohort)
         rounds = plain(self.rounds)
         integers = isinstance(cohort, int) and isinstance(rounds, int)
@@ -359,12 +359,12 @@ class Clustered(ClassifierMixin, BaseEstimator):
                 self.labels_[client] = placed.cluster
 
     def _run_labels(self, positions: Int[np.ndarray, "s"]) -> Shaped[np.ndarray, "s"]:
-        """The run's labels: classes as text, or positions if two classes have the same text."""
+        """The run's labels for class positions: names, or the positions if two names are equal."""
         names = _names(self.classes_)
         return positions if names is None else np.array(names)[positions]
 
     def _predictor(self, k: int) -> Predictor:
-        """The predictor for row k of ``models_`` or ``membership_``, created on first use."""
+        """The predictor of cluster or client k (row of ``models_`` or ``membership_``), cached."""
         predictors = self.__dict__.setdefault("_predictors", {})
         if k not in predictors:
             if self.membership_ is None:
@@ -426,7 +426,7 @@ def _one_group(group: Any) -> Any:
 
 
 def _names(values: Shaped[np.ndarray, "n"]) -> tuple[str, ...] | None:
-    """Names of labels or of clients for the run: as text; None if two have the same text."""
+    """Labels or clients as text, for the run; None if two of them have the same text."""
     names = tuple(map(str, values))
     return names if len(set(names)) == len(names) else None
 

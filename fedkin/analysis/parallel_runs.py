@@ -35,8 +35,8 @@ def run_side_by_side(
     can be resumed.
 
     Args:
-        jobs: the jobs.
-        workers: number of processes; None: one, or with an engine one on each of its cores.
+        jobs: the jobs, each a run with one seed.
+        workers: number of processes; None: one, or with ``engine`` one on each core of the cluster.
         engine: None for processes of this machine; ``ray``, or ``ray:`` and the address of a Ray
             cluster.
     """
@@ -65,7 +65,7 @@ def _on_this_machine(jobs: Sequence[Job], workers: int) -> Generator[Outcome, No
                     error = future.exception()
                     if isinstance(error, BrokenProcessPool):
                         error = ConfigError(
-                            f"its process died{_exit_status(pools[place])}; resume to try it again"
+                            f"the run's process died{_exit_status(pools[place])}; resume to retry"
                         )
                         # A pool whose process died cannot be used again.
                         pools[place] = _pool(place, workers)
@@ -134,7 +134,8 @@ def _prepare_process(core: int | None) -> None:
 def _end_with_parent() -> None:
     """End this process when its parent dies.
 
-    A killed parent releases the folder's lock, and its children must not write there afterwards.
+    A killed parent releases the lock of the folder of all runs, and its children must not write
+    there afterwards.
     """
     parent = multiprocessing.parent_process()
     assert parent is not None

@@ -15,8 +15,8 @@ from fedkin.measures.table import MEASURES
 
 
 def mean_and_interval(name: str, values: Iterable[float | None]) -> dict[str, float | None]:
-    """The entries ``name``, ``name_low`` and ``name_high``: mean over the seeds and its 95%
-    interval (Student's t).
+    """The entries ``name``, ``name_low`` and ``name_high`` of a table row: mean over the seeds and
+    its 95% interval (Student's t).
 
     They are None if a seed has no value, because a mean over the remaining seeds would be biased.
     There is no interval below three seeds, since with two it would be too wide to be useful.
@@ -31,7 +31,7 @@ def mean_and_interval(name: str, values: Iterable[float | None]) -> dict[str, fl
 
 def clusters_and_configured(summaries: Iterable[Mapping[str, Any]]) -> dict[str, float | None]:
     """The entries ``clusters`` (nonempty clusters at the end, mean over seeds) and
-    ``configured_clusters``.
+    ``configured_clusters`` of a method's table row.
 
     The configured number is None if the method has no such option.
     """

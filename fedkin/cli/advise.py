@@ -161,8 +161,8 @@ def _heterogeneity(advice: Advice) -> str:
 
 def _number_of_clusters(advice: Advice) -> str:
     """A line with the advised number of clusters and its split-half stability. For the stability,
-    clusters are formed twice: from one half of each client's data, and from the other half. It is
-    the share of clients that get the same cluster both times."""
+    clusters are formed twice: from one half of each client's data, and from the other half. The
+    stability is the share of clients that get the same cluster both times."""
     from fedkin.analysis.advise.split_half_stability import THRESHOLD
 
     count = advice.cluster_count

@@ -72,7 +72,9 @@ def reproduce_command(
         if table is None:
             if rows or columns or seeds is not None or stored:
                 options = "--rows, --columns, --seeds and --stored"
-                raise ConfigError(f"{options} need a table: fedkin reproduce NAME --rows ...")
+                raise ConfigError(
+                    f"{options} need a table of the papers: fedkin reproduce NAME --rows ..."
+                )
             return _list_tables(out, as_json)
         from papers.table_request import request_table
 

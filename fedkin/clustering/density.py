@@ -183,5 +183,6 @@ def _check_finite(points: Float[np.ndarray, "n d"]) -> None:
     invalid = np.flatnonzero(~np.isfinite(points).all(axis=1))
     if len(invalid):
         raise MethodError(
-            f"points must be finite, but row {invalid[0]} has other numbers; leave out such rows"
+            f"points must be finite, but point {invalid[0]} (from 0) holds NaN or infinity; "
+            "leave out such points"
         )

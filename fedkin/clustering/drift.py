@@ -19,8 +19,8 @@ _APART = 2.0  # the distance of models that must not merge: above any difference
 
 
 class Choice(NamedTuple):
-    """The models that clients have chosen in a time step, and all models and their owners after
-    these choices."""
+    """The models that clients have chosen in a time step; and all models, with the (client, step)
+    pairs on whose samples each is trained, after these choices."""
 
     models: Float[np.ndarray, "M P"]  # including new models
     owner: Int[np.ndarray, "N S"]  # -1: none, or a model that was replaced by a new one
@@ -42,11 +42,12 @@ def choose_models(
     """Assign every client to its most accurate model (the first of ties).
 
     If a client's accuracy falls by more than delta, the client drifts: it gets a new model,
-    initialised from its most accurate model. If no slot is free, the client does not drift.
+    initialised from its most accurate model. If none of the M places for models (slots) is free,
+    the client does not drift.
 
     Args:
-        models: models before the step.
-        owner: model of each (client, step), -1 for none.
+        models: models before the time step.
+        owner: model that is trained on the samples of each (client, time step); -1 for none.
         model: model of each client before the step, -1 for none.
         accuracy: accuracy of each model on each client's new samples. It is -inf for unused models,
             and for clients without new samples, which keep their model.
@@ -86,11 +87,12 @@ def choose_models(
 
 
 def recycled(owner: Int[np.ndarray, "N S"], taken: Bool[np.ndarray, "M"]) -> int | None:
-    """The slot for a new model: one that no (client, step) pair uses, otherwise the least recently
-    used one (the first of ties). Slots in ``taken`` are never chosen.
+    """The slot (one of the M places for models) that a new model takes: one that no (client, step)
+    pair uses, otherwise the least recently used one (the first of ties). Slots in ``taken`` are
+    never chosen.
 
     Args:
-        owner: model of each (client, step), -1 for none.
+        owner: model that is trained on the samples of each (client, time step); -1 for none.
         taken: models that clients use in the current step.
 
     Returns:
@@ -132,8 +134,8 @@ def merge_models(
 
     Args:
         models: models before merging.
-        fresh: initial models, one for each slot.
-        owner: model of each (client, step), -1 for none.
+        fresh: initial models, one for each of the M models.
+        owner: model that is trained on the samples of each (client, time step); -1 for none.
         candidates: models that may be merged, ascending.
         accuracy: accuracy of candidate i on the samples of candidate j.
         threshold: groups at this distance or more are not merged.

@@ -1,7 +1,8 @@
 """Mixtures of two Gaussians in one dimension, fitted by hard expectation maximisation (each value
 belongs to one component entirely).
 
-Shapes: n rows, each a separate problem, with m values each. A mask selects the values that count.
+Shapes: n rows of m values. Every row is a separate problem, such as the similarities that one peer
+has computed. A mask selects the values that count.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ def split_two_gaussians(
     initial: Bool[np.ndarray, "n m"],
     mask: Bool[np.ndarray, "n m"],
 ) -> Bool[np.ndarray, "n m"]:
-    """Mask of the values of each row that belong to the component with the higher mean.
+    """Mask of the values of each row (a separate problem) that belong to the component with the
+    higher mean.
 
     Initial values start in component 0, all others in component 1. Then two steps alternate until
     the split no longer changes:
@@ -43,7 +45,7 @@ def split_two_gaussians(
     * no convergence after ``MAX_STEPS`` steps: the current split.
 
     Args:
-        values: the rows to split.
+        values: the values to split, one row for each problem.
         initial: mask of the values that start in component 0.
         mask: mask of the values that count; all others are ignored.
     """

@@ -74,7 +74,7 @@ def carry_over(
     inherits an option that it shares with the main method and does not set itself.
 
     Inherited options are logged once per process. A comparison may leave out the main method. The
-    log then also lists its options that no other method inherits.
+    log then also lists the main method's options that no other method inherits.
 
     Args:
         main: the main method as configured in [method]: its name, and the options that are set.

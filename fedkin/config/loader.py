@@ -24,7 +24,7 @@ _NUMBER_WITH_POINT = re.compile(
 
 
 class Override(NamedTuple):
-    """A text ``section.key=value`` in its three parts."""
+    """A text ``section.key=value``, divided into section, key and value."""
 
     section: str
     key: str
@@ -74,8 +74,8 @@ class Sections:
         return resolve(kind, registry, {"name": default} | self[name], self.place_in(name))
 
     def construct(self, name: str, make: Callable[[], S]) -> S:
-        """Call a function that makes the object of a section. Errors become ConfigError with the
-        section's place.
+        """Call a function that makes the object of a section. Errors become ConfigError, which
+        names the section's place in the file.
 
         Args:
             name: name of the section.
@@ -155,7 +155,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def parse_override(text: str) -> Override:
-    """Split a text ``section.key=value`` into its three parts. The value is parsed by
+    """Split a text ``section.key=value`` into section, key and value. The value is parsed by
     ``parse_value``.
 
     Raises ConfigError if the text has another form.

@@ -92,7 +92,7 @@ def made_options(sections: Sections, entries: Mapping[str, Entry]) -> dict[str, 
     """Make the options of a configuration. They are returned by section, in the order in which a
     run applies them.
 
-    Errors of an option become ConfigError with the section's place.
+    Errors of an option become ConfigError, which names the section's place in the file.
 
     Args:
         sections: the sections of the configuration.

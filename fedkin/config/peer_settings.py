@@ -56,8 +56,8 @@ class TlsSettings:
 
 @settings("network")
 class NetworkSettings:
-    """[network]: the address of this peer, and of one or two peers through which it finds the
-    others."""
+    """[network]: the address of this peer, and of one or two peers through which it finds the other
+    peers."""
 
     # Addresses of this peer, such as ``tcp/127.0.0.1:7450``; empty: any free port.
     listen: list[Address] = field(default_factory=list)

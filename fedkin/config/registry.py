@@ -168,7 +168,7 @@ def define_states(method: str) -> None:
 
 
 class MethodRow(NamedTuple):
-    """A row of the table of all methods."""
+    """One method in the table that ``fedkin methods`` shows."""
 
     name: str
     title: str  # class name
@@ -177,7 +177,7 @@ class MethodRow(NamedTuple):
 
 
 def method_rows() -> list[MethodRow]:
-    """A row for each of the library's methods: name, title, summary and paper."""
+    """The library's methods, each with its name, title, summary and paper."""
     rows = []
     for name, kind in methods().items():
         summary = (inspect.getdoc(kind) or "").split("\n\n")[0].replace("\n", " ")

@@ -72,8 +72,8 @@ class LocalSection(Section):
 class RunConfig:
     """The validated configuration of a run, with defaults filled in.
 
-    Objects that need no data are made once, when the configuration is read, so that errors name
-    their place. Two configurations with the same values are equal.
+    Objects that need no data are made once, when the configuration is read, so that errors name the
+    object's place in the configuration. Two configurations with the same values are equal.
 
     Attributes:
         data: the data set.
@@ -127,8 +127,8 @@ class RunConfig:
 
 
 def demo_for(overrides: Sequence[str]) -> dict[str, Values]:
-    """The demonstration's settings. If an override sets ``data.path``, its data are the user's
-    file."""
+    """The settings of the demonstration that ``fedkin run`` uses without a file. If an override
+    sets ``data.path``, its data are the user's file."""
     own = any(parse_override(text)[:2] == ("data", "path") for text in overrides)
     return {**DEMO, "data": {}} if own else DEMO
 

@@ -20,8 +20,8 @@ _ENDS = ("_low", "_high")  # names of measures may not end so; intervals use the
 def resolved(
     entries: Iterable[Any] | Measure, place: str
 ) -> tuple[list[Values], tuple[Measure, ...]]:
-    """Find the measures that a user gives. Returns their entries for a run's description, and the
-    measures.
+    """Find the measures that a user gives. Returns the tables that describe the measures in a run's
+    config.toml, and the measures.
 
     Args:
         entries: measures, import paths ``module:Measure``, or entries of a description; or one

@@ -137,7 +137,8 @@ def _module(module: str, name: str) -> Any:
 
 
 def _check(candidate: Any, name: str) -> None:
-    """Raise ConfigError unless an object is a method class. The message lists what it lacks."""
+    """Raise ConfigError unless an object is a method class. The message lists what the object
+    lacks."""
     if not isinstance(candidate, type):
         raise ConfigError(
             f"{name!r}: expected the class of a method, got {type(candidate).__name__}"

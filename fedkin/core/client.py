@@ -1,6 +1,6 @@
 """Clients as a task sees them: one client (``Client``), or in a simulation all at once
-(``ClientRows``). A call of ``World.run`` runs a task. It has n rows, and each row is one piece of
-work: a client with its entries in the task's arrays (e.g. the index of the model that it trains). A
+(``ClientRows``). A call of ``World.run`` runs a task. It has n rows. Each row is a client that does
+the task, with its entries in the task's arrays (e.g. the index of the model that it trains). A
 client may have several rows. A portion is a group of r rows that are computed at once.
 
 Shapes: N clients, K models, P parameters, C classes, s samples of a client, t samples of all rows
@@ -85,8 +85,8 @@ class Client:
         return self._rows.samples.detects_shifts
 
     def rng(self) -> np.random.Generator:
-        """The client's random generator for this call, the same in every world. Raises TaskError if
-        the call has no stream."""
+        """The client's random generator for this task, the same in every world. Raises TaskError if
+        the task was run without a stream."""
         return self._rows.drawn().client(self.id)
 
     # --- the model engine
@@ -107,7 +107,7 @@ class Client:
             model: initial parameters.
             work: training settings.
             gradient: whether to return the full gradient at the start as well.
-            options: other optional fields of ``TrainCall``, for one row.
+            options: other optional fields of ``TrainCall``, for this client.
 
         Returns:
             update [P], loss, first_loss, and, if requested, gradient [P] of the full training loss
@@ -219,8 +219,8 @@ class ClientEngine:
     Attributes:
         scorer: scores models.
         trainer: trains models.
-        together: whether all rows of one client must be in one portion (a group of rows that are
-            computed at once).
+        together: whether all rows of one client (each with one model) must be in one portion (a
+            group of rows that are computed at once).
         limited: function that takes clients and, for each, positions among its training samples. It
             returns samples and an engine in which client i is the i-th of these clients and has
             only the samples at its positions. None if clients are already restricted in this way.
@@ -240,8 +240,8 @@ Limited = Callable[
 
 @dataclass(frozen=True)
 class ClientRows:
-    """All rows of a call, for tasks that compute many clients at once. At a real site, only rows of
-    the site's clients.
+    """All rows (clients that do the task), for tasks that compute many clients at once. At a real
+    site, only rows of the site's clients.
 
     Attributes:
         task: the task's name, for messages.
@@ -252,7 +252,7 @@ class ClientRows:
         engine: model computations.
         memory: memory of all N clients.
         declared: the memory arrays that the task declares, by name.
-        stream: random numbers of the call; None if the task draws none.
+        stream: random numbers of the task; None if the task draws none.
         identity: signing key of the real site; None in a simulation.
     """
 
@@ -289,7 +289,7 @@ class ClientRows:
 
     @property
     def every(self) -> slice:
-        """An index that selects all rows, for a task that computes them as a single portion."""
+        """An index of all rows (clients), for a task that computes them as a single portion."""
         return slice(None)
 
     def name(self, client: int) -> str:
@@ -298,7 +298,7 @@ class ClientRows:
         return client_name(client, getattr(self.data, "client_names", None), self.ids)
 
     def drawn(self) -> Stream:
-        """The call's random stream. Raises TaskError if the call has none."""
+        """The task's random stream. Raises TaskError if the task was run without one."""
         if self.stream is None:
             raise TaskError(
                 f"task {self.task} draws random numbers: run it with a stream, world.run(task, "
@@ -307,7 +307,7 @@ class ClientRows:
         return self.stream
 
     def select(self, some: Int[np.ndarray, "r"]) -> ClientRows:
-        """The call restricted to the rows with the given indices."""
+        """Only the rows (clients that do the task) with the given indices."""
         return replace(
             self,
             clients=self.clients[some],
@@ -322,7 +322,7 @@ class ClientRows:
         work: LocalTraining,
         **options: Any,
     ) -> TrainCall:
-        """The ``TrainCall`` of all rows. Its method ``select(rows)`` restricts it to some rows.
+        """The ``TrainCall`` (request for local training) of all rows, each a client with one model.
 
         Args:
             models: initial parameters.
@@ -341,7 +341,7 @@ class ClientRows:
         return replace(call, **options)
 
     def portions(self, numbers: int) -> Iterator[Int[np.ndarray, "r"]]:
-        """The active rows, ordered by client, in portions that fit into ``CHUNK_BYTES`` of memory.
+        """Rows (active clients), by client, in portions that fit into ``CHUNK_BYTES`` of memory.
 
         Args:
             numbers: how many float32 numbers a row needs, in addition to its client's samples.
@@ -386,8 +386,8 @@ class ClientRows:
         )
 
     def store(self, name: str, rows: Int[np.ndarray, "r"], values: np.ndarray) -> None:
-        """Store arrays [r ...] in the memory of the clients of active rows. Raises TaskError for an
-        undeclared name."""
+        """Store arrays [r ...] in the memory of the clients of some active rows. Raises TaskError
+        for an undeclared name."""
         if name not in self.declared:
             raise TaskError(
                 f"task {self.task}, memory {name}: the task's `memory` does not declare it"
@@ -433,10 +433,10 @@ class ClientRows:
 
 
 def sums_by_row(values: np.ndarray, sizes: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
-    """Sums over the consecutive samples of each row; 0 for a row without samples.
+    """Sums over the consecutive samples of each row (a client with a model); 0 without samples.
 
     Args:
-        values: [t], the samples of all rows, concatenated.
+        values: [t], one number for each sample of all rows, concatenated.
         sizes: number of samples of each row.
     """
     sums = np.zeros(len(sizes))

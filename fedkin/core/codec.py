@@ -1,9 +1,9 @@
 """Encoding of arrays and plain values for files and messages: safetensors with a JSON header. No
 pickle.
 
-Checkpoints, the files of clients and peers, and all network messages use it. ``decode`` refuses
-bytes that ``encode`` did not make, but does not know which values a header must have: each reader
-checks that itself.
+Checkpoints, the files of clients and peers, and all network messages use this encoding. ``decode``
+refuses bytes that ``encode`` did not make, but does not know which values a header must have: each
+reader checks that itself.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ _provided: list[Display] = []
 
 
 def provide(display: Display) -> None:
-    """Use ``display`` for all later runs."""
+    """Use ``display``, which shows the progress of a run, for all later runs."""
     _provided[:] = [display]
 
 
@@ -50,7 +50,7 @@ def shown(
 ) -> Iterator[Listener | None]:
     """Context manager that yields the callback of a run. The run calls it with the record of every
     round. The callback updates the display if progress is shown, and then calls the user's
-    ``on_round`` and returns its value. It is None if there is nothing to call.
+    ``on_round`` and returns its value. The callback is None if there is nothing to call.
 
     Args:
         progress: whether to show progress; None: on a terminal and in a notebook.

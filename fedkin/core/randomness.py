@@ -40,8 +40,8 @@ class Stream:
             )
 
     def child(self, purpose: str) -> Stream:
-        """An independent stream for a part of this purpose. Its purpose is this stream's, a slash,
-        and the given name."""
+        """An independent stream for a part of this purpose. The new stream's purpose is this
+        stream's purpose, a slash, and the given name."""
         return replace(self, purpose=f"{self.purpose}/{purpose}")
 
     def at(self, round: int) -> Stream:

@@ -132,7 +132,7 @@ def read_schedule(value: Any, place: str) -> Schedule | None:
     unchanged.
 
     Args:
-        value: the given value.
+        value: the name of a schedule, a table of its options, a Schedule or None.
         place: the name of the setting, for messages.
 
     Raises:

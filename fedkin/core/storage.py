@@ -90,8 +90,8 @@ def check_output(path: Path, inputs: Iterable[Path] = (), begins: str | None = N
     """Check that a command may write to a path. Raises StorageError rather than overwrite a file
     that fedkin did not write.
 
-    A file may be replaced if it is empty, is a figure or page with fedkin's mark, or begins like
-    the new file.
+    A file may be replaced if it is empty, is a figure or page with fedkin's mark (the words
+    "written by fedkin"), or begins like the new file.
 
     Args:
         path: the new file.
@@ -124,8 +124,8 @@ def check_output(path: Path, inputs: Iterable[Path] = (), begins: str | None = N
 
 
 def _both_ends(path: Path) -> bytes:
-    """The first and last bytes of a file, where fedkin's mark would be. A small file is returned
-    whole."""
+    """The first and last bytes of a file, where fedkin's mark (the words "written by fedkin") would
+    be. A small file is returned whole."""
     with path.open("rb") as file:
         first = file.read(_END_BYTES)
         file.seek(max(len(first), path.stat().st_size - _END_BYTES))

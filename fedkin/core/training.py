@@ -42,14 +42,14 @@ _RANGES = {
 @plain_options
 @dataclass(frozen=True)
 class LocalTraining:
-    """Settings of local training. If a field is an array, it has one entry for each row of the
-    call, so that clients can have different values.
+    """Settings of local training. If a field is an array, it has one entry for each row (a client
+    that trains), so that clients can have different values.
 
     A step takes the gradient of the mini-batch's loss and FedProx's term, clips it to
     ``clip_norm``, and adds ``weight_decay`` times w (sgd and adam). The optimiser turns this into a
     direction, to which ``weight_decay`` times w is added (adamw). The direction is multiplied by
-    the learning rate of the round and the step. The optimiser's state starts at zero in every call.
-    docs/training.md says which of this follows Optax and which PyTorch.
+    the learning rate of the round and the step. The optimiser's state starts at zero in every local
+    training. docs/training.md says which of this follows Optax and which PyTorch.
 
     Examples:
         >>> import fedkin as fk
@@ -83,11 +83,11 @@ class LocalTraining:
 
     @property
     def count(self) -> int:
-        """The number of epochs (or steps) of the first row."""
+        """The number of epochs (or steps) of the first row (a client that trains)."""
         return int(np.asarray(self.epochs if self.steps is None else self.steps).flat[0])
 
     def select(self, rows: Int[np.ndarray, "r"]) -> LocalTraining:
-        """The settings of the rows with the given indices."""
+        """The settings of the rows (clients that train) with the given indices."""
         by_row = {
             name: getattr(self, name)[rows]
             for name in ("epochs", "positive")
@@ -330,7 +330,8 @@ def SGD(  # noqa: N802
 def Adam(  # noqa: N802
     epochs: int = 1, batch_size: int = 32, lr: float = 1e-3, **options: Any
 ) -> LocalTraining:
-    """Local training by Adam (Kingma & Ba 2015), whose moments start at zero in every call.
+    """Local training by Adam (Kingma & Ba 2015), whose moments start at zero in every local
+    training.
 
     Args:
         epochs: passes over a client's training samples.

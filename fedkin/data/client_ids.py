@@ -57,7 +57,7 @@ def _of_list(values: Any) -> Shaped[np.ndarray, "..."]:
 def check_owners(
     owners: Shaped[np.ndarray, "..."], place: Path | str, name: str = "client_id"
 ) -> None:
-    """Raise DataError if ids are missing or infinite, or have several types.
+    """Raise DataError if client ids are missing or infinite, or have several types.
 
     Args:
         owners: the client id of each sample.
@@ -90,7 +90,7 @@ def check_owners(
 
 
 def _infinite_rows(owners: Shaped[np.ndarray, "M"]) -> Int[np.ndarray, "m"]:
-    """The rows in which a client's id is an infinite number."""
+    """The rows (samples) in which a client's id is an infinite number."""
     if owners.dtype.kind == "f":
         return np.flatnonzero(np.isinf(owners))
     if owners.dtype != object:

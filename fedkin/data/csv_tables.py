@@ -83,7 +83,7 @@ def read_csv(path: Path, names: str | None = None) -> Table:
 
 
 def _encoding(path: Path) -> str:
-    """The encoding of a file, from its first bytes. Raises DataError if they are not text."""
+    """The encoding of a file, from its first bytes. Raises DataError if the bytes are not text."""
     with _binary(path) as file:
         first = file.read(4096)
     for mark, encoding in _MARKS.items():
@@ -175,7 +175,7 @@ def _check_width(table: Table, header: list[str], path: Path) -> None:
 
 
 def _without_empty_columns(table: Table) -> Table:
-    """The table without columns that have neither a name nor an entry.
+    """The table without columns that have neither a name nor a filled cell.
 
     Such a column comes from a separator at the end of each line.
     """
@@ -244,7 +244,7 @@ def _has_decimal_commas(column: Any) -> bool:
 
 def _typed_names(table: Table, names: str) -> Table:
     """The table with its column ``names`` converted to numbers. The column stays text if a number,
-    written as text again, would differ from its entry: 01 would become 1."""
+    written as text again, would differ from its cell: 01 would become 1."""
     if names not in table:
         return table
     for kind in (np.int64, np.float64):

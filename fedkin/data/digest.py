@@ -17,8 +17,8 @@ _BLOCK_NAMES = 2**16
 
 
 def data_digest(data: FederatedData) -> str:
-    """A digest of the data: features, labels, rows of each client, names, number of classes, true
-    clusters, and vocabulary with its vectors.
+    """A digest of the data: features, labels, which samples each client has, names, number of
+    classes, true clusters, and vocabulary with its vectors.
 
     The digest of packed data is computed at packing and read from their description.
     """

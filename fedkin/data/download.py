@@ -187,7 +187,8 @@ def _download_file(url: str, path: Path, md5: str | None) -> None:
 
 
 def _download_archive(source: Source, base_url: str, folder: Path) -> None:
-    """Download a tar file and unpack the set's files. The folder appears when it is complete."""
+    """Download a tar file and unpack the set's files. The set's folder appears when all files are
+    complete."""
     assert source.archive
     name, md5 = source.archive
     archive = folder.parent / name
@@ -203,7 +204,8 @@ def _download_archive(source: Source, base_url: str, folder: Path) -> None:
         archive.unlink()
     except (tarfile.TarError, EOFError, zlib.error) as error:
         raise DataError(
-            f"{archive}: expected a tar file, but it is damaged ({error}); delete it"
+            f"{archive}: expected a tar file, but it is damaged ({error}); delete it "
+            "to download it again"
         ) from error
     except OSError as error:
         raise StorageError(

@@ -227,7 +227,7 @@ def _stream(
     seed: int,
     noise: float = 0.0,
 ) -> StreamData:
-    """Generate the samples of a stream. Rows are ordered by step, then client, then sample."""
+    """Generate the samples of a stream, ordered by step, then client, then sample."""
     positive("clients", clients)
     positive("samples", samples)
     concepts = _concepts(CHANGES_A if changes is None else changes, clients, generator.concepts)

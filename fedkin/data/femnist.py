@@ -246,7 +246,8 @@ def _by_writer(clients: int | None) -> FederatedData:
 
 
 def _one_file(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of a file after checks. x is checked later, when all files have been read."""
+    """The arrays of one file of writers, after checks. x is checked later, when all files have been
+    read."""
     arrays = read_npz(path, ("x", "y", "client_id", "split", "writers"))
     M = len(arrays["y"])
     for name in ("x", "client_id", "split"):

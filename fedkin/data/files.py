@@ -144,7 +144,8 @@ def read_idx_pair(
 
 
 def read_cifar(path: Path) -> tuple[UInt8[np.ndarray, "M 32 32 3"], Int[np.ndarray, "M"]]:
-    """Images and labels of a batch of CIFAR-10's binary version, with any number of records."""
+    """Images and labels of a batch file of CIFAR-10's binary version, with any number of records (a
+    label and its image)."""
     path = Path(path)
     with reading(path, "a CIFAR-10 binary batch"):
         raw = np.frombuffer(path.read_bytes(), np.uint8)

@@ -66,8 +66,8 @@ def from_arrays(
         The federation.
 
     Raises:
-        DataError: there are no samples, lengths differ, entries are missing, of mixed types or not
-            finite, or a client has no training sample.
+        DataError: there are no samples, arrays have different lengths, values are missing, of mixed
+            types or not finite, or a client has no training sample.
         ConfigError: ``clients`` and ``partition`` are both given or both missing, or an option does
             not apply to the partition.
     """

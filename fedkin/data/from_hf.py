@@ -268,7 +268,7 @@ def _images(dataset: Any, column: str, rows: slice, place: str) -> Shaped[np.nda
 
 
 class HFFeatures:
-    """The feature columns of a data set as numbers [M ...], read a block of rows at a time.
+    """The feature columns of a data set as numbers [M ...], read a block of samples at a time.
 
     Args:
         dataset: the data set.
@@ -294,7 +294,7 @@ class HFFeatures:
         self.shape = (len(dataset), *block.shape[1:])
 
     def _values(self, column: str, rows: slice) -> Shaped[np.ndarray, "b ..."]:
-        """The numbers of one feature column, in the given rows."""
+        """The numbers of one feature column, for the given rows (samples)."""
         place = f"{self._name}: column {column}"
         if type(self._dataset.features[column]).__name__ == "Image":
             return _images(self._dataset, column, rows, place)

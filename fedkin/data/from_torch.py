@@ -158,7 +158,8 @@ def _join(sources: dict[Any, Any], place: str) -> tuple[_Read, np.ndarray]:
 
 
 def _check_all_have_samples(sources: dict[Any, Any], owners: np.ndarray, place: str) -> None:
-    """Raise DataError for a client without samples, since the next client would get its number."""
+    """Raise DataError for a client without samples, since the next client would get the number of
+    the empty one."""
     empty = sorted({str(key) for key in sources} - {str(owner) for owner in owners})
     if empty:
         raise DataError(

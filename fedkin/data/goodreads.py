@@ -271,7 +271,8 @@ def _from_reviews(path: Path, sampling: _Sampling, encoding: _Encoding | None) -
 
 
 def _selected(path: Path, reviews: int, rows: list[int]) -> tuple[list[str], Int[np.ndarray, "M"]]:
-    """Texts and labels of these sentences, which are numbered in the order of the file."""
+    """Texts and labels of the sentences in ``rows``, which are numbered in the order of the
+    file."""
     needed = set(rows)
     text_of: dict[int, str] = {}
     label_of: dict[int, bool] = {}
@@ -343,8 +344,8 @@ def _survey(path: Path, sampling: _Sampling, count_words: bool) -> _Survey:
 
 
 def _draw(survey: _Survey, sampling: _Sampling, path: Path) -> Ragged:
-    """Draw the sentences of each client, as their numbers in the file. They are in random order,
-    and the first ones will be for training."""
+    """Draw the sentences of each client, as their numbers in the file. The sentences of a client
+    are in random order, and the first ones will be for training."""
     # All sentences in a random order, which also determines the order of the users.
     order = legacy_random(sampling.seed).permutation(len(survey.owner))
     owner = survey.owner[order]

@@ -94,7 +94,7 @@ def heart_disease(*, scaling: str = "hospital") -> FederatedData:
     with one value for all training patients is only centred. Training and test sizes: Cleveland
     199/104, Hungary 172/89, Switzerland 30/16, Long Beach 85/45.
 
-    The files are UCI's four, or one table ``heart.csv`` of the same rows, with a header and a
+    The files are UCI's four, or one table ``heart.csv`` of the same patients, with a header and a
     column ``hospital``.
 
     Args:
@@ -170,7 +170,7 @@ def _read(path: Path, columns: tuple[str, ...], header: int | None) -> Table:
 
 
 def _complete(table: Table, path: Path, hospital: str) -> Table:
-    """The rows without a missing value in a used column, as numbers."""
+    """The patients (rows of a table) without a missing value in a used column, as numbers."""
     import pandas as pd
 
     used = table[[name for name in COLUMNS if name not in UNUSED]]

@@ -2,7 +2,7 @@
 
 Options of every set:
 
-* ``partition``: how samples are divided over clients; see the table.
+* ``partition``: how samples are divided over clients; see the table below.
 * ``clients``: number of clients N.
 * ``train_fraction``: each client's share of training samples.
 * ``samples``: size of a random subset of the images; None for all. Not for digits.
@@ -312,7 +312,7 @@ def cifar10(
 def _ditto(
     images: published.Images, clients: int, classes_per_client: int | None, seed: int
 ) -> tuple[Ragged, Ragged]:
-    """Training and test rows of each client in Ditto's federation."""
+    """The rows of the training and test images of each client in Ditto's federation."""
     k = 5 if classes_per_client is None else classes_per_client
     train, test = ditto(
         train_labels=images.y[: images.train],

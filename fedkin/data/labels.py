@@ -148,7 +148,7 @@ def _kind(value: Any) -> str:
 
 
 def check_present(values: Shaped[np.ndarray, "M"], place: Path | str) -> None:
-    """Raise DataError for missing labels, as ``missing_rows`` finds them.
+    """Raise DataError for missing labels, such as None, NaN or blank text.
 
     Args:
         values: the labels.
@@ -197,7 +197,7 @@ def _largest(y: Int[np.ndarray, "M"], place: Path | str) -> int:
     """The largest label, if it is plausible.
 
     Raises:
-        DataError: it exceeds the number of samples, so it is probably a wrong entry.
+        DataError: the label exceeds the number of samples, so it is probably wrong.
     """
     largest = int(y.max(initial=0))
     if largest >= max(len(y), 1):

@@ -19,16 +19,16 @@ _log = logging.getLogger("fedkin")
 
 
 def check_memory(parts: Mapping[str, int], cure: str, available: int | None = None) -> None:
-    """Raise an error if memory that will be allocated clearly exceeds the available memory, and log
-    a warning if it takes most of it.
+    """Raise an error if the memory that will be allocated clearly exceeds the available memory. Log
+    a warning if most of the available memory would be used.
 
     Args:
-        parts: bytes of each part that will be allocated, by its name in messages.
+        parts: bytes of each thing that will be allocated (e.g. models), by its name in messages.
         cure: advice for the message.
         available: available bytes; None for the memory of this machine.
 
     Raises:
-        ConfigError: the parts need more than ``REFUSED`` times the available memory.
+        ConfigError: all parts together need more than ``REFUSED`` times the available memory.
     """
     if available is None:
         available = available_memory()

@@ -48,8 +48,8 @@ def map_member(path: Path, member: zipfile.ZipInfo) -> Shaped[np.ndarray, "..."]
 
 
 def _check(content: Shaped[np.ndarray, "b"], member: zipfile.ZipInfo) -> None:
-    """Compute the checksum of an array's bytes, a block at a time. Raises ValueError if it differs
-    from the one that the npz file stores."""
+    """Compute the checksum of an array's bytes, a block at a time. Raises ValueError if the
+    checksum differs from the one that the npz file stores."""
     checksum = 0
     for start in range(0, len(content), _BLOCK_BYTES):
         checksum = zlib.crc32(content[start : start + _BLOCK_BYTES].data, checksum)

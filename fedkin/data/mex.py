@@ -76,7 +76,7 @@ def mex(
     seed: int = 0,
 ) -> FederatedData:
     """Fed-MEx: 7 exercises, 30 clients with one or two of them, x float32 [M, 1280]: 5 frames of 16
-    x 16 in 0 .. 1.
+    x 16 pressures in 0 .. 1.
 
     There are three federations, with different names:
 
@@ -129,7 +129,7 @@ def _published() -> tuple[LeafFiles, Path] | None:
     """The published federation, and its folder; None if only its test part exists.
 
     Raises:
-        DataError: neither exists.
+        DataError: neither the published files nor their test part exist.
     """
     if folder := locate(PUBLISHED):
         return read_leaf_files([folder / "train.json"], [folder / "test.json"]), folder

@@ -193,7 +193,7 @@ def _description(folder: Path) -> dict[str, Any]:
 def _client_names(
     folder: Path, about: dict[str, Any], arrays: dict[str, np.ndarray]
 ) -> ClientNames | None:
-    """The names of clients, from two files; older folders have them in their description."""
+    """The names of clients, from two files; older folders have them in ``federation.json``."""
     text, offsets = _NAMES
     if text not in arrays:
         names = about.get("client_names")

@@ -200,8 +200,8 @@ def _draw_roles(
 
 
 def _alternating(sizes: list[int]) -> tuple[Ragged, Ragged]:
-    """Training and test rows of each client, if samples are stored in consecutive parts of these
-    sizes.
+    """The rows of the training and test samples of each client, if samples are stored in
+    consecutive parts of these sizes.
 
     The parts are: training of client 0, test of client 0, training of client 1, ...
     """

@@ -1,4 +1,5 @@
-"""Converts a table to samples. Its columns are features, the label, the client and the split."""
+"""Converts a table (DataFrame) to samples. The table's columns are features, the label, the client
+and the split."""
 
 from __future__ import annotations
 
@@ -197,7 +198,8 @@ def with_features(
 
 
 def column_facts(columns: Columns) -> dict[str, str]:
-    """The names of a table's label and client columns, which are needed to read other tables.
+    """The names of a table's label and client columns, which are needed to read new samples for
+    predictions.
 
     Args:
         columns: roles of the columns.
@@ -230,11 +232,12 @@ def check_different(table: Table, place: Path | str) -> None:
 def check_columns(
     table: Table, names: Sequence[Any], place: Path | str, cures: Mapping[str, str] | None = None
 ) -> None:
-    """Raise DataError for a column that does not exist. The message names the nearest one.
+    """Raise DataError for a column that does not exist. The message names the column with the most
+    similar name.
 
     Args:
         table: a DataFrame.
-        names: columns that it must have.
+        names: columns that the table must have.
         place: file or name with which error messages begin.
         cures: advice for a column that does not exist, by the column's name.
     """

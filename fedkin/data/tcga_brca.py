@@ -75,8 +75,8 @@ def tcga_brca(
     35, 14, 16, 7 and 2 deaths for training and 14, 4, 8, 3, 2 and 1 for testing, so the C-index of
     a small region is not reliable.
 
-    The files are FLamby's two, or one table ``brca.csv`` of the same rows with the columns region
-    and split.
+    The files are FLamby's two, or one table ``brca.csv`` of the same patients with the columns
+    region and split.
 
     Args:
         at_risk: m, the number of places for patients in a sample, at least 2.

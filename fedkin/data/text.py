@@ -181,8 +181,8 @@ def _first_width(line: bytes, width: int | None, where: str) -> int:
 
 
 def _vector(line: bytes, where: str) -> Float32[np.ndarray, "D"]:
-    """The vector in a line of a GloVe file. Raises DataError if its parts are not finite
-    numbers."""
+    """The vector in a line of a GloVe file. Raises DataError if the parts of the line after the
+    word are not finite numbers."""
     try:
         vector = np.array([float(part) for part in line.split(b" ")[1:]])
     except ValueError:
@@ -216,8 +216,8 @@ def _lines(path: Path, width: int | None) -> Iterator[tuple[int, bytes]]:
 
 
 def _opened(path: Path, width: int | None, stack: ExitStack) -> Any:
-    """Open a GloVe file, which may be compressed or in a zip archive, as text. The stack closes
-    it."""
+    """Open a GloVe file, which may be compressed or in a zip archive, as text. ``stack`` closes the
+    file."""
     if path.suffix == ".gz":
         return stack.enter_context(gzip.open(path))
     if path.suffix != ".zip":

@@ -31,7 +31,8 @@ COUNT = "num_clients"
 
 @runtime_checkable
 class Features(Protocol):
-    """Numbers [M ...]: an array, or a source larger than memory that returns slices of its rows."""
+    """Numbers [M ...]: an array, or a source larger than memory that returns slices of its rows
+    (samples)."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -128,8 +129,8 @@ class OwnSamples:
     def _split(
         self, owned: Ragged, train_fraction: float | int, seed: int
     ) -> tuple[Ragged, Ragged, Ragged | None]:
-        """Training, test and validation rows of each client. The last part is None if there are no
-        validation rows."""
+        """Training, test and validation rows (samples) of each client; for validation, None if
+        there are no such rows."""
         if self.split is None:
             train, test = split_train_test(
                 owned, Stream(seed, purpose="data/split"), train_fraction
@@ -291,7 +292,8 @@ def clean_features(
 
 
 def _not_finite(block: Shaped[np.ndarray, "b ..."], start: int) -> list[int]:
-    """The rows of a block that hold NaN or infinity; the block begins at row ``start``."""
+    """The rows (samples) of a block that hold NaN or infinity; the block begins at row
+    ``start``."""
     finite = np.isfinite(block)
     if finite.all():
         return []
@@ -346,7 +348,7 @@ def _warn_of_classes(y: Int[np.ndarray, "M"], names: Names | None, place: Path |
 
 
 def _select(owned: Ragged, selected: Bool[np.ndarray, "M"]) -> Ragged:
-    """The index with only the selected rows of every client."""
+    """The index with only the selected rows (samples) of every client."""
     rows: Int[np.ndarray, "s"] = owned.rows[selected[owned.rows]]
     before = np.concatenate([[0], np.cumsum(selected[owned.rows])])
     return Ragged(rows, before[owned.offsets].astype(np.int64))

@@ -55,7 +55,7 @@ def write(
         format: ``safetensors``, ``torch`` or ``onnx``.
 
     Returns:
-        The card's path.
+        The path of ``card.json``.
 
     Raises:
         ConfigError: the format is unknown.
@@ -98,8 +98,8 @@ def write(
 
 
 def write_model(predictor: Predictor, path: str | Path, format: str = "safetensors") -> Path:
-    """Write one model, such as a fine-tuned one, into a new folder with a card, as ``run.export``
-    does.
+    """Write one model, such as a fine-tuned one, and its card (``card.json``) into a new folder, as
+    ``run.export`` does.
 
     Args:
         predictor: the model, from ``run.fine_tune`` or ``run.model_for``.
@@ -107,7 +107,7 @@ def write_model(predictor: Predictor, path: str | Path, format: str = "safetenso
         format: ``safetensors``, ``torch`` or ``onnx``.
 
     Returns:
-        The card's path.
+        The path of ``card.json``.
 
     Raises:
         ConfigError, ModelError, MissingExtra, StorageError: as for ``write``.
@@ -180,10 +180,10 @@ def accuracy_facts(correct: np.ndarray, samples: np.ndarray) -> dict[str, Any]:
 
 
 def read_card(folder: Path) -> dict[str, Any]:
-    """Read the card of an export.
+    """Read the card of an export (``card.json``, which describes the models).
 
     Raises:
-        ConfigError: there is no card, or it is damaged.
+        ConfigError: there is no card, or the card is damaged.
     """
     try:
         card = json.loads((folder / CARD).read_text(encoding="utf-8-sig"))

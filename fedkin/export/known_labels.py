@@ -42,8 +42,8 @@ def encoded_labels(
             label i is in row i.
 
     Raises:
-        DataError: the run does not know a label (the message names the row), or labels are booleans
-            and the names are not False and True.
+        DataError: no class of the run has a label's name or number (the message names the row), or
+            labels are booleans and the names are not False and True.
     """
     names = [] if label_names is None else [str(name) for name in label_names]
     labels = label_array(y, "labels")
@@ -96,13 +96,15 @@ def _number_names(
 def _positions(
     labels: Shaped[np.ndarray, "s"], names: Sequence[str], rows: Int[np.ndarray, "s"]
 ) -> Int[np.ndarray, "s"]:
-    """The class number of each name. Raises DataError for a name that the run does not know."""
+    """The class number of each name. Raises DataError for a name that no class of the run has."""
     numbers = {name: number for number, name in enumerate(names)}
     unseen = ~np.isin(labels, names)
     if unseen.any():
         first = int(np.argmax(unseen))
         message = unknown("label", str(labels[first]), names)
-        raise DataError(f"labels: row {rows[first]}: {message}; the run was trained without it")
+        raise DataError(
+            f"labels: row {rows[first]}: {message}; the run was trained without this label"
+        )
     return np.array([numbers[label] for label in labels.tolist()], np.int64)
 
 

@@ -126,7 +126,7 @@ class Detectors(nn.Module):
 
 
 def build(architecture: dict[str, Any]) -> nn.Module:
-    """Build the network of a card's ``architecture``, with new weights.
+    """Build the network that ``architecture`` in ``card.json`` describes, with new weights.
 
     If a cluster has detectors, ``architecture`` describes a single one of them; use
     ``build_detectors`` for the whole classifier.
@@ -141,7 +141,7 @@ def build_detectors(architecture: dict[str, Any], detected: list[int], classes: 
 
     Args:
         architecture: the architecture of a detector.
-        detected: the classes that have a detector, from the model's entry in the card.
+        detected: the classes that have a detector, from the model's entry in ``card.json``.
         classes: C, the number of classes.
     """
     return Detectors({positive: build(architecture) for positive in detected}, classes)

@@ -111,8 +111,8 @@ class Predictor(Classifier):
     Attributes:
         name: ``cluster-2`` for the model of a cluster, ``client-7`` for the model of a client.
         model: the network, without weights.
-        vectors: the weights. Row i is a detector or a component of a mixture; other models have one
-            row.
+        vectors: the weights: a vector for each detector or each component of a mixture; other
+            models have one vector.
         samples: a sample, which defines the shape and type of all samples.
         label_names: name of each class, if labels have names.
         positive: the class of each detector; None for other models.
@@ -201,8 +201,8 @@ class Predictor(Classifier):
         return model.whole(model.unflatten(jnp.asarray(self.vector)))
 
     def _scores(self, x: Shaped[np.ndarray, "B ..."]) -> Float[np.ndarray, "B C"]:
-        """Scores of one network; for a mixture, log probabilities; for detectors, one column
-        each."""
+        """Scores of one network; for a mixture, log probabilities; for detectors, a column of
+        scores for each."""
         if self.shares is not None:
             # A mixture averages probabilities, so its scores are the logarithm of the average.
             mixed: Any = sum(

@@ -105,7 +105,7 @@ class Export:
         argument.
 
         Args:
-            name: name of the model in the card.
+            name: name of the model in ``card.json``.
             client: name of a client, as text (7 is "7"). For a client without a name, its position
                 in the run's data.
             cluster: number of a cluster.
@@ -246,8 +246,8 @@ def _arrays(content: bytes, format: str) -> dict[str, np.ndarray]:
 
 
 def _vector(model: AnyModel, arrays: dict[str, np.ndarray], prefix: str) -> Float[np.ndarray, "P"]:
-    """The flat parameter vector from the arrays whose names begin with a prefix. Entries that are
-    not parameters, such as counters, are ignored."""
+    """The flat parameter vector from the arrays whose names begin with a prefix. Arrays that are
+    not parameters, such as counters of batches, are ignored."""
     names = [prefix + name for name in model.spec.slices]
     missing = [name for name in names if name not in arrays]
     if missing:

@@ -100,7 +100,7 @@ def fold_scale(
     """Build each scale into its detector: change the last layer so that the new score is a s + b.
 
     Args:
-        models: one detector per row.
+        models: the parameters of one detector per row.
         head: the slice of the last layer, weights and bias (``ModelSpec.head``). It is multiplied
             by a.
         bias: the slice of the last layer's bias (``ModelSpec.head_bias``), to which b is added.

@@ -82,7 +82,9 @@ def _finite(name: str, values: Any) -> Float[np.ndarray, "n"]:
         )
     if not np.isfinite(array).all():
         row = int(np.flatnonzero(~np.isfinite(array))[0])
-        raise DataError(f"cox_loss: {name} must be finite numbers, got {array[row]} in row {row}")
+        raise DataError(
+            f"cox_loss: {name} must be finite numbers, got {name}[{row}] = {array[row]}"
+        )
     return array
 
 

@@ -40,8 +40,8 @@ def edc_embedding(updates: Float[np.ndarray, "n P"], directions: int) -> Float64
 
 
 def edc(embedding: Float[np.ndarray, "n m"]) -> Float64[np.ndarray, "n n"]:
-    """Distances EDC(i, j) = |E_i - E_j| / m of eq. 7. The factor 1/m does not change a clustering
-    into a given number of clusters."""
+    """Distances EDC(i, j) = |E_i - E_j| / m of FlexCFL's eq. 7, where E_i is row i of ``embedding``
+    (update i). The factor 1/m does not change a clustering into a given number of clusters."""
     from scipy.spatial.distance import pdist, squareform
 
     return squareform(pdist(embedding)) / embedding.shape[1]

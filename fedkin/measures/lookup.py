@@ -33,8 +33,8 @@ def measures_in(description: Mapping[str, Any]) -> tuple[Measure, ...]:
 
 
 def _from_entry(entry: Any) -> Measure | None:
-    """A user's measure from its entry in a run's description. It has no function, as the values are
-    already in the records. None for a damaged entry."""
+    """A user's measure from its entry in a run's description. The measure has no function, as its
+    values are already in the records. None for a damaged entry."""
     if not isinstance(entry, Mapping):
         return None
     # Keys that this version does not know are ignored.

@@ -41,8 +41,8 @@ class About:
         leaves: data that leave a client, in addition to the data that FedAvg's clients send.
         meanings: the meaning of each option that another method has too. In a comparison, the
             section [method] of the configuration describes the main method. The other methods take
-            the value of an option from it if they give the option the same meaning. The value of an
-            option without an entry is never taken over.
+            the value of an option from this section if they give the option the same meaning. The
+            value of an option without an entry is never taken over.
     """
 
     name: str

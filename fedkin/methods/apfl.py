@@ -13,7 +13,7 @@ Y. Deng, M. M. Kamani, M. Mahdavi: Adaptive Personalized Federated Learning. arX
 w_i and v_i take their steps on the same batch, and the mix uses w_i before its step. The share a_i
 is updated at the start of a round, with the gradient at the received w, but training still uses the
 old a_i. This gradient is an inner product over the *whole* model, so at lr 0.1 a share becomes 0 or
-1 after a few rounds. A smaller ``share_lr`` slows it down, and ``adapt=False`` keeps the share
+1 after a few rounds. A smaller ``share_lr`` slows this change, and ``adapt=False`` keeps the share
 fixed.
 
 Differs from the paper: the gradient of a_i uses the full training loss (the text: one batch), which

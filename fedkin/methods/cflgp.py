@@ -126,7 +126,7 @@ class CFLGP:
         )
 
     def init(self, world: World, stream: Stream) -> CFLGPState:
-        """One model, with all clients in its cluster.
+        """The initial state: one cluster with all clients, and its model.
 
         Raises:
             MethodError: there are fewer clients than clusters.
@@ -161,7 +161,7 @@ class CFLGP:
     def place(
         self, world: World, state: CFLGPState, newcomers: Int[np.ndarray, "c"], stream: Stream
     ) -> CFLGPState:
-        """New clients join the cluster with the nearest mean of Z, once there are clusters."""
+        """New clients join the cluster with the nearest mean projected gradient, if any."""
         for query in np.flatnonzero(state.asked).tolist():
             state = self._answers(world, state, query, newcomers)
         clustered = np.flatnonzero((state.assignment != UNASSIGNED) & (state.answers > 0))
@@ -219,7 +219,7 @@ class CFLGP:
     def _answers(
         self, world: World, state: CFLGPState, query: int, clients: Int[np.ndarray, "n"]
     ) -> CFLGPState:
-        """The state after these clients have sent gradients at the criterion model of a query."""
+        """The state after these clients have sent gradients at the model that a query used."""
         criterion = state.criteria[query][None]
         task = CriterionGradients(criterion, np.zeros(len(clients), np.int64))
         reply = world.run(task, clients)

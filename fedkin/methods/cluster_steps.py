@@ -114,7 +114,7 @@ def assign(
 ) -> S:
     """The state with clients placed in clusters.
 
-    Each placed client stores its present label counts, to detect later shifts.
+    Each placed client stores its present label counts, to detect later shifts of its data.
 
     Args:
         world, state: clients and state of the round.
@@ -132,8 +132,8 @@ def update_assignment(
     """The state with the new clusters of a round's clients, for methods that assign clusters again
     in every round.
 
-    Unlike in ``assign``, only clients that had no cluster store their label counts. The others
-    still compare with the counts that they stored before.
+    Unlike in ``assign``, only clients that had no cluster store their label counts, to detect later
+    shifts of their data. The other clients still compare with the counts that they stored before.
 
     Args:
         world, state: clients and state of the round.
@@ -275,10 +275,11 @@ def aggregation_weights(
 def _drawn_order(
     clients: Int[np.ndarray, "n"], total_clients: int, stream: Stream
 ) -> Int[np.ndarray, "n"]:
-    """The rows of a cohort in the order in which the cohort was drawn.
+    """The positions of a cohort's clients in ``clients``, in the order in which the clients were
+    drawn.
 
-    Cohorts are sorted by id. A round-robin cohort was drawn in the order of ids, starting with the
-    first id of its turn. Any other cohort was drawn uniformly, so any random order is equivalent to
+    Cohorts are sorted by id. A round-robin cohort was drawn in the order of ids, starting where the
+    last cohort ended. Any other cohort was drawn uniformly, so any random order is equivalent to
     the order in which it was drawn.
     """
     rows = np.argsort(clients)
@@ -312,7 +313,7 @@ def place_by_policy(
         policy: ``loss``, ``direction`` or ``random``.
         clients: clients to place.
         start: common initial model of all clusters, needed for ``direction``: a cluster's direction
-            is the change of its model since then.
+            is the change of the cluster's model since then.
 
     Raises:
         MethodError: the policy is ``direction``, but there is no common start.

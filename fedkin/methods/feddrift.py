@@ -54,7 +54,7 @@ from fedkin.tasks.feddrift import TrainSpans
 
 @dataclass(frozen=True)
 class FedDriftState(State):
-    """M models (most may be unused), and which of them owns each (client, step) pair."""
+    """M models (most may be unused), and which of them is trained on each (client, step) pair."""
 
     owner: Int[np.ndarray, "N S"]  # model that owns the step; UNASSIGNED without new samples
     ends: Int[np.ndarray, "N S"]  # number of the client's samples after the step
@@ -179,7 +179,8 @@ class FedDrift:
         return self._merge(state, history, in_use, _fresh(world, self.models, stream))
 
     def _choose(self, state: FedDriftState, history: History) -> FedDriftState:
-        """The state after lines 1 to 3: each client has chosen a model, or has drifted."""
+        """The state after lines 1 to 3 of the algorithm: each client has chosen a model or
+        drifted."""
         step = state.owner.shape[1] - 1
         # Line 1 (isolated clients), line 2, and the drifts of line 3
         chosen = choose_models(
@@ -212,8 +213,8 @@ class FedDrift:
         in_use: Int[np.ndarray, "k"],
         fresh: Float[np.ndarray, "M P"],
     ) -> FedDriftState:
-        """The state after line 4: models that were in use before the step (``in_use``) may merge.
-        Those that merge into another model become initial models (``fresh``)."""
+        """The state after line 4 of the algorithm: models in use before the step (``in_use``) may
+        merge. Those that merge into another model become initial models (``fresh``)."""
         step = state.owner.shape[1] - 1
         # A model that was replaced in this step owns none of the earlier steps.
         owning = np.isin(in_use, state.owner[:, :step])

@@ -196,9 +196,9 @@ def with_membership(
 
     Args:
         state: state before the reply.
-        clients: client of each row of the reply.
+        clients: the clients that were asked, one for each row of the reply.
         reply: reply with ``membership``.
-        samples: number of training samples of each row; None if not reported.
+        samples: number of training samples of each of these clients; None if not reported.
     """
     arrived = clients[reply.arrived]
 

@@ -178,7 +178,7 @@ class FedGroup:
     def place(
         self, world: World, state: FedGroupState, newcomers: Int[np.ndarray, "c"], stream: Stream
     ) -> FedGroupState:
-        """Client cold start: the group whose direction is nearest to the newcomer's (eq. 10)."""
+        """Place new clients in the group with the nearest direction (client cold start, eq. 10)."""
         assignment = state.assignment.copy()
         if self.newcomers == "random":
             rng = stream.child("place").rng()

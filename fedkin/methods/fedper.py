@@ -44,8 +44,8 @@ from fedkin.tasks.fedper import EvaluatePersonal, Personal, body_of, join
 
 @dataclass(frozen=True)
 class FedPerState(State):
-    """One model, of which only the body is trained; its head keeps its initial value. Clients keep
-    their own heads."""
+    """One model, of which only the body (all layers but the last) is trained; its head (last layer)
+    keeps its initial value. Clients keep their own heads."""
 
     start: Float[np.ndarray, "P"]  # the initial model
 
@@ -90,7 +90,7 @@ class FedPer:
         )
 
     def init(self, world: World, stream: Stream) -> FedPerState:
-        """One model, with all clients in its cluster.
+        """The initial state: one cluster with all clients, and its model.
 
         Raises:
             MethodError: the model has no known last layer, or no other layer.

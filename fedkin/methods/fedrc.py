@@ -51,7 +51,7 @@ _FLOOR = 1e-8  # lower bound of the summed weights
 
 @dataclass(frozen=True)
 class FedRCState(MixtureState):
-    """A mixture, and the label shares of its components."""
+    """A mixture of models (components), and the share of each label in each component."""
 
     shares: Float[np.ndarray, "K c"]  # C_k(y); no column before the first reply
     hard: Int[np.ndarray, "1"]  # 1 if clients are tested only with the component of largest weight

@@ -51,13 +51,14 @@ from fedkin.tasks.own_model import EvaluateOwn
 
 @dataclass(frozen=True)
 class FedSoftState(State):
-    """Centres, and the importance of each for each client."""
+    """The centres (cluster models), and the importance of each centre for each client."""
 
     importance: Float[np.ndarray, "N K"]  # u; a row of zeros if unknown
 
     @property
     def membership(self) -> Float[np.ndarray, "N K"]:
-        """u divided by its row sums; 1/K if u is unknown."""
+        """The importance of each centre for each client, divided by the client's sum; 1/K if it is
+        unknown."""
         is_known = self.importance.any(axis=1, keepdims=True)
         importance = np.where(is_known, self.importance, 1.0)
         return importance / importance.sum(axis=1, keepdims=True)
@@ -72,7 +73,7 @@ class FedSoftState(State):
 class FedSoft:
     """Every client has a model with proximal terms to all centres.
 
-    The weight of a centre is the share of the client's samples that it fits best.
+    The weight of a centre is the share of the client's samples that this centre fits best.
 
     Examples:
         >>> import fedkin as fk
@@ -120,7 +121,8 @@ class FedSoft:
         )
 
     def init(self, world: World, stream: Stream) -> FedSoftState:
-        """K different random centres. Raises MethodError if two of them are equal."""
+        """K different random centres (cluster models). Raises MethodError if two centres are
+        equal."""
         start = first_mixture(world, self.clusters, stream)
         return FedSoftState(
             models=start.models,
@@ -161,15 +163,15 @@ class FedSoft:
     def place(
         self, world: World, state: FedSoftState, newcomers: Int[np.ndarray, "c"], stream: Stream
     ) -> FedSoftState:
-        """New clients measure u on their labelled samples."""
+        """New clients measure u, the importance of each centre, on their labelled samples."""
         reply = world.run(Importance(state.models, float(self.floor)), newcomers)
         return _measured(state, newcomers[reply.arrived], reply.importance[reply.arrived])
 
     def _centers(
         self, solutions: Float[np.ndarray, "a P"], v: Float[np.ndarray, "a K"], stream: Stream
     ) -> Float[np.ndarray, "K P"]:
-        """The new centres: means of the clients' models (``solutions``), weighted by v or over
-        clients that are drawn by v."""
+        """The new centres: means of the clients' models (``solutions``), weighted by v (each
+        client's share of a centre's samples), or over clients that are drawn by v."""
         weights = v
         if self.selected is not None and self.selected < len(solutions):
             rng = stream.child("select").rng()

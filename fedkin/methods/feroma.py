@@ -156,7 +156,7 @@ class FEROMA:
     def place(
         self, world: World, state: FEROMAState, newcomers: Int[np.ndarray, "c"], stream: Stream
     ) -> FEROMAState:
-        """New clients get the solution of the nearest profile, by entries that need no labels."""
+        """New clients get the solution with the nearest profile, by entries that need no labels."""
         trained = np.flatnonzero(state.examples)
         if not len(trained):
             return cluster_steps.assign(world, state, newcomers, np.zeros(len(newcomers), np.int64))
@@ -222,8 +222,8 @@ class FEROMA:
     def _describe(
         self, world: World, state: FEROMAState, clients: Int[np.ndarray, "c"], labels: bool
     ) -> tuple[FEROMAState, Int[np.ndarray, "n"], Float[np.ndarray, "n D"]]:
-        """Let clients describe their data. Returns the state (updated by who has the extractor),
-        the clients that replied, and their descriptors."""
+        """Let clients describe their data. Returns the state (which notes who got the profile
+        model), the clients that replied, and their descriptors."""
         world.run(DescribingModel(state.extractor), clients[~state.informed[clients]])
         reply = world.run(ScoreMoments(state.extractor, labels), clients)
         clients = clients[reply.arrived]

@@ -180,7 +180,7 @@ class FeSEM:
     ) -> FeSEMState:
         """New clients join the nearest cluster, or a cluster by another policy.
 
-        Under another policy they hold that cluster's model as their solution.
+        Under another policy, new clients hold that cluster's model as their solution.
         """
         if self.newcomers == "own":
             nearest = self._nearest(world.spec, state, newcomers)

@@ -181,7 +181,7 @@ class FlexCFL:
     def place(
         self, world: World, state: FlexCFLState, newcomers: Int[np.ndarray, "c"], stream: Stream
     ) -> FlexCFLState:
-        """Client cold start: the group whose direction is nearest to the new client's (eq. 8)."""
+        """Place new clients in the group with the nearest direction (client cold start, eq. 8)."""
         if self.newcomers != "direction":
             return cluster_steps.place_by_policy(
                 world,

@@ -136,7 +136,7 @@ class FLHC:
         )
 
     def init(self, world: World, stream: Stream) -> FLHCState:
-        """The joint model, with all clients in its cluster."""
+        """The initial state: one cluster with all clients, and its model, the joint model."""
         self._require(world.total_clients, f"the federation has {world.total_clients}")
         start = single_model_state(world, stream)
         return FLHCState(

@@ -128,7 +128,7 @@ class FLUX:
         )
 
     def init(self, world: World, stream: Stream) -> FLUXState:
-        """One model, with all clients in its cluster.
+        """The initial state: one cluster with all clients, and its model.
 
         Raises:
             MethodError: the model's last layer is unknown.

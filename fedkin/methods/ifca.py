@@ -183,7 +183,7 @@ class IFCA:
         reply: TrainingReply,
         weight: Float[np.ndarray, "n"],
     ) -> Float[np.ndarray, "K P"]:
-        """The clusters' models after a round; a shared base gets the mean update of all clients."""
+        """The clusters' models after a round; shared layers get the mean update of all clients."""
         if self._reads_means:
             return models + reply.update
         step, mass = mean_by_model(reply.update, weight, reply.model_index, self.clusters)

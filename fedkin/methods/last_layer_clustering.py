@@ -222,7 +222,7 @@ class LastLayerClustering:
     ) -> S:
         """The state with clients in their clusters, or excluded.
 
-        It keeps the last layers, to compare them with later clients."""
+        The state keeps the last layers, to compare later clients with them."""
         layers = state.layers.copy()
         layers[clients] = updates
         excluded = distance > self._distance_limit()

@@ -36,9 +36,9 @@ def last_layer_updates(
         epochs: number of epochs.
 
     Returns:
-        The clients that reply, and one row for each. If models are detectors, a row concatenates
-        the last layers of one detector for each class; they are zero for classes that the client
-        does not have.
+        The clients that reply, and the update of each one's last layer as a row. If models are
+        detectors, a row concatenates the last layers of one detector for each class; they are zero
+        for classes that the client does not have.
 
     Raises:
         MethodError: the model's last layer is unknown.
@@ -84,7 +84,7 @@ def count_classes(
     Args:
         world: the clients, which report their classes.
         clients: clients to count.
-        cluster: cluster of each of them.
+        cluster: cluster of each of these clients.
         clusters: number of clusters.
     """
     has_class = world.run(Classes(), clients).classes

@@ -3,7 +3,7 @@ cluster.
 
 It is an upper bound for peer-to-peer methods, which must find the clusters (PANM, section 2; the
 code of PENS' authors). It runs only if the true clusters are known, as in simulated data with
-planted clusters. If they change, it follows them.
+planted clusters. If the true clusters change, it follows them.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Oracle(PeerMethod):
 
 
 def _trust_true_clusters(world: World, state: PeerState) -> PeerState:
-    """The peers' state in which each trusts exactly the other peers of its true cluster."""
+    """The peers' state in which each peer trusts exactly the other peers of its true cluster."""
     true_clusters = world.true_clusters
     if true_clusters is None:
         raise MethodError(

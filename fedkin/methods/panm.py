@@ -86,7 +86,9 @@ class Matching(PeerMethod):
         reachable: Bool[np.ndarray, "n N"],
         noise: Float[np.ndarray, "n N"],
     ) -> Bool[np.ndarray, "n N"]:
-        """C_i and N_i in stage one; C_i and S_i when the bag is matched; otherwise no peers."""
+        """The peers that each peer queries. In stage one, they are its random candidates C_i and
+        its neighbours N_i. When a peer updates its bag (list of similar peers), they are C_i and a
+        sample S_i of the bag. Otherwise there are none."""
         candidates = lowest(noise, reachable & ~neighbourhood.trust, self.candidates)
         neighbours = reachable & neighbourhood.trust
         sample = lowest(noise, neighbours, self.candidates)

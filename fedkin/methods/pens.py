@@ -117,6 +117,6 @@ class PENS(PeerMethod):
         return lowest(noise, neighbourhood.trust & reachable, self.sampled)
 
     def _in_stage_one(self, neighbourhood: Neighbourhood) -> Bool[np.ndarray, "n 1"]:
-        """Mask of the peers that are in stage one, as a column, so that it applies to whole
-        rows."""
+        """Mask of the peers that are in stage one. It is a column, so that it broadcasts over
+        arrays with one row per peer."""
         return (neighbourhood.age <= self.stage_one)[:, None]

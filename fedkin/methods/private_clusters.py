@@ -112,7 +112,8 @@ class PrivateClusters:
         )
 
     def init(self, world: World, stream: Stream) -> PrivateClustersState:
-        """The cold start: directions from noisy sums, and each client in the nearest cluster."""
+        """The cold start (first clustering): directions from noisy sums, and each client in the
+        nearest cluster."""
         clients = world.clients(stream.round)
         seed = int(stream.child("sketch").words()[0])
         start = world.initial(stream.child("model"))
@@ -223,6 +224,7 @@ def _whitening(moments: Float64[np.ndarray, "s s"], clusters: int) -> Float64[np
 
 
 def _units(rows: Float[np.ndarray, "r K"]) -> Float64[np.ndarray, "r K"]:
-    """Rows (directions or sums of sketches) scaled to length 1; a row of zeros stays zero."""
+    """The rows (each a direction or a sum of sketches) scaled to length 1; a row of zeros stays
+    zero."""
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return rows / np.maximum(lengths, np.finfo(np.float64).tiny)

@@ -123,7 +123,7 @@ class SattlerCFL:
         )
 
     def init(self, world: World, stream: Stream) -> SattlerState:
-        """One model, with all clients in its cluster."""
+        """The initial state: one cluster with all clients, and its model."""
         start = single_model_state(world, stream)
         return SattlerState(
             models=start.models,

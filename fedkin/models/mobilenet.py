@@ -105,7 +105,8 @@ class Unit(eqx.Module):
 
 
 class Chain(eqx.Module):
-    """Units, one after another. If ``residual`` is set, the input is added to the output."""
+    """Units (convolution, normalisation, rectifier), one after another. If ``residual`` is set, the
+    input is added to the output."""
 
     units: list[Unit]
     residual: bool = eqx.field(static=True)
@@ -124,7 +125,7 @@ class Chain(eqx.Module):
 
 
 class MobileNet(eqx.Module):
-    """Chains of units, mean over the pixels, dropout, dense layer."""
+    """Chains of convolution units, mean over the pixels, dropout, dense layer."""
 
     chains: list[Chain]
     head: Dense

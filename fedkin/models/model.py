@@ -130,7 +130,7 @@ class Model:
 
 
 def flatten(tree: Tree) -> Float[Array, "P"]:
-    """Parameters as one vector, leaf after leaf, each in row-major order."""
+    """Parameters as one vector, leaf (array) after leaf, each in row-major order."""
     return jnp.concatenate([leaf.ravel().astype(jnp.float32) for leaf in jax.tree.leaves(tree)])
 
 
@@ -203,7 +203,8 @@ def as_model(
 
 
 def _is_floating(leaf: Any) -> bool:
-    """Whether a leaf is an array of floating-point numbers, which can be trained."""
+    """Whether a leaf of the parameters is an array of floating-point numbers, which can be
+    trained."""
     return hasattr(leaf, "dtype") and bool(jnp.issubdtype(leaf.dtype, jnp.floating))
 
 

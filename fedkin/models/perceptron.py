@@ -95,7 +95,8 @@ class Perceptron(eqx.Module):
 
 
 def features(data: Samples) -> int:
-    """Number of features of a sample. Raises ModelError for text, and for other objects."""
+    """Number of features of a sample. Raises ModelError for text, and for an object that is not
+    federated data."""
     check_samples(data)
     if not np.issubdtype(data.x.dtype, np.floating):
         text = getattr(data, "vocabulary", None) is not None

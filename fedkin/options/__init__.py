@@ -1,8 +1,8 @@
 """Options for any method: server optimisers, personal parts, robust rules, attacks, late replies,
 privacy and secret sums.
 
-``SECTIONS`` lists all options. To add an option, write its class in a new file, and add an entry
-that names the class.
+``SECTIONS`` lists all options. To add an option, write its class in a new file, and add an entry to
+``SECTIONS`` that names the class.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The journal of a private run, a file with one line for each noisy sum that leaves the run.
 
-The line is written before the sum is used. So a release still counts if the process is killed and
-restarted.
+The line is written before the sum is used. So the sum still counts towards epsilon if the process
+is killed and restarted.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ RELEASE = "release"  # folder for releasable files, inside the run's folder
 
 @dataclass
 class Journal:
-    """The releases of a run, kept in a file if the run has a folder.
+    """The releases (noisy sums) of a run, kept in a file if the run has a folder.
 
     If a process is killed while it writes, the incomplete last line is removed: its sums were not
-    released. If a process is killed after that but before its checkpoint, the round is repeated
-    with other noise, and both releases count.
+    released. If a process is killed after it has written the whole line, but before its checkpoint,
+    the round is repeated with other noise, and both releases count.
 
     Raises:
         CheckpointError: a complete line cannot be read, so its release and the epsilon are unknown.
@@ -42,7 +42,8 @@ class Journal:
             ]
 
     def add(self, **entry: Any) -> None:
-        """Add an entry, and wait until it is on the disk. Raises StorageError if that fails."""
+        """Add an entry (a line, such as one about a noisy sum) to the journal, and wait until it is
+        on the disk. Raises StorageError if that fails."""
         self.entries.append(entry)
         if self.path is not None:
             append_line(self.path, json.dumps(entry))

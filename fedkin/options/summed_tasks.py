@@ -25,8 +25,8 @@ def wants_sums(task: Task) -> bool:
 
 
 def is_start(task: Task) -> bool:
-    """Whether a task of a cold start needs only the sum of one vector per client, of norm at most
-    1."""
+    """Whether a task of a cold start (first clustering) needs only the sum of one vector per
+    client, of norm at most 1."""
     return task.charged == "unit_sum" and _is_one_vector(task)
 
 

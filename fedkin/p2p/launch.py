@@ -26,8 +26,8 @@ def build_peer(
         on_round: called with the record of every round.
 
     Raises:
-        ConfigError, DataError, ModelError, StorageError, CheckpointError, MissingExtra: a part of
-            the peer cannot be built.
+        ConfigError, DataError, ModelError, StorageError, CheckpointError, MissingExtra: the data,
+            the model, the folder or the connection cannot be used.
     """
     with error_context("data"):
         data = registry.make_site_data(config.data)

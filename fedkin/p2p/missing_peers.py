@@ -23,8 +23,8 @@ _CHECKS = 3
 
 @dataclass
 class _Mentions:
-    """The times at which other peers named some peer as online, although this peer does not see it
-    online."""
+    """The times at which other peers named one peer as online, although this peer does not see that
+    peer online."""
 
     first: float  # time of the first such mention
     last: float  # time of the latest one
@@ -37,9 +37,10 @@ class MissingPeers:
     A peer counts as *missing* if others have named it for longer than a waiting time. The waiting
     time is ``patience`` seconds at first. Each time peers are missing, this peer reconnects, and
     the waiting time doubles, up to ``LONGEST_WAIT``. When no peer has been named for twice the
-    waiting time, it is ``patience`` again. So slow connections, or a firewall between two peers,
-    rarely make this peer reconnect. A malicious peer that invents names can make it reconnect at
-    most about twice a minute: it must name them for 6 s and then be silent for 24 s.
+    waiting time, the waiting time is ``patience`` again. So slow connections, or a firewall between
+    two peers, rarely make this peer reconnect. A malicious peer that invents names can make this
+    peer reconnect at most about twice a minute: the malicious peer must name them for 6 s and then
+    be silent for 24 s.
 
     Args:
         name: name of this peer, which is never missing.
@@ -59,7 +60,7 @@ class MissingPeers:
         self._calm_since = clock()
 
     def add(self, names: Iterable[str]) -> None:
-        """Record that others name these peers, which are not online here. Thread-safe."""
+        """Record that other peers name these peers, which are not online here. Thread-safe."""
         now = self._clock()
         with self._lock:
             for name in names:
@@ -117,7 +118,7 @@ def names_of_bytes(content: bytes) -> list[str]:
     """The names of peers in a received text, one per line; an empty list if the text is longer than
     ``TEXT_LIMIT`` bytes.
 
-    They need not be valid names, since any peer may have sent any text.
+    The result may hold invalid names, since any peer may have sent any text.
     """
     if len(content) > TEXT_LIMIT:
         return []

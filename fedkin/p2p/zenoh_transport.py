@@ -43,7 +43,7 @@ class ZenohTransport:
     Args:
         federation: name of the peer's federation.
         name: name of the peer.
-        settings: where and how to listen and connect.
+        settings: where and how to listen and connect (section [network]).
         parameters: number of parameters P. A message much longer than two vectors of this size is
             refused.
 
@@ -198,8 +198,8 @@ class ZenohTransport:
     def _refresh(self) -> None:
         """Query from time to time which peers are online, without waiting for the answer.
 
-        The stream of changes alone is not enough. After a reconnection, the message that a peer has
-        left may arrive after the message that it is back.
+        Zenoh also reports when peers come and go, but that is not enough. After a reconnection, the
+        message that a peer has left may arrive after the message that it is back.
         """
         if time.monotonic() - self._last_refresh < _REFRESH:
             return
@@ -213,10 +213,10 @@ class ZenohTransport:
     def _open_again(self) -> bool:
         """Open a new Zenoh session, if possible. Returns whether a session is open.
 
-        If a peer hangs for about the length of a lease, one side may open a new connection while
-        the other keeps the old one and never repeats its declarations. Or both drop the old
-        connection and neither opens a new one. Peers treat a new session as unknown, so they
-        connect and declare again.
+        If a peer hangs for about the length of a lease (time after which Zenoh drops a silent
+        peer), one side may open a new connection while the other keeps the old one and never
+        repeats its declarations. Or both drop the old connection and neither opens a new one. Peers
+        treat a new session as unknown, so they connect and declare again.
         """
         former = self._names_online()
         handler = self._handler
@@ -263,8 +263,8 @@ class ZenohTransport:
 
 
 def zenoh_config(settings: NetworkSettings, parameters: int) -> Any:
-    """Zenoh's configuration, from the user's file. Settings that a peer needs override the settings
-    in the file.
+    """Zenoh's configuration, from the user's file if there is one. Settings that a peer needs
+    override the settings in the file.
 
     Raises:
         ConfigError: the file is missing or not a Zenoh configuration.

@@ -93,9 +93,9 @@ def _curve(
 
 
 def _stability(axes: Axes, count: ClusterCount, numbers: np.ndarray) -> None:
-    """Draw the split-half stability over the number of clusters. Horizontal lines mark its
-    threshold, and the stability that chance gives: the largest one in several IID splits of the
-    same data."""
+    """Draw the split-half stability (share of clients that stay in their cluster with the other
+    half of their data) over the number of clusters. Horizontal lines mark its threshold, and the
+    stability that chance gives: the largest one in several IID splits of the same data."""
     noun = "cluster" if count.clusters == 1 else "clusters"
     _curve(
         axes=axes,

@@ -159,7 +159,7 @@ def tables(
     """
 
     def with_columns(shown: Sequence[Column]) -> list[Table]:
-        """One table for each setting, with these columns."""
+        """One table for each setting, with the columns ``shown``."""
         return [_table(comparison, setting, measure, shown) for setting in comparison.settings]
 
     every = columns(comparison)
@@ -181,9 +181,11 @@ def tables(
 def _table(
     comparison: Comparison, setting: str, measure: str | None, shown: Sequence[Column]
 ) -> Table:
-    """The table of a setting with the given columns, as narrow as possible.
+    """The table of results in a setting (data set and configuration) with the columns ``shown``, as
+    narrow as possible.
 
-    The number of seeds is a column if rows differ in it; otherwise it is in the heading.
+    The number of seeds is a column if methods (rows) differ in this number; otherwise it is in the
+    heading.
     """
     rows = [
         (row, best) for row, best in best_rows(comparison, measure) if row["setting"] == setting

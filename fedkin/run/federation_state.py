@@ -97,7 +97,7 @@ def write_state(path: Path, state: FederationState) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, json.dumps(asdict(state), indent=1))
     except StorageError as error:
-        _log.warning("%s: fedkin deploy status cannot show refused sites", error)
+        _log.warning("%s: `fedkin deploy status` cannot show refused sites", error)
 
 
 def remove_state(path: Path) -> None:
@@ -107,7 +107,9 @@ def remove_state(path: Path) -> None:
     except OSError as error:
         reason = error.strerror
         _log.warning(
-            "%s cannot be removed (%s), so fedkin deploy status shows old refusals", path, reason
+            "%s cannot be removed (%s), so `fedkin deploy status` still shows earlier refusals",
+            path,
+            reason,
         )
 
 

@@ -61,7 +61,8 @@ def interruptible(
             KeyboardInterrupt is raised.
 
     Raises:
-        RunInterrupted: at the end of the context, if a signal came and no round has handled it.
+        RunInterrupted: at the end of the context, if a signal came after the last check at the end
+            of a round.
     """
     if _noted.active or threading.current_thread() is not threading.main_thread():
         yield

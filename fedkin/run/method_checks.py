@@ -15,7 +15,7 @@ def check_plan(plan: Plan, method: Method, clients: int, where: str = "method") 
     are large enough for a method.
 
     Args:
-        plan: the plan, with the size of a cohort.
+        plan: the run's plan, with the size of a cohort.
         method: the method.
         clients: number of clients.
         where: the method's place in the configuration (e.g. ``run.against: ifca``), for messages.
@@ -59,7 +59,7 @@ def check_model(method: Method, spec: ModelSpec, where: str = "method") -> None:
 
     Args:
         method: the method.
-        spec: the model's spec.
+        spec: the model's size, layers and kind.
         where: the method's place in the configuration, as in ``check_plan``.
 
     Raises ConfigError.

@@ -103,7 +103,8 @@ class Run(ModelAccess):
 
     @property
     def models(self) -> Float[np.ndarray, "K P"]:
-        """The final models, one row per cluster. For ATHENA-FL the rows are detectors."""
+        """The final models: a row of parameters per cluster. For ATHENA-FL the rows are
+        detectors."""
         return self.state.models
 
     @property
@@ -177,7 +178,7 @@ class Run(ModelAccess):
         cluster is paired with at most one true cluster. A client is matched if its cluster and its
         true cluster are a pair. ``ClusterMetrics.record`` defines the counts.
 
-        * ``migrations``: number of migrations.
+        * ``migrations``: number of migrations (changes of a client's cluster).
         * ``stability``: mean agreement (ARI) of clusters in consecutive rounds.
         * ``shift_precision``: share of detections that followed a data shift.
         * ``shift_recall``: share of data shifts that were detected. Several shifts of a client
@@ -383,7 +384,7 @@ def _parts(run: Run, model: Any, data: Any, method: Any) -> Ingredients:
 
 def _final(path: Path, config: Description) -> Record:
     """The entries of a stored summary that were measured after the last round. The records of
-    rounds do not have them."""
+    rounds do not have these entries."""
     try:
         return final_entries(json.loads(path.read_text()), config.measures)
     except (OSError, ValueError, TypeError) as error:

@@ -44,7 +44,7 @@ def description_of(
         local: the settings of local training.
         scenario: participation of clients.
         shift: the shift of the data; None: no shift.
-        run: the plan, evaluation and compute settings.
+        run: the section [run]: rounds, cohort, seed, evaluation and compute settings.
         options: options for all methods, by section.
     """
     split = {} if data.validation is None else {"validation_samples": len(data.validation.rows)}

@@ -58,7 +58,8 @@ def names_by_position(clients: pd.DataFrame) -> list[str] | None:
     """Names of clients by position, from a run's table of clients; None if clients have no names.
 
     Args:
-        clients: the table of clients. A client without a row gets its position as its name.
+        clients: the table of clients. A client that is not in the table gets its position as its
+            name.
     """
     if "name" not in clients:
         return None

@@ -115,7 +115,7 @@ def stop_without_replies(plan: Plan, records: Sequence[Record]) -> Record | None
     continues.
 
     Args:
-        plan: the run's plan.
+        plan: the run's plan, with the number of rounds.
         records: records up to the current round.
     """
     round = records[-1]["round"]
@@ -145,7 +145,7 @@ def stop_record(plan: Plan, round: int, reason: str) -> Record:
     reason.
 
     Args:
-        plan: the run's plan.
+        plan: the run's plan, with the number of rounds.
         round: the round after which the run stops.
         reason: the reason, as text.
     """
@@ -157,7 +157,7 @@ def stop_by_reply(plan: Plan, round: int, reply: Any, private: bool = False) -> 
     value, and after the last round.
 
     Args:
-        plan: the run's plan.
+        plan: the run's plan, with the number of rounds.
         round: the current round.
         reply: the callback's return value.
         private: whether the run has client-level differential privacy. A stop that depends on
@@ -181,7 +181,7 @@ def stop_by_options(plan: Plan, round: int, options: ActiveOptions) -> Record | 
     budget is exhausted). None if all options allow another round.
 
     Args:
-        plan: the run's plan.
+        plan: the run's plan, with the number of rounds.
         round: the current round.
         options: the run's options.
     """
@@ -200,7 +200,7 @@ def stop_after_round(
     Unusable replies do not stop a private run, since its length must not depend on replies.
 
     Args:
-        plan: the run's plan.
+        plan: the run's plan, with ``rounds``, ``until`` and ``patience``.
         records: records up to the current round.
         options: the run's options.
     """

@@ -120,7 +120,7 @@ class Drift:
         stream: Stream,
     ) -> FederatedData:
         """The data in which the samples of these clients are replaced by their variants. Each row
-        of ``data`` must have one owner, so that no other client is affected."""
+        (sample) of ``data`` must have one owner, so that no other client is affected."""
         parts = _parts(original)
         source = np.concatenate([part.rows for part in parts.values()])
         owner = np.concatenate([part.owners() for part in parts.values()])
@@ -147,8 +147,8 @@ class Drift:
         variant: Int[np.ndarray, "m"],
         stream: Stream,
     ) -> tuple[Literal["x", "y"], Shaped[np.ndarray, "m ..."]]:
-        """Compute the variant of each of these rows. Returns the name of the array that changes
-        ("x" or "y"), and the new values of these rows in it."""
+        """Compute the variants of the samples at these rows of the data. Returns the name of the
+        array that changes ("x" or "y"), and the new values of these samples in it."""
         raise NotImplementedError
 
 
@@ -173,7 +173,7 @@ class Relabel(Drift):
         variant: Int[np.ndarray, "m"],
         stream: Stream,
     ) -> tuple[Literal["x", "y"], Shaped[np.ndarray, "m ..."]]:
-        """Returns "y", and the labels of these rows, each permuted as its row's variant says."""
+        """Returns "y", and the labels of the samples at these rows, permuted by their variants."""
         permutations = label_permutations(data.classes, self.kinds, stream)
         return "y", permutations[variant, data.y[rows]]
 
@@ -201,7 +201,7 @@ class Rotate(Drift):
         variant: Int[np.ndarray, "m"],
         stream: Stream,
     ) -> tuple[Literal["x", "y"], Shaped[np.ndarray, "m ..."]]:
-        """Returns "x", and the images of these rows, each rotated as its row's variant says."""
+        """Returns "x", and the images at these rows, each rotated by its variant's angle."""
         shape = _image_shape(data)
         images = data.x[rows].reshape(len(rows), *shape)
         pixels = (float(data.x.min()), float(data.x.max()))
@@ -230,7 +230,8 @@ def _with_own_rows(data: FederatedData) -> FederatedData:
 
 
 def _parts(data: FederatedData) -> dict[str, Ragged]:
-    """The rows of each split of the data: training, test, and validation if the data have it."""
+    """The rows (samples) of each split of the data: training, test, and validation if the data have
+    it."""
     splits = [split for split in ("train", "test", "validation") if split in data.splits]
     return {split: data.part(split) for split in splits}
 

@@ -135,7 +135,8 @@ def _cifar10_batches(base: str, batches: int) -> Images:
 
 
 def _pools(images: Images, kind: str, clusters: int, stream: Stream) -> list[Int[np.ndarray, "_"]]:
-    """The images from which each cluster draws, in random order. No image is in two pools."""
+    """The images (pool) from which each cluster draws, in random order. No image is in two
+    pools."""
     order = stream.child("images").rng().permutation(len(images.y))
     if kind != "disjoint_labels":
         return np.array_split(order, clusters)

@@ -1,8 +1,8 @@
 """Shifts in which pairs of clients swap all their data, or the samples of one label each.
 
 M. Duan et al.: Flexible Clustered Federated Learning for Client-Level Data Distribution Shift. IEEE
-TPDS 2022, arXiv 2108.09749, section 5.3. The union of all clients' data stays the same; rows only
-change owners.
+TPDS 2022, arXiv 2108.09749, section 5.3. The union of all clients' data stays the same; samples
+only change owners.
 
 The authors' code swaps only *warm* clients, which the method has assigned to a cluster. Here all
 reachable clients take part, so that compared methods have the same data.
@@ -211,8 +211,8 @@ def _give_labels(
     partner: Int[np.ndarray, "N"],
     labels: Int[np.ndarray, "N"],
 ) -> Ragged:
-    """The rows of each client after it has given all its samples of one label (``labels``) to its
-    partner."""
+    """The rows (samples) of each client after it has given all its samples of one label
+    (``labels``) to its partner."""
     owner = part.owners()
     owner = np.where(y[part.rows] == labels[owner], partner[owner], owner)
     rows = part.rows[np.argsort(owner, kind="stable")]

@@ -90,13 +90,13 @@ def read_frame(connection: socket.socket) -> tuple[dict[str, Any], Frames | None
 
 
 def _read(connection: socket.socket, size: int) -> bytes:
-    """Receive exactly ``size`` bytes."""
+    """Receive exactly ``size`` bytes from a socket."""
     data = bytearray(size)
     view = memoryview(data)
     done = 0
     while done < size:
         count = connection.recv_into(view[done:])
         if not count:
-            raise ConnectionError("the other side has disconnected")
+            raise ConnectionError("the other side of the socket has disconnected")
         done += count
     return bytes(data)

@@ -124,8 +124,8 @@ class Membership:
         """Wait until enough clients are online; after ``patience`` seconds one client is enough.
 
         The time until the deadline of the first round counts from when the first node is online,
-        because the sites' keys may have to be registered before. After an hour without a node, it
-        counts nevertheless.
+        because the sites' keys may have to be registered before. After an hour without a node, the
+        time counts nevertheless.
 
         Raises:
             ConfigError: too few clients are ready for the first round, or all nodes are refused.
@@ -202,12 +202,13 @@ class Membership:
         )
 
     def _meet(self, round: int, at_least: int) -> bool:
-        """Send handshakes to new nodes, and accept candidates if there are enough clients.
+        """Send handshakes to new nodes, and accept candidates (nodes with a correct handshake) if
+        there are enough clients.
 
         Returns whether at least ``at_least`` clients are online and accepted.
 
-        Candidates are accepted together, not as they come: at the start, ids are then in the order
-        of names.
+        Candidates are accepted together, not as they come: at the start, clients' ids are then in
+        the order of the nodes' names.
         """
         self._retry_refused()
         self._send_handshakes(round)
@@ -294,8 +295,8 @@ class Membership:
             samples = message.integers("samples", np.size(message.arrays.get("samples", ())))
             if not len(samples) or not 1 <= samples.min() <= samples.max() <= MAX_COUNT:
                 raise InvalidMessageError(
-                    "each client of a site must have training samples, but some of its clients "
-                    "have none"
+                    "each client of a site must have training samples, but some clients of this "
+                    "site have none"
                 )
             self.registry.check(node, name, len(samples))
         except InvalidMessageError as error:
@@ -311,7 +312,8 @@ class Membership:
         self._candidates[name] = Candidate(node, samples)
 
     def _accept(self, name: str, candidate: Candidate) -> None:
-        """Accept a candidate and save the registry, or refuse it with a reason."""
+        """Accept a candidate (node with a correct handshake) and save the registry, or refuse the
+        node with a reason."""
         try:
             info = self.registry.accept(candidate.node, name, candidate.samples)
         except InvalidMessageError as error:

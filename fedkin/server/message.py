@@ -48,11 +48,13 @@ class RpcMessage:
         return str(self.header.get("refused") or self.header.get("failed") or "")
 
     def value(self, name: str, kind: type) -> Any:
-        """An entry of the header. Raises InvalidMessageError if it is missing or has another
-        type."""
+        """An entry of the message's header. Raises InvalidMessageError if the entry is missing or
+        has another type."""
         value = self.header.get(name)
         if type(value) is not kind:
-            raise InvalidMessageError(f"expected {name} ({kind.__name__}), got {str(value)[:60]!r}")
+            raise InvalidMessageError(
+                f"expected the header entry {name} ({kind.__name__}), got {str(value)[:60]!r}"
+            )
         return value
 
     def array(self, name: str) -> np.ndarray:
@@ -93,10 +95,10 @@ class RpcMessage:
         """
         array = self.arrays.get(name)
         if array is None:
-            raise InvalidMessageError(f"expected {name} of shape {list(shape)}, got none")
+            raise InvalidMessageError(f"expected the array {name} of shape {list(shape)}, got none")
         if array.dtype.kind not in kinds or array.shape != shape:
             raise InvalidMessageError(
-                f"expected {name} of shape {list(shape)}, got {array.dtype} of shape "
+                f"expected the array {name} of shape {list(shape)}, got {array.dtype} of shape "
                 f"{list(array.shape)}"
             )
         return array
@@ -197,7 +199,7 @@ def pack(numbers: np.ndarray) -> bytes:
 def unpack(data: bytes) -> np.ndarray:
     """The integers or booleans that ``pack`` compressed.
 
-    Raises InvalidMessageError for any other bytes.
+    Raises InvalidMessageError for bytes that ``pack`` did not make.
     """
     try:
         stream = zlib.decompressobj()
@@ -210,9 +212,9 @@ def unpack(data: bytes) -> np.ndarray:
         steps = by_byte.T.copy().view("<i8").ravel()
         flat = np.cumsum(steps, dtype=np.int64).reshape(shape)
     except (zlib.error, ValueError, IndexError) as error:
-        raise InvalidMessageError("the packed numbers cannot be read") from error
+        raise InvalidMessageError("the packed numbers of an array cannot be read") from error
     if not stream.eof or stream.unused_data:
         raise InvalidMessageError(
-            f"the packed numbers are cut off, or have more than {_SIZE_LIMIT} bytes"
+            f"an array's packed numbers are cut off, or have more than {_SIZE_LIMIT} bytes"
         )
     return flat.astype(bool) if head[0] else flat

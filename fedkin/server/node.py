@@ -125,7 +125,8 @@ class Node:
     def _own_clients(self, request: RpcMessage, name: str) -> Int[np.ndarray, "r"]:
         """The clients that a request names, as positions among this node's clients.
 
-        Raises InvalidMessageError if it names no client, or clients that the node does not have.
+        Raises InvalidMessageError if the request names no client, or clients that the node does not
+        have.
         """
         clients = request.integers(name, np.size(request.array(name)))
         if not (len(clients) and 0 <= clients.min() <= clients.max() < len(self.samples)):

@@ -29,11 +29,12 @@ class Disk(Protocol):
     """The storage of a node, with separate arrays for each run."""
 
     def load_memory(self, run: str) -> dict[str, np.ndarray]:
-        """The arrays that ``save_memory`` stored; empty if there are none."""
+        """The arrays that ``save_memory`` stored for a run; an empty dict if there are none."""
         ...
 
     def save_memory(self, run: str, memory: Mapping[str, np.ndarray]) -> None:
-        """Store the memory of the world of the node's clients."""
+        """Store the arrays of the node's clients and of the node itself, in place of a run's
+        earlier arrays."""
         ...
 
     def save_models(self, run: str, models: Mapping[str, np.ndarray]) -> None:
@@ -73,7 +74,7 @@ class NodeMemory:
     def keep(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Remember arrays that the server sends only once, until ``save`` writes them to disk.
 
-        They replace earlier ones with the same names.
+        These arrays replace earlier arrays with the same names.
         """
         self.kept |= arrays
         self._new |= bool(arrays)
@@ -84,7 +85,7 @@ class NodeMemory:
 
         Args:
             task: name of the task.
-            call: digest of the request.
+            call: digest of the request (``task_messages.call_digest``).
         """
         prefix = f"{_REPLY}{task}/"
         last_call = self._replies.get(prefix)
@@ -97,11 +98,11 @@ class NodeMemory:
         }
 
     def remember(self, task: str, call: str, arrays: Mapping[str, np.ndarray]) -> None:
-        """Store the reply to a request. It replaces the stored reply of the same task.
+        """Store the reply to a request, in place of the stored reply of the same task.
 
         Args:
             task: name of the task.
-            call: digest of the request.
+            call: digest of the request (``task_messages.call_digest``).
             arrays: arrays of the reply.
         """
         prefix = f"{_REPLY}{task}/"

@@ -32,8 +32,8 @@ Memory = dict[str, np.ndarray]
 class NodeInfo:
     """An accepted node.
 
-    Its clients have the ids from ``first`` on. ``key`` identifies its registered key; empty if it
-    is not registered.
+    The node's clients have the ids from ``first`` on. ``key`` is a digest of the node's registered
+    key; empty if the node is not registered.
     """
 
     name: str
@@ -193,8 +193,8 @@ class NodeRegistry:
     def forget_absent(self, online: Collection[int]) -> None:
         """Remove refusals of nodes that are offline, if they are listed by their number.
 
-        Such a node gave no name, or the name of another node. It comes back with another number, so
-        its refusal would stay forever.
+        A node that is listed by its number gave no name, or the name of another node. It comes back
+        with another number, so its refusal would stay forever.
 
         Args:
             online: ids of all nodes that are online.
@@ -284,12 +284,13 @@ class NodeRegistry:
         }
 
     def recall(self, memory: Memory) -> None:
-        """Restore the content that ``memory`` returned. Nodes accepted since then are kept.
+        """Restore the registry's content that ``memory`` returned. Nodes accepted since then are
+        kept.
 
         Node ids are not restored: a node gets its id when it connects again.
 
         Raises:
-            CheckpointError: the content is from another federation.
+            CheckpointError: the content belongs to another federation.
         """
         stored = {
             entry["name"]: NodeInfo(**entry) for entry in json.loads(memory[MEMORY].tobytes())
@@ -322,7 +323,7 @@ class NodeRegistry:
 
 
 def _unnamed(node_id: int) -> str:
-    """The name in messages for a node that gave no name."""
+    """The name in messages and lists for a node that gave no name."""
     return f"node {node_id}"
 
 

@@ -47,8 +47,8 @@ class NormFilter:
         self.typical: dict[str, float] = {} if typical is None else typical
 
     def for_training(self, training: str) -> NormFilter:
-        """The same filter for another kind of training; both store their typical norms in one
-        place."""
+        """The same filter for another kind of training. Both filters store their typical norms in
+        one dict."""
         return NormFilter(self.limit, self.typical, training)
 
     def outliers(
@@ -117,8 +117,8 @@ class NormFilter:
         return min(float(norms[moving].min(initial=np.inf)), self._first(moving, start))
 
     def _first(self, moving: Bool[np.ndarray, "r"], start: float) -> float:
-        """An upper bound of a model's typical norm while there is neither an earlier norm nor a
-        median.
+        """An upper bound of a model's typical norm while there is neither a typical norm of earlier
+        calls of ``limits`` nor a median of at least three updates.
 
         If all updates are large enough for float32, there is no bound (infinity), and the smallest
         norm of the updates is typical. Otherwise the bound is 100 times the model's norm, or 100 if
@@ -134,14 +134,14 @@ class NormFilter:
         limit: float,
         usual: float,
     ) -> None:
-        """Store the typical norm of one model for later calls.
+        """Store the typical norm of one model for later calls of ``limits``.
 
         Args:
-            name: name of the typical norm.
+            name: key of the typical norm in ``typical``.
             norms: norms of all updates in this call of ``limits``.
             counted: which updates are the model's, and large enough for float32.
             limit: the largest allowed norm of an update of the model.
-            usual: the typical norm in this call of ``limits``.
+            usual: the model's typical norm in this call of ``limits``.
         """
         included = norms[counted & (norms <= limit)]
         if len(included):

@@ -32,9 +32,9 @@ class _Overdue(NamedTuple):
 
 
 class OverdueRequests:
-    """The overdue requests of one world, and the late replies to them.
+    """The overdue requests of one run, and the late replies to these requests.
 
-    They are not saved: a resumed server has none.
+    Nothing of this is saved: a resumed server has no overdue requests.
 
     Args:
         collector: makes a ReplyCollector for a task and some clients.
@@ -50,8 +50,8 @@ class OverdueRequests:
     def rounds(self, task: Task) -> int:
         """For how many further rounds late replies to a task are useful; 0 if they are not used.
 
-        A method that uses late replies asks for them with ``take``, which sets this number. It
-        holds only for the next time that the task is sent, so this function also deletes it.
+        A method that uses late replies asks for them with ``take``, which sets this number. The
+        number holds only for the next time that the task is sent, so this function also deletes it.
         """
         return self._rounds.pop(task.name, 0)
 

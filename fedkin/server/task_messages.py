@@ -35,7 +35,7 @@ class Known:
     """Arrays that a node has already, so that they need not be sent.
 
     Attributes:
-        kept: digests of the arrays that the node keeps, by field name.
+        kept: digests of the arrays that the node keeps, by the task's field.
         start: the seed from which the node can make the run's initial model; None if it cannot.
         start_digest: digest of that initial model.
     """
@@ -169,8 +169,8 @@ def decode_task(
 def call_digest(kind: type[Task], message: RpcMessage) -> str:
     """A short digest of the work that a numbered request asks for.
 
-    A request has a number if its work must not be done twice. If it is sent again because its reply
-    was lost, the digest is the same.
+    A request has a number if its work must not be done twice. If the request is sent again because
+    its reply was lost, the digest is the same.
     """
     of_work = {"call", "clients", "stream", *(field.name for field in dataclasses.fields(kind))}
     entries = {name: value for name, value in message.header.items() if name in of_work}
@@ -213,9 +213,9 @@ def kept_fields(task: Task | type[Task]) -> list[str]:
 def known_rows(task: Task) -> set[str]:
     """Names of reply arrays (one row per client) that a node need not send.
 
-    If a task requests means, the server also needs each client's number of samples and model. It
-    knows both: the numbers of samples since the nodes were accepted, and the models if it assigned
-    them. For other tasks the set is empty.
+    If the reply to a task has means over clients, the server also needs each client's number of
+    samples and model. The server knows the numbers of samples since the nodes were accepted, and
+    the models if it assigned them. For other tasks the set is empty.
     """
     if not task.up.of("model"):
         return set()
@@ -228,8 +228,8 @@ def known_rows(task: Task) -> set[str]:
 def encode_reply(task: Task, reply: Reply) -> dict[str, np.ndarray]:
     """The arrays of a node's reply.
 
-    One of them is a mask of the clients with numbers in the reply. It may be left out if all have.
-    Means are included only for models that the node's clients trained.
+    One of the arrays is a mask of the clients with numbers in the reply. The mask may be left out
+    if all clients have numbers. Means are included only for models that the node's clients trained.
     """
     schema = task.up
     known = known_rows(task)
@@ -300,10 +300,10 @@ def _encode_setting(
 def _decode_setting(message: RpcMessage, name: str, default: Any) -> Any:
     """Read a setting that ``_encode_setting`` added.
 
-    Raises InvalidMessageError if it is missing, or if its type differs from the default's.
+    Raises InvalidMessageError if the setting is missing, or if its type differs from the default's.
     """
     if name not in message.header:
-        raise InvalidMessageError(f"expected the setting {name}, got none")
+        raise InvalidMessageError(f"expected the task's setting {name}, got none")
     value = message.header[name]
     if isinstance(value, dict) and value.keys() == {_SLICE}:
         return slice(*value[_SLICE])

@@ -1,7 +1,6 @@
 """Mini-batches of local training, drawn on the host for each client.
 
-Every trainer uses these batches, so the engines of a run train on the same samples in the same
-order.
+Every trainer uses these batches, so JAX and PyTorch train on the same samples in the same order.
 """
 
 from __future__ import annotations

@@ -122,8 +122,8 @@ class FakeWorld(SimulatedWorld):
     def _failed(
         self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream
     ) -> Bool[np.ndarray, "n"]:
-        """Which rows get no reply: those of clients in ``silent``, and those of clients in
-        ``garbage`` if the task is not training."""
+        """Which rows (clients with their models) get no reply: those of clients in ``silent``, and
+        those of clients in ``garbage`` if the task is not training."""
         away = self.silent if task.work is not None else self.silent | self.garbage
         return np.isin(clients, list(away)) & bool(task.can_be_lost)
 
@@ -187,14 +187,14 @@ class _Samples:
 
 
 class _Quadratic:
-    """Trainer and scorer of quadratic clients."""
+    """Trainer and scorer of clients with quadratic losses."""
 
     def __init__(self, world: FakeWorld) -> None:
         self._world = world
 
     def train(self, call: TrainCall) -> LocalUpdates:
-        """Run gradient steps on all rows. All rows take as many steps as the largest number of
-        epochs."""
+        """Run gradient steps on all rows (clients with one model each). All rows take as many steps
+        as the row with the most epochs."""
         start = call.models[call.model_index].astype(np.float64)
         target = self._world.target[call.clients].astype(np.float64)
         if call.work.positive is not None:
@@ -230,7 +230,8 @@ class _Quadratic:
         clients: Int[np.ndarray, "r"],
         model_index: Int[np.ndarray, "r"],
     ) -> Float[np.ndarray, "r P"]:
-        """The gradient of each row: its model minus its client's target."""
+        """The gradient of each row (a client with one model): the model minus the client's
+        target."""
         return (models[model_index] - self._world.target[clients]).astype(np.float32)
 
     def losses(
@@ -280,7 +281,7 @@ class _Quadratic:
         self, model: Float[np.ndarray, "P"], clients: Int[np.ndarray, "n"], split: str
     ) -> Float[np.ndarray, "t C"]:
         """Outputs of a linear layer with weights ``model``, whose inputs are entries of the
-        target."""
+        client's target."""
         classes = self._world.data.classes
         weight = model[: len(model) - classes].reshape(classes, -1)
         bias = model[len(model) - classes :]
@@ -293,7 +294,7 @@ class _Quadratic:
         model_index: Int[np.ndarray, "n"],
         split: str,
     ) -> Float[np.ndarray, "t"]:
-        """A detector's score P - |w|^2 for each row."""
+        """The score P - |w|^2 of each row (a client with a detector w, which has P parameters)."""
         return models.shape[1] - np.sum(models[model_index] ** 2, axis=1)
 
 
@@ -303,9 +304,10 @@ def _step(
     start: Float[np.ndarray, "r P"],
     target: Float[np.ndarray, "r P"],
 ) -> Float[np.ndarray, "r P"]:
-    """The gradient of every row at w, with the additional terms of the call.
+    """The gradient of every row (a client with one model) at w, with the additional terms of the
+    training call.
 
-    It is 0 for parameters that are not trained.
+    The gradient is 0 for parameters that are not trained.
     """
     gradient = w - target
     if call.weights is not None:

@@ -25,13 +25,14 @@ from fedkin.data.federated import FederatedData
 
 
 def add_replies(builder: ReplyBuilder, rows: ClientRows, compiled: bool) -> None:
-    """Run a task for the rows whose clients reply, and add their replies to the builder.
+    """Run a task for the rows (clients with their models) whose clients reply, and add the replies
+    to the builder.
 
     Args:
-        builder: builds the call's reply, and knows the task.
-        rows: rows of the call.
+        builder: builds the combined reply, and knows the task.
+        rows: rows of the call of ``world.run``.
         compiled: whether to run the task's compiled form (``compute_rows``), if it has one;
-            otherwise it runs client by client.
+            otherwise the task runs client by client.
 
     Raises:
         TaskError: a reply does not fit the task's schema; a row has no reply, or two.
@@ -60,8 +61,8 @@ def add_replies(builder: ReplyBuilder, rows: ClientRows, compiled: bool) -> None
 
 
 class SummedCall(NamedTuple):
-    """The facts about a call of a task that all actors need, if each actor adds up the replies of
-    the clients that it computes."""
+    """The facts about a call of ``world.run`` that all Ray actors (processes) need, if each actor
+    adds up the replies of the clients that it computes."""
 
     task: Task  # a task without memory
     sizes: Mapping[str, int]  # sizes of the reply's axes by name, such as P
@@ -71,7 +72,7 @@ class SummedCall(NamedTuple):
 
 
 class PartOfRows(NamedTuple):
-    """The rows of a call that one actor computes."""
+    """The rows (clients with their models) of a call that one Ray actor computes."""
 
     rows: Int[np.ndarray, "r"]  # indices among the rows of the call
     clients: Int[np.ndarray, "r"]  # client of each row
@@ -97,12 +98,12 @@ class RowReplies:
         self._trainer = trainer
 
     def partial(self, call: SummedCall, part: PartOfRows) -> PartialReply:
-        """The replies of the rows that one actor computes: arrays with an entry for each row, and
-        sums over these rows.
+        """The replies of the rows (clients with their models) that one actor computes: arrays with
+        an entry for each row, and sums over these rows.
 
         Args:
-            call: the call of the task.
-            part: the rows of this actor (a row is a client and its model).
+            call: facts about the call of ``world.run``, the same for all actors.
+            part: the rows of this actor.
         """
         task = call.task.select(part.rows)
         engine = ClientEngine(self._scorer, self._trainer, call.together, limited=_refuse_part)
@@ -128,7 +129,7 @@ class RowReplies:
 def _refuse_part(*_: Any) -> NoReturn:
     """Raise TaskError for a task in which clients use only a part of their samples.
 
-    Actors have no workers for such clients.
+    Actors have a trainer and a scorer only for all samples of each client.
     """
     raise TaskError(
         "replies to a task that uses only a part of a client's samples cannot be summed by actors; "
@@ -139,15 +140,16 @@ def _refuse_part(*_: Any) -> NoReturn:
 def _active(
     index: Any, arrays: dict[str, Any], active: Bool[np.ndarray, "n"]
 ) -> tuple[Any, dict[str, Any]]:
-    """Select the rows whose clients reply, and their entries of the arrays that a task computed.
+    """Select the rows (clients with their models) whose clients reply, and the entries of these
+    rows in the arrays that a task computed.
 
     Arrays with a wrong number of entries are returned unchanged, so that the check against the
     schema reports them.
 
     Args:
-        index: the rows of the call that the task computed.
+        index: the rows of the call of ``world.run`` that the task computed.
         arrays: results of the task, with an entry for each of these rows.
-        active: for each row of the call, whether its client replies.
+        active: for each row of the whole call, whether its client replies.
     """
     rows = np.arange(len(active))[index]
     replying = active[rows]

@@ -1,7 +1,7 @@
 """APFL's client work: each client has a personal model, which is trained in a mix with its
 cluster's model and never leaves the client.
 
-Shapes: n rows, r rows of a portion, K models, P parameters.
+Shapes: n rows (clients with their models), r rows of a portion, K models, P parameters.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class TrainMixed(Train):
         gradient: Float[np.ndarray, "r P"] | None,
     ) -> tuple[dict[str, Any], np.ndarray, np.ndarray, np.ndarray]:
         """The reply's arrays, the clients' new models v, their new shares, and a mask of the rows
-        with only finite numbers. Only the clients of these rows store their new v and share.
+        (clients) with only finite numbers. Only these clients store their new v and share.
 
         Args:
             local: results of the training.
@@ -141,9 +141,10 @@ class TrainMixed(Train):
 
 @dataclass(frozen=True)
 class EvaluateMixed(EvaluateOwn):
-    """Evaluation of the mix of each client's model and its cluster's model on the client's data.
+    """Evaluation of the mix of each client's personal model and its cluster's model, on the
+    client's data.
 
-    A client without a model is evaluated with the cluster's model.
+    A client without a personal model is evaluated with its cluster's model.
     """
 
     memory = _MEMORY
@@ -158,7 +159,7 @@ def mixed(
     received: Float[np.ndarray, "r P"],
     share: Float[np.ndarray, "r"],
 ) -> Float[np.ndarray, "r P"]:
-    """The model share v + (1 - share) w of each row.
+    """The model share v + (1 - share) w of each row (client).
 
     Args:
         own_model: v, the clients' models.

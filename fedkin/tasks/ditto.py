@@ -1,7 +1,7 @@
 """Ditto's client work: each client trains a personal model in addition to its cluster's model. The
 personal model never leaves the client.
 
-Shapes: n rows, r rows of a portion, K models, P parameters.
+Shapes: n rows (clients with their models), r rows of a portion, K models, P parameters.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class TrainBeside(Train):
             yield portion, arrays
 
     def _strengths(self, rows: int) -> Float[np.ndarray, "r"]:
-        """The strength of the regularisation, once for each row."""
+        """The strength of the regularisation, repeated for each row (client)."""
         return np.full(rows, self.strength, np.float32)
 
     def _own_work(self) -> LocalTraining:

@@ -1,8 +1,8 @@
 """FedPer's and FedRep's client work: the head of each client's model never leaves the client
 (Arivazhagan et al. 2019; Collins et al. 2021).
 
-Shapes: n rows, r rows of a portion, K models, P parameters, h numbers of the head, b = P - h
-numbers of the body.
+Shapes: n rows (clients with their models), r rows of a portion, K models, P parameters, h numbers
+of the head, b = P - h numbers of the body.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Personal(Task):
     Attributes:
         models: initial bodies.
         work: training settings.
-        model_index: body of each row. A client has one row, since it has one head.
+        model_index: body of each row (a client). A client has one row, since it has one head.
         start: the run's initial model.
         head: slice of a whole model that is the head; None without a head.
         head_epochs: epochs (or steps) of a first phase, which trains only the head. A second phase,
@@ -65,7 +65,7 @@ class Personal(Task):
     @property
     def up(self) -> Schema:
         """Schema of the reply: the bodies' updates (or the mean for each body), losses, numbers of
-        samples, and which body each row has trained."""
+        samples, and which body each client has trained."""
         return _schema(self.reduce)
 
     def compute(self, client: Client) -> dict[str, Any]:
@@ -102,7 +102,7 @@ class Personal(Task):
         """Train whole models: head and body together, or first the head and then the body.
 
         Args:
-            rows: rows of the task.
+            rows: the clients that do the task.
             call: the training of whole models, in which row i trains model i.
         """
         if not self.head_epochs:
@@ -132,11 +132,12 @@ class Personal(Task):
     def _results(
         self, kept: Float[np.ndarray, "r h"], local: LocalUpdates
     ) -> tuple[dict[str, np.ndarray], Float[np.ndarray, "r h"], Bool[np.ndarray, "r"]]:
-        """The reply's arrays, the clients' new heads, and a mask of the sound rows. Only clients of
-        sound rows keep their new heads.
+        """The reply's arrays, the clients' new heads, and a mask of the sound rows (clients). Only
+        sound clients keep their new heads.
 
         A row is sound if the update, the head and the loss are finite, and losses are at most 1e30
-        in absolute value. The update of any other row becomes NaN, so that the server excludes it.
+        in absolute value. The update of any other row becomes NaN, so that the server excludes the
+        row.
 
         Args:
             kept: the heads before the training.
@@ -198,7 +199,7 @@ class EvaluatePersonal(Task):
 
     Attributes:
         models: the bodies.
-        model_index: the body of each row.
+        model_index: the body of each row (a client).
         start: the run's initial model.
         head: slice of a whole model that is the head; None without a head.
         split: ``test``, ``train``, or ``validation`` if the data have one.
@@ -295,7 +296,8 @@ def _own_head(task: Personal | EvaluatePersonal, client: Client) -> Float[np.nda
 def _heads(
     task: Personal | EvaluatePersonal, rows: ClientRows, portion: Int[np.ndarray, "r"]
 ) -> Float[np.ndarray, "r h"]:
-    """The heads that a portion's clients have kept; without one, the head of the initial model."""
+    """The heads that a portion's clients have kept. A client that has kept none gets the head of
+    the initial model."""
     first = task.start[_slice(task.head)]
     first_heads = np.broadcast_to(first, (len(portion), len(first)))
     return rows.memory.read(_HEAD, rows.clients[portion], first_heads)

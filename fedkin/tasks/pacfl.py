@@ -18,7 +18,8 @@ from fedkin.measures.principal_angles import directions_by_label, leading_direct
 
 @dataclass(frozen=True)
 class Subspace(Task):
-    """The first p left singular vectors of each client's data matrix; NaN if it does not reply.
+    """The first p left singular vectors of each client's data matrix; NaN if a client does not
+    reply.
 
     The columns of the data matrix are the client's training samples.
 

@@ -1,7 +1,7 @@
 """pFedMe's client work: training on the Moreau envelope of the loss. Its inner minimiser theta is
 the client's personal model, which never leaves the client.
 
-Shapes: n rows, r rows of a portion, K models, P parameters.
+Shapes: n rows (clients with their models), r rows of a portion, K models, P parameters.
 """
 
 from __future__ import annotations

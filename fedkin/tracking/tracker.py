@@ -40,8 +40,8 @@ class Tracker(Protocol):
         ...
 
     def end(self, summary: dict[str, Any] | None) -> None:
-        """Called when a run ends. ``summary`` is the content of its summary.json, or None if it was
-        interrupted or failed."""
+        """Called when a run ends. ``summary`` is the content of its summary.json, or None if the
+        run was interrupted or failed."""
         ...
 
 
@@ -121,7 +121,7 @@ class _Listener:
         self.failed = False
 
     def pass_on(self, record: Record) -> None:
-        """Send the record of a round; before the first one, begin the tracker."""
+        """Send the record of a round to the tracker, which begins before its first record."""
         with self._dropped_on_error():
             self._begin()
             self._send(record)
@@ -159,7 +159,7 @@ class _Listener:
                 self._send(record)
 
     def _send(self, record: Record) -> None:
-        """Log a record, unless the tracker has logged its round already or has failed."""
+        """Log a record, unless the tracker has failed or has already logged the record's round."""
         if record["round"] <= self.last or self.failed:
             return
         # A copy, because a tracker may change it.

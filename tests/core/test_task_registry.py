@@ -139,7 +139,7 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "means without weights": (
         lambda: Sums(a=floats("P", over="model")),
-        r"means by model \(a\) need examples and model_index by row",
+        r"means by model \(a\) need the arrays examples and model_index",
     ),
     "memory that is none": (
         lambda: define(memory={"mine": 3}),

@@ -676,7 +676,7 @@ def test_the_audit_of_a_configuration() -> None:
             ["method.name=private_clusters", "method.clusters=2", "secret.name=sums"],
             "begins with sums of sketches",
         ),
-        (["secret.name=sums", "secret.least=60"], "are too small for such a sum"),
+        (["secret.name=sums", "secret.least=60"], "are too small for a secret sum"),
     ):
         other = CliRunner().invoke(app, ["audit", *whole, *more])
         assert other.exit_code == 2 and why in " ".join(other.stderr.split()), other.stderr

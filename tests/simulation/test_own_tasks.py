@@ -229,7 +229,7 @@ def test_a_client_with_memory_has_one_row(compiled: bool) -> None:
     twice = np.array([0, 1, 0])
     with pytest.raises(
         TaskError,
-        match=r"task asked_often: a client may have only one row.*the task keeps times_asked in",
+        match=r"task asked_often: a client may be given only once.*the task keeps times_asked in",
     ):
         w.run(AskedOften(), twice)
     personal = Personal(
@@ -241,7 +241,7 @@ def test_a_client_with_memory_has_one_row(compiled: bool) -> None:
     )
     with pytest.raises(
         TaskError,
-        match=r"task personal: a client may have only one row.*the task keeps personal_head in",
+        match=r"task personal: a client may be given only once.*the task keeps personal_head in",
     ):
         w.run(personal, twice, STREAM)
     assert w.memory() == {} and w.ledger.total() == (0, 0)

@@ -72,8 +72,8 @@ class Advice:
 
     @property
     def gains(self) -> pd.DataFrame:
-        """The rows of ``pilots`` about clustered methods whose gain over FedAvg is known. The table
-        may be empty."""
+        """The rows of the table ``pilots`` about clustered methods whose gain over FedAvg is known.
+        There may be no such rows."""
         if self.pilots is None:
             return pd.DataFrame(columns=["gain", "low", "high", "bytes"], dtype=float)
         return self.pilots.drop(index=BASELINE).dropna(subset=["gain", "low", "high"])
@@ -175,7 +175,7 @@ class Advice:
 
     @property
     def criteria(self) -> pd.DataFrame:
-        """A table with a row for each number of clusters (the index) and a column for each
+        """A table with a row for each number of clusters, by this number, and a column for each
         criterion."""
         k = self.cluster_count
         table = {

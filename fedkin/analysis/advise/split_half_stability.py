@@ -204,7 +204,7 @@ def usable_clients(data: FederatedData, stream: Stream) -> Int[np.ndarray, "n"]:
 
 
 def iid_split(part: Ragged, rng: np.random.Generator) -> Ragged:
-    """The same samples, distributed at random over clients of the same sizes."""
+    """The samples of ``part``, distributed at random over clients of the same sizes."""
     return Ragged(rng.permutation(part.rows), part.offsets)
 
 

@@ -221,7 +221,7 @@ class Comparison:
         )
 
     def _row(self, setting: str, method: str) -> dict[str, Any]:
-        """The row of a method in a setting in ``table``."""
+        """The row of the table of results for a method in a setting."""
         runs = self.runs(setting, method)
         summaries = [run.summary() for run in runs]
         row: dict[str, Any] = {"setting": setting, "method": method, "seeds": len(runs)}

@@ -40,7 +40,8 @@ class ComparisonState(FolderState):
 
 
 def comparison_state(folder: Path) -> ComparisonState:
-    """Find missing cells and damaged files in a comparison's folder.
+    """Find missing cells (a cell: one method, setting and seed) and damaged files in a comparison's
+    folder.
 
     Cells without a run are no damage. A table that does not match the finished runs is damage: it
     was edited or truncated, or the comparison was killed before the table was updated.

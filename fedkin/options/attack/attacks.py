@@ -97,7 +97,7 @@ def min_sum(honest: Rows, direction: str = "unit") -> Row:
     """MinSum: mu + g p, where mu is the mean of the honest clients' updates and p a direction.
 
     g is the largest factor with which the sum of squared distances of mu + g p to the honest
-    updates is at most the largest such sum of an honest update.
+    updates is at most the largest sum of squared distances of one honest update to the others.
 
     Args:
         honest: updates of the honest clients, one row each.

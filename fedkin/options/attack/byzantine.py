@@ -217,7 +217,8 @@ class Byzantine(Option):
     def _rows(
         self, honest: Float64[np.ndarray, "h p"], count: int, rng: np.random.Generator | None
     ) -> Float64[np.ndarray, "..."]:
-        """What the attackers of one model send: a row for each of them, or one row that all send.
+        """What the attackers of one model send: a row (vector) for each of them, or one row that
+        all send.
 
         Args:
             honest: updates of the model's honest clients.
@@ -240,12 +241,12 @@ class Byzantine(Option):
         kinds: Int[np.ndarray, "n"],
     ) -> Float[np.ndarray, "n p"]:
         """The updates as the server receives them before the attack starts, with attackers' updates
-        replaced by their disguise.
+        replaced by their disguise (vectors that corrupt the clusters).
 
         Args:
-            updates: as in ``replies``.
-            index: as in ``replies``.
-            attacks: as in ``replies``.
+            updates: the clients' true updates, one row each.
+            index: the model that each row's client trained.
+            attacks: which rows belong to attackers.
             kinds: true cluster of each row's client.
         """
         sent = updates.copy()
@@ -292,7 +293,8 @@ class AttackedWorld(WorldProxy):
         round: the round in which clients are asked.
 
     Raises:
-        ConfigError: a disguise needs true clusters, but they are unknown.
+        ConfigError: a disguise (false vectors before the attack) needs true clusters, but they are
+            unknown.
     """
 
     def __init__(self, world: World, attack: Byzantine, round: int) -> None:

@@ -17,24 +17,27 @@ Row = Float64[np.ndarray, "p"]
 
 
 class Honest(NamedTuple):
-    """Honest rows of one model, and the kind (true cluster) of each row's client."""
+    """Honest rows (updates of honest clients) of one model, and the kind (true cluster) of each
+    row's client."""
 
     rows: Float64[np.ndarray, "h p"]
     kinds: Int[np.ndarray, "h"]
 
     def mean(self, kind: int) -> Row:
-        """The mean of the honest rows of one kind."""
+        """The mean of the honest rows (updates) of one kind (true cluster)."""
         return self.rows[self.kinds == kind].mean(axis=0)
 
     def other(self, kind: int) -> int:
-        """The next kind that has honest rows; after the last kind, the first."""
+        """The next kind (true cluster) that has honest rows (updates); after the last kind, the
+        first."""
         kinds = np.unique(self.kinds)
         later = kinds[kinds > kind]
         return int(later[0] if len(later) else kinds[0])
 
 
 def imitation(honest: Honest, kind: int, count: int) -> Float64[np.ndarray, "count p"]:
-    """The mean of another true cluster, so that the server takes the attackers for its clients.
+    """The mean update of another true cluster, so that the server takes the attackers for clients
+    of that cluster.
 
     Args:
         honest: honest updates of the same model.
@@ -45,11 +48,12 @@ def imitation(honest: Honest, kind: int, count: int) -> Float64[np.ndarray, "cou
 
 
 def splitting(honest: Honest, kind: int, count: int) -> Float64[np.ndarray, "count p"]:
-    """Two groups of attackers, on opposite sides of the mean of their true cluster.
+    """Updates of two groups of attackers, on opposite sides of the mean of the attackers' true
+    cluster.
 
-    They lie on the direction in which the cluster's honest updates vary most, as far from the mean
-    as honest updates are on average. The server then splits the true cluster into two clusters. If
-    the number of clusters is fixed, it also merges two other true clusters.
+    These updates lie on the direction in which the cluster's honest updates vary most, as far from
+    the mean as honest updates are on average. The server then splits the true cluster into two
+    clusters. If the number of clusters is fixed, it also merges two other true clusters.
 
     Args:
         honest: honest updates of the same model.

@@ -31,8 +31,8 @@ class Row(NamedTuple):
 
 @dataclass
 class LateBuffer:
-    """Late replies (``rows``), their ``updates``, and how many replies were used and dropped so far
-    (``counts``).
+    """Late replies: one row of numbers for each (``rows``: client, model, round, ...), their
+    ``updates``, and how many replies were used and dropped so far (``counts``).
 
     A checkpoint stores these three arrays.
     """
@@ -110,7 +110,7 @@ class LateBuffer:
             usable: which replies in the buffer may be used.
 
         Returns:
-            The used rows and updates.
+            The numbers stored with the used replies, and the updates of these replies.
         """
         waiting = self.columns
         same_task = waiting.task == _checksum(call)

@@ -7,7 +7,7 @@ FedPer) or its own model (Ditto).
 
 With one cluster these are FedRep (``head_epochs=0``: FedPer) and Ditto, to the last bit. Clients
 are tested with the part that they keep. A client that never trained is tested with the initial
-head, or with its cluster's model. A client that changes its cluster keeps its part.
+head, or with its cluster's model. A client that changes its cluster keeps its personal part.
 
 Clients use their personal parts only in the method's rounds. In a cold start, and when new clients
 are assigned to clusters, clients train whole models. The head of every cluster's model is always
@@ -54,7 +54,7 @@ class PersonalPart(Option):
     head: ClassVar[bool]  # whether the part is the model's last layer, which is then not shared
 
     def task(self, task: Train, start: Float[np.ndarray, "P"], head: slice | None) -> Task:
-        """The training that clients do instead of the method's, with their personal part.
+        """The training that clients do, with their personal part, instead of the method's training.
 
         Args:
             task: the method's training.
@@ -92,8 +92,8 @@ class PersonalPart(Option):
 @plain_options
 @dataclass(frozen=True)
 class PersonalHead(PersonalPart):
-    """A separate last layer for each client. It is trained alone before the body, or together
-    with the body if ``head_epochs`` is 0.
+    """A separate last layer for each client. It is trained alone before the other layers, or
+    together with them if ``head_epochs`` is 0.
 
     Examples:
         >>> import fedkin as fk
@@ -115,7 +115,7 @@ class PersonalHead(PersonalPart):
             check_positive_integer("head_epochs", self.head_epochs)
 
     def task(self, task: Train, start: Float[np.ndarray, "P"], head: slice | None) -> Task:
-        """The training with personal heads.
+        """The training with personal heads (last layers).
 
         Raises MethodError if clients choose among models, or reply with gradients.
         """
@@ -176,7 +176,8 @@ class PersonalModel(PersonalPart):
 class ActivePersonalPart(ActiveOption):
     """A personal part in a run.
 
-    The state holds the run's initial model, whose head is the initial head of all clients.
+    The state holds the run's initial model, whose head (last layer) is the initial head of all
+    clients.
 
     Args:
         part: the personal part.
@@ -200,8 +201,9 @@ class ActivePersonalPart(ActiveOption):
         return Around(seen, finish)
 
     def _first_model(self, world: World, call: Call) -> Float[np.ndarray, "P"]:
-        """The run's initial model, from which clients take their initial head. It is an empty array
-        if clients keep whole models, since these start as the cluster's model."""
+        """The run's initial model, from which clients take their initial head (last layer). The
+        result is an empty array if clients keep whole models, since these start as the cluster's
+        model."""
         if not self._part.head:
             return np.zeros(0, np.float32)
         return world.initial(call.stream.child("model"))
@@ -268,7 +270,7 @@ class PersonalWorld(WorldProxy):
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
         """The clients' reply. A training of whole models becomes personal training; any other task
-        is passed on unchanged."""
+        goes to the clients unchanged."""
         if type(task) is not Train or task.part is not None:
             return self._world.run(task, clients, stream)
         personal = self._personal(task)

@@ -88,7 +88,7 @@ class NoisyRounds:
 
     def _of_all(self) -> list[tuple[float, int]]:
         """The sums over all clients, as pairs (noise multiplier, number of sums): one pair for the
-        cold start and one for scores. A pair with 0 sums is left out."""
+        cold start (first clustering) and one for scores. A pair with 0 sums is left out."""
         sums = (self.start_noise, self.start_sums), (self.score_noise, self.score_sums)
         return [(noise, count) for noise, count in sums if count]
 
@@ -107,7 +107,7 @@ class NoisyRounds:
         """The noisy sums of all rounds as an event of dp-accounting.
 
         Args:
-            events: the module of events.
+            events: the module ``dp_accounting``, which defines events.
         """
         noise = events.GaussianDpEvent(self.noise_multiplier)
         if self.cap is not None:

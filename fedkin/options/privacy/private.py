@@ -146,12 +146,13 @@ def check_privacy(settings: PrivacySettings, runs: Sequence[RunFacts]) -> None:
 
 
 def mechanism_of(settings: PrivacySettings, run: RunFacts) -> Mechanism:
-    """The mechanism of a run with these settings.
+    """The privacy mechanism (sampling, clip and noise) of a run with these settings.
 
     Args:
         settings: privacy settings.
-        run: the run. Noisy sums in the cold start of its method are part of the cost. With secret
-            sums the server learns who takes part, so sampling does not amplify privacy.
+        run: the run. Noisy sums in the cold start (first clustering) of its method are part of the
+            cost. With secret sums the server learns who takes part, so sampling does not amplify
+            privacy.
 
     Raises:
         ConfigError: cohorts have a fixed size; the budget is below the cost of one round.
@@ -169,7 +170,8 @@ def mechanism_of(settings: PrivacySettings, run: RunFacts) -> Mechanism:
 def _check_noise(mechanism: Mechanism, journal: Journal, planned_rounds: int) -> None:
     """Raise ConfigError if a resumed run would add other noise than it has added before.
 
-    The accountant assumes the same noise for all rounds, and also for all sums of a cold start.
+    The accountant assumes the same noise for all rounds, and also for all sums of a cold start
+    (first clustering).
     """
     for kind, noise in (("clip", mechanism.noise_multiplier), ("start", mechanism.start_noise)):
         for entry in journal.entries:
@@ -257,9 +259,10 @@ class ActivePrivacy(ActiveOption):
         )
 
     def around(self, world: World, before: State | None, call: Call) -> Around:
-        """The world of noisy sums for a call.
+        """The world that answers one call of the method with noisy sums.
 
-        Raises ConfigError if earlier cold starts leave no budget for this one.
+        Raises ConfigError if earlier cold starts (first clusterings) of this run leave no budget
+        for another one.
         """
         if call.step == "init":
             if self.mechanism.settings.epsilon is not None and self.mechanism.start_sums:
@@ -292,21 +295,24 @@ class ActivePrivacy(ActiveOption):
             )
 
     def _refuse_start(self, budget: float) -> None:
-        """Raise ConfigError if earlier cold starts of this run leave no budget for another one."""
+        """Raise ConfigError if earlier cold starts (first clusterings) of this run leave no budget
+        for another one."""
         released = self.journal.start_sums
         cost = self.mechanism.epsilon(
             self.journal.rounds, start_sums=released + self.mechanism.start_sums
         )
         if cost > budget:
             raise ConfigError(
-                f"privacy: another cold start would exceed privacy.epsilon = {budget:g} (delta = "
-                f"{self.mechanism.settings.delta:g}): processes that ended before their first "
-                f"checkpoint have released {released} noisy sums of all clients, and these still "
-                "count: begin a new run in another folder; its cost adds to the cost of these sums"
+                "privacy: another cold start (first clustering) would exceed privacy.epsilon = "
+                f"{budget:g} (delta = {self.mechanism.settings.delta:g}): processes that ended "
+                f"before their first checkpoint have released {released} noisy sums of all "
+                "clients, and these still count: begin a new run in another folder; its cost adds "
+                "to the cost of these sums"
             )
 
     def release_scores(self, round: int, accuracy: Float[np.ndarray, "n"]) -> None:
-        """Record the noisy mean of clients' accuracies, if the settings release it.
+        """Record the noisy mean of clients' accuracies in the journal, if the settings release this
+        mean.
 
         It is released once for a round, and only within the budget.
 
@@ -383,8 +389,8 @@ class ActivePrivacy(ActiveOption):
 
 
 def _write_release(folder: Path, facts: dict[str, Any], models: Float[np.ndarray, "K P"]) -> None:
-    """Write the files that may be published: the models and the privacy statement. With an infinite
-    epsilon, no file is written."""
+    """Write the files of a private run that may be published: the models and the privacy statement.
+    With an infinite epsilon, no file is written."""
     with storage_errors(folder):
         for name in (MODELS, STATEMENT):
             (folder / name).unlink(missing_ok=True)

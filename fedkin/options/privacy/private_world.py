@@ -2,7 +2,7 @@
 
 Sums of a round are over the updates of the round's cohort, clipped to the run's norm C. Sums of a
 cold start are over vectors of norm at most 1 of all clients, before the first round. The journal
-records each release before the method gets it.
+records each sum before the method gets it.
 """
 
 from __future__ import annotations
@@ -66,10 +66,11 @@ class PrivateWorld(WorldProxy):
         self.started = 0  # noisy sums released in the cold start
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
-        """The noisy sums of a training or of a cold start.
+        """The reply to a task of training or of a cold start (first clustering): means computed
+        from noisy sums.
 
-        A task without a reply is passed on unchanged. So is a task in which clients only choose
-        among models, since a trusted server does not release the choices.
+        A task without a reply goes to the clients unchanged. So does a task in which clients only
+        choose among models, since a trusted server does not release the choices.
 
         Raises:
             TaskError: the task needs replies without noise, and the settings do not allow these.
@@ -108,8 +109,8 @@ class PrivateWorld(WorldProxy):
 
     def _refuse_others(self, task: Task, clients: Int[np.ndarray, "n"]) -> None:
         """Refuse a noisy sum that epsilon does not count: a sum over clients that were not drawn or
-        are asked twice, or a sum at a time (cold start or round) for which epsilon does not count
-        it.
+        are asked twice, or a sum at a time (round, or cold start before the first round) for which
+        epsilon does not count it.
 
         Raises:
             TaskError: epsilon does not count the sum.
@@ -143,8 +144,8 @@ class PrivateWorld(WorldProxy):
             )
 
     def _noisy(self, task: Any, clients: Int[np.ndarray, "n"], stream: Stream | None) -> Reply:
-        """The noisy reply to a task that requests means: the server clips single updates, sums them
-        and adds noise, or the clients add it in secret sums."""
+        """The noisy reply to a task that asks for mean updates: the server clips single updates,
+        sums them and adds noise, or the clients add the noise in secret sums."""
         start = is_start(task)
         # Exactly one of the two counters goes up: a sum is either one of a round or one of the cold
         # start, and the accountant charges them differently.
@@ -191,8 +192,8 @@ class PrivateWorld(WorldProxy):
     ) -> Reply:
         """The noisy reply if clients add the noise, so that the server sees only noisy sums.
 
-        The journal records the release before the clients are asked, since it cannot be withdrawn
-        after that.
+        The journal records the release (the noisy sums) before the clients are asked, since clients
+        cannot take back noisy sums that they have sent.
         """
         clip = self._mechanism.settings.clip
         self._journal.add(
@@ -271,8 +272,8 @@ class PrivateWorld(WorldProxy):
     def _single_replies(
         self, task: Any, clients: Int[np.ndarray, "n"], stream: Stream | None
     ) -> list[Reply]:
-        """The replies of single clients to a task that requests means, one ``Reply`` for each
-        portion of clients whose updates fit into memory."""
+        """The replies of single clients to a task that asks for mean updates, one ``Reply`` for
+        each portion of clients whose updates fit into memory."""
         if not len(clients):
             return [_empty_reply(task)]
         single = task.single()
@@ -288,8 +289,8 @@ class PrivateWorld(WorldProxy):
         arrived: np.ndarray,
         models: int,
     ) -> Float[np.ndarray, "K p"]:
-        """The noisy sums of a cold start, over vectors of norm at most 1. They are recorded in the
-        journal before they are returned.
+        """The noisy sums of a cold start (first clustering), over vectors of norm at most 1. They
+        are recorded in the journal before they are returned.
 
         Args:
             task: name of the task, for the journal.

@@ -49,7 +49,7 @@ class SecretSettings:
         if self.least < LEAST:
             raise ConfigError(
                 f"secret.least = {self.least}: a sum of one update is that update, and from a sum "
-                f"of two updates each client can compute the other's; set {LEAST} or more"
+                f"of two updates each client can compute the other's update; set {LEAST} or more"
             )
         if not self.dropout < 1:
             raise ConfigError(f"secret.dropout = {self.dropout:g}: set a share below 1")

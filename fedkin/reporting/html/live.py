@@ -124,8 +124,8 @@ class LivePage:
         return [folder for folder in (self.folder, *inner) if run_folder.holds_run(folder)]
 
     def _version(self) -> str:
-        """A text that changes when the run progresses, by which the page sees that its report is
-        old."""
+        """A text that changes when the run progresses, by which the page in the browser sees that
+        its report is old."""
         files = [
             folder / name
             for folder in self._folders()

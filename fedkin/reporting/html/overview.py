@@ -21,7 +21,8 @@ _PLAIN = ("seed", "tested", "augment")  # options of data that are left out
 
 
 def overview(report: ReportInput) -> list[tuple[str, str]]:
-    """Pairs of a term and its value in the runs. If runs differ, the value lists all of them."""
+    """Pairs of a term (e.g. rounds) and its value in the runs. If runs differ, the value lists all
+    of them."""
     runs = [reported.run for reported in report.runs]
     lines: list[tuple[str, Callable[[Run], str]]] = [
         ("Data", lambda run: _options(run.config.data, _PLAIN)),

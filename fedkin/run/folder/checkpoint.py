@@ -1,7 +1,8 @@
 """Checkpoints of a run: the arrays of a method's state and a few numbers, without pickle.
 
-A checkpoint is one file, encoded by ``core.codec``. Its header has the round, the ledger, a digest
-of all contents and the run's fingerprint. The file is written atomically, so it is always complete.
+A checkpoint is one file, encoded by ``core.codec``. Its header has the round, the ledger (bytes by
+operation), a digest of all contents and the run's fingerprint (digest of settings, data and model).
+The file is written atomically, so it is always complete.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class BestRound:
         round: the round's number.
         accuracy: accuracy on validation samples.
         state: the method's state after that round.
-        memory: clients' memory, if they keep a part of their models; otherwise empty.
+        memory: arrays that clients keep (a personal part of their models); empty if they keep none.
     """
 
     round: int
@@ -154,7 +155,8 @@ def load(folder: Path, run: str, clients: int, parameters: int) -> Checkpoint | 
     if models.shape[1:] != (parameters,) or assignment.shape != (clients,):
         raise CheckpointError(
             f"{folder}: expected models of {parameters} parameters and {clients} clients, got "
-            f"arrays of shape {models.shape} and {assignment.shape}; start again in another folder"
+            f"models of shape {models.shape} and an assignment of clients of shape "
+            f"{assignment.shape}; start again in another folder"
         )
     return stored.checkpoint
 
@@ -266,8 +268,8 @@ def _read(path: Path) -> _Stored:
 
 
 def _taken(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
-    """Remove the arrays whose names begin with ``prefix``, and return them by name without the
-    prefix."""
+    """Remove from ``arrays`` those whose names begin with ``prefix``, and return the removed arrays
+    by name without the prefix."""
     return {
         name.removeprefix(prefix): arrays.pop(name)
         for name in list(arrays)
@@ -279,8 +281,10 @@ def _best(described: list[Any] | None, arrays: dict[str, np.ndarray]) -> BestRou
     """The best round of a checkpoint; None if the run has no validation samples to select one.
 
     Args:
-        described: the header's entry: round, accuracy and class of the state.
-        arrays: the arrays of the best round, without their prefix.
+        described: the entry about the best round in the checkpoint's header: round, accuracy and
+            class of the state.
+        arrays: the arrays of the best round, by name, without the prefix that marks them in the
+            file.
     """
     if described is None:
         return None

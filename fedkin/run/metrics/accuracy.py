@@ -97,7 +97,7 @@ def score(
     (as FedGroup and FlexCFL do). If clients keep a part of their models, the state has a special
     evaluation task, which is used instead.
 
-    The ledger counts this traffic as evaluation, not as the method's.
+    The ledger (bytes by operation) counts this traffic as evaluation, not as the method's traffic.
 
     Args:
         world: the clients.
@@ -105,8 +105,8 @@ def score(
         round: the round's number.
         global_model: whether to evaluate the mean of the cluster models as well.
         split: the evaluation split: ``test``, or ``validation`` if the data have it.
-        sample: the number of clients to evaluate, and the stream that draws them; None: all
-            clients.
+        sample: the number of clients to evaluate, and the stream of random numbers that draws them;
+            None: all clients.
 
     Raises:
         MethodError: the state's evaluation task does not support ``split``, and ``split`` is not
@@ -229,7 +229,7 @@ def detector_accuracy(
 
     Args:
         world: the clients.
-        assigned: the models.
+        assigned: the models of the given clients, which may be detectors.
         clients: ids of clients with a cluster.
         cluster: cluster of each client.
         split: the evaluation split.

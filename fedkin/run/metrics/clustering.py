@@ -286,7 +286,8 @@ def summary(records: Iterable[Record]) -> Record:
     rounds = list(records)
 
     def share(part: str, whole: str) -> float | None:
-        """Ratio of two sums over the rounds in which both entries are known."""
+        """Sum of the entry ``part`` divided by the sum of the entry ``whole``, over the rounds
+        whose record has both."""
         known = [(r[part], r[whole]) for r in rounds if r[part] is not None]
         return ratio(sum(a for a, _ in known), sum(b for _, b in known))
 

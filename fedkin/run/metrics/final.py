@@ -110,7 +110,8 @@ def best_record(
         best: the best round.
         round: number of the last round; clients are tested with their data in that round.
         final: test results of the final state, which are reused if the last round is the best.
-        sample: the number of clients to test, and the stream that draws them; None: all clients.
+        sample: the number of clients to test, and the stream of random numbers that draws them;
+            None: all clients.
     """
     if best is None:
         return dict.fromkeys(_OF_BEST)
@@ -132,7 +133,7 @@ def best_record(
 
 def _with_memory(world: World, best: BestRound) -> World:
     """The world in which the best round is tested: a copy in which clients have their memory from
-    that round. If they have none, the world itself."""
+    that round. If clients have no memory, the world itself."""
     if not best.memory or not isinstance(world, SimulatedWorld):
         return world
     other = world.rehearsal()
@@ -157,7 +158,7 @@ def accuracy_all_clients(
         world: the clients.
         method: the method, which places clients.
         state: the method's final state.
-        stream: stream of the placement.
+        stream: random numbers for the placement.
         scored: the test results of the clients with a cluster.
 
     Returns:

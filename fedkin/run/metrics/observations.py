@@ -22,8 +22,9 @@ _MODELS = "models"  # name of a training task's field that holds the models
 
 @dataclass(frozen=True)
 class TrainingRecord:
-    """A training in a round: the models that were sent, the clients, and their replies (single
-    updates or means). Several tasks that send the same models count as one training."""
+    """A training in a round: the models that were sent, the clients, and the reply (updates of
+    single clients, or means of updates). Several tasks that send the same models count as one
+    training."""
 
     models: Float[np.ndarray, "K P"]
     clients: Int[np.ndarray, "n"]
@@ -35,7 +36,7 @@ class Observations:
 
     Attributes:
         training: the round's last training of whole models.
-        missing: replies that never arrived.
+        missing: number of replies that never arrived.
         nonfinite: number of clients whose replies were excluded because a value in them was
             impossible or not finite.
         outliers: number of clients whose replies were excluded because of a much larger norm than
@@ -57,8 +58,8 @@ class Observations:
         self.placed, self.reassigned = np.zeros((2, clients), bool)
 
     def observe(self, task: Task, clients: Int[np.ndarray, "n"], reply: Reply) -> None:
-        """Record a task that was run: the task, the client of each row of the reply, and the
-        reply."""
+        """Record a task that was run, and its reply. ``clients`` has the client of each row of the
+        reply (a row: one client with one model)."""
         # A client with several rows counts once. Between peers each row is a message and counts.
         missing = clients[~reply.arrived & ~reply.nonfinite]
         self.missing += len(missing) if task.between_peers else len(np.unique(missing))
@@ -103,11 +104,12 @@ class Observations:
 
 
 def join(earlier: TrainingRecord, later: TrainingRecord) -> TrainingRecord:
-    """Join two trainings that sent the same models into one, with rows in the order of client ids.
+    """Join two trainings that sent the same models into one, with clients in the order of their
+    ids.
 
     If the replies hold means instead of updates, only the values of single clients (e.g. losses)
-    are joined. Means cannot be joined, so those of the earlier training are kept (those of the
-    later one if the earlier has no means)."""
+    are joined. Means cannot be joined, so the means of the earlier training are kept (the means of
+    the later one if the earlier has none)."""
     clients = np.concatenate([earlier.clients, later.clients])
     order = np.argsort(clients, kind="stable")
     both = (earlier.reply, later.reply)

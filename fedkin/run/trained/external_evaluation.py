@@ -189,8 +189,8 @@ def matched_labels(data: FederatedData, own: Samples) -> Int[np.ndarray, "M"]:
 
 
 def _rows(data: FederatedData, client: int, split: str | None) -> Int[np.ndarray, "s"]:
-    """The rows of a client's samples in external data: of one split, or of all splits if ``split``
-    is None."""
+    """The indices of a client's samples in external data: of one split, or of all splits if
+    ``split`` is None."""
     splits = data.splits if split is None else (split,)
     return np.concatenate([data.part(name)[client] for name in splits])
 

@@ -59,10 +59,10 @@ def check_head(
     task: Task | None, client: int, total: int, memory: Mapping[str, np.ndarray], name: str
 ) -> None:
     """Raise MethodError for a client that has not trained its personal last layer yet, since the
-    initial one predicts at random.
+    initial layer predicts at random.
 
     Args:
-        task: the task that evaluates this client; None: it has no personal part.
+        task: the task that evaluates this client; None: clients have no personal part.
         client: the client's position.
         total: N, the number of clients.
         memory: arrays that clients store.
@@ -83,7 +83,8 @@ def check_shared(task: Task | None, personal: bool, method: str) -> None:
     """Raise MethodError if clusters have no model that can predict without a client's part.
 
     Args:
-        task: the task that evaluates clients with their personal parts; None: they have none.
+        task: the task that evaluates clients with their personal parts; None: clients have no
+            personal parts.
         personal: whether each client has a separate model.
         method: the method's name, for messages.
     """

@@ -176,7 +176,8 @@ def newcomer_policy(method: Method) -> str | None:
 
 def _extended(state: State, more: int) -> State:
     """A method's state with ``more`` further clients, about which nothing is known: they have no
-    cluster, and their entries are False, NaN or 0, depending on the array's type."""
+    cluster, and their entries in the state's arrays are False, NaN or 0, depending on the array's
+    type."""
     total = len(state.assignment)
     hints = _dimensions(type(state))
     changed: dict[str, np.ndarray] = {

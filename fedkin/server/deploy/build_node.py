@@ -141,8 +141,8 @@ def _site_data(config: ClientConfig) -> FederatedData:
         shape = list(expected.x.shape[1:])
         raise DataError(
             f"{place}: samples have shape {actual} and {data.classes} classes, but [samples] says "
-            f"{shape} and {expected.classes}: give this site data of that kind, or correct "
-            "[samples] in server.toml and in every client.toml"
+            f"{shape} and {expected.classes}: give this site data with this shape and number of "
+            "classes, or correct [samples] in server.toml and in every client.toml"
         )
     _check_order("labels", data.label_names, expected.label_names, "data.label_names")
     _check_order("features", data.feature_names, expected.feature_names, "data.features")
@@ -159,9 +159,9 @@ def _check_columns(
     others = [name for name in actual if name not in expected]
     found = []
     if missing:
-        found.append(f"it has no column {listed(missing)}")
+        found.append(f"the table has no column {listed(missing)}")
     if others:
-        found.append(f"[samples] does not name its column {listed(others)}")
+        found.append(f"[samples] does not name the table's column {listed(others)}")
     names = json.dumps(expected, ensure_ascii=False)
     raise DataError(
         f"{place}: {', and '.join(found)}; give the table the columns {names}. If it has other "

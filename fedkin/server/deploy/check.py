@@ -52,7 +52,7 @@ def check(folder: Path, *, server: bool = False, site: str | None = None) -> Tab
         site: name of the only site to check; None for all.
 
     Raises:
-        ConfigError: the folder does not contain the requested part.
+        ConfigError: the folder does not contain the requested server or site.
     """
     selection = select(folder, server=server, site=site)
     # With --site the server is not checked, but if its files are here, the site is compared with

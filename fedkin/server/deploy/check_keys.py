@@ -166,7 +166,7 @@ def _node_key(folder: Path) -> str:
 
 
 def _certificate(path: Path) -> Certificate:
-    """The certificate in a file. Raises ConfigError if there is none."""
+    """The certificate in a file. Raises ConfigError if the file does not hold one."""
     require_cryptography()
     from cryptography import x509
 
@@ -185,7 +185,7 @@ def _certificate(path: Path) -> Certificate:
 
 
 def _private_key(path: Path) -> Any:
-    """The private key in a file. Raises ConfigError if there is none."""
+    """The private key in a file. Raises ConfigError if the file does not hold one."""
     from cryptography.hazmat.primitives import serialization
 
     content = _read(

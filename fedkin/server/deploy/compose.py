@@ -6,8 +6,8 @@ containers/fedkin-*.whl    wheel of the fedkin version that wrote these files
 containers/flwr/           the server's address for Flower's commands inside the containers
 
 The paths on the machine are relative to compose.yaml, so that the folder can be moved. Every
-container has the deployment at the same path (``/fed``), but cannot see the folders of other parts.
-Paths and names are written as JSON strings, which are also valid in YAML.
+container has the deployment at the same path (``/fed``), but cannot see the folders of other
+containers. Paths and names are written as JSON strings, which are also valid in YAML.
 """
 
 from __future__ import annotations

@@ -99,7 +99,8 @@ def site(node: dict[str, Any]) -> SiteSettings:
 
 
 def _node_data(data: Source, node: dict[str, Any]) -> Any:
-    """The node's data, or the result of the user's function for the node's configuration."""
+    """The node's data: ``data`` itself, or what the user's function returns for the node's
+    configuration."""
     if not callable(data) or isinstance(data, FederatedData):
         return data
     try:

@@ -55,7 +55,8 @@ VARIABLES = {
 
 @dataclass(frozen=True)
 class Address:
-    """The SuperLink's address for sites and for Flower's commands, and whether it uses TLS."""
+    """The address of the SuperLink (Flower's server) for sites and for Flower's commands, and
+    whether the SuperLink uses TLS."""
 
     host: str = "127.0.0.1"
     port: int = 8000
@@ -103,7 +104,7 @@ def is_host(text: str) -> bool:
 
 
 def read_address(path: Path) -> Address:
-    """The SuperLink's address in ``flwr/config.toml``. Raises ConfigError if there is none."""
+    """The SuperLink's address in ``flwr/config.toml``. Raises ConfigError if the file has none."""
     try:
         entry = tomllib.loads(path.read_text())["superlink"][CONNECTION]
         secure = not entry.get("insecure", False)

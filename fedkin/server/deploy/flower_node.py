@@ -52,8 +52,8 @@ _RAISED = 2  # Flower's error code for a client that raised an exception
 class NodeRefusedError(Exception):
     """The SuperLink refuses a node, for one of two reasons.
 
-    Its key is not registered yet. Or the node was killed within the last minute, so the SuperLink
-    still counts it as online.
+    The node's key is not registered yet. Or the node was killed within the last minute, so the
+    SuperLink still counts it as online.
     """
 
 
@@ -115,7 +115,7 @@ def serve(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Answer the messages of a connection one after another, until an error ends it.
+    """Answer the messages of a connection one after another, until an error ends the connection.
 
     Args:
         connection: connection to the SuperLink.
@@ -175,8 +175,8 @@ def _answer_next(connection: Connection, answer: Answer) -> bool:
 
 
 def _reply(message: Message, answer: Answer) -> Message:
-    """The worker's reply to a message. If the worker gives no reply, it is the error message that
-    Flower sends for a client that raised an exception."""
+    """The worker's reply to a message. If the worker gives no reply, the result is the error
+    message that Flower sends for a client that raised an exception."""
     try:
         reply = answer(record_to_parts(message.content))
         return Message(parts_to_record(reply), reply_to=message)
@@ -188,8 +188,8 @@ def _reply(message: Message, answer: Answer) -> Message:
 def _send(connection: Connection, run: int, reply: Message, seconds: float) -> None:
     """Send a reply to the SuperLink.
 
-    Flower first sends the reply's header and the list of its parts. The SuperLink answers which
-    parts it does not have yet, and only these are sent.
+    Flower first sends the reply's header and a list of the parts of its content (records and
+    arrays). The SuperLink answers which parts it does not have yet, and only these parts are sent.
     """
     # As for a received message, the id is a digest of the content and must be set here.
     reply.metadata.__dict__["_message_id"] = reply.object_id

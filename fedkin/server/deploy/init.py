@@ -200,8 +200,8 @@ def _configurations(
 ) -> tuple[Files, dict[str, Files]]:
     """The content of server.toml and of each client.toml.
 
-    It is made from the settings of the trial (``TRIAL``), which the user's settings override. An
-    existing server.toml is kept as it is.
+    The content comes from the settings of the trial (``TRIAL``), which the user's settings
+    override. An existing server.toml is kept as it is.
     """
     changes = _by_section(settings, exists)
     base = copy.deepcopy(TRIAL)
@@ -239,7 +239,8 @@ def _configurations(
 
 
 def _existing_server(folder: Path, sites: int) -> Files:
-    """The content of an existing server.toml. Raises ConfigError if its capacity is too small."""
+    """The content of an existing server.toml. Raises ConfigError if ``federation.capacity`` is too
+    small for the sites."""
     path = folder / files.SERVER
     capacity = load_server(path).federation.capacity
     if sites > capacity:
@@ -279,8 +280,8 @@ def _by_section(settings: Sequence[str], exists: bool) -> dict[str, Values]:
 def _with_settings(section: str, base: Values, changes: Values) -> Values:
     """The values of a section: its defaults ``base``, replaced by the user's ``changes``.
 
-    If the changes give the section another ``name``, the defaults are dropped, because they belong
-    to the former name.
+    If the changes give the section another ``name`` (e.g. of a method), the defaults are dropped,
+    because they belong to the former name.
     """
     if section == "model" and "torch" in changes:
         changes = {"name": "torch"} | changes
@@ -301,7 +302,7 @@ def _existing_data(folder: Path) -> Values:
 
 
 def _samples(data: Values, site: Path, changes: Values) -> Values:
-    """The section [samples], computed from the data unless the settings give all of it."""
+    """The section [samples], computed from the data unless the settings give the whole section."""
     if {"shape", "classes"} <= changes.keys():
         return changes
     if _is_per_site(data) and not (site / str(data.get("path", ""))).exists():

@@ -56,7 +56,7 @@ class NodeDisk:
         return self.folder / f"{run}{suffix}.safetensors"
 
     def _read(self, path: Path) -> dict[str, np.ndarray]:
-        """The arrays of a file; none if the file does not exist or is damaged.
+        """The arrays of a file; an empty dict if the file does not exist or is damaged.
 
         A damaged file is only reported, since clients can start again without their arrays.
         """

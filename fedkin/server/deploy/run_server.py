@@ -122,7 +122,8 @@ class StateWriter:
         write_state(self.path, self.state)
 
     def follow(self, membership: Membership) -> None:
-        """Write the state whenever a membership reports a possible change."""
+        """Write the state to its file whenever ``membership`` (the nodes that take part) may have
+        changed."""
 
         def write() -> None:
             members = membership.registry
@@ -142,7 +143,7 @@ class StateWriter:
         membership.on_change = write
 
     def fail(self, error: Exception) -> None:
-        """Write why the server has ended with an error."""
+        """Write to the state file why the server has ended with an error."""
         self._write(replace(self.state, error=error_line(error)))
 
     def finish(self) -> None:
@@ -167,7 +168,8 @@ def error_line(error: Exception) -> str:
 
 
 class RemoteWorlds:
-    """Makes a ``RemoteWorld`` for each run. All runs share one model and one membership."""
+    """Makes a ``RemoteWorld`` (the clients of real sites) for each run. All runs share one model
+    and one membership (the nodes that take part)."""
 
     def __init__(self, config: ServerConfig, request_round: RequestRound) -> None:
         self.config = config
@@ -208,7 +210,7 @@ class RemoteWorlds:
         """Do nothing: the server has already checked everything it can."""
 
     def open(self, entry: Values, method: Method) -> OpenWorld:
-        """A new world for a run of a method."""
+        """A new ``RemoteWorld`` for a run of a method."""
         # Nodes use this name for a file, so it must differ between run folders.
         title = user_methods.title(entry["name"])[:40]
         name = f"{self.config.federation.name}-{title}-{secrets.token_hex(4)}"

@@ -1,5 +1,5 @@
 """Waits until the server has accepted or refused each site that ``fedkin deploy up`` has started,
-and reports it."""
+and reports the outcome."""
 
 from __future__ import annotations
 
@@ -66,10 +66,10 @@ class Former:
 
 
 def former_state(selection: Selection, missing: Missing) -> Former:
-    """The server's state before any part is started; empty if the run is started too.
+    """The server's state before any site is started; empty if the run is started too.
 
     Args:
-        selection: the selected parts.
+        selection: the selected parts of the deployment (server, sites).
         missing: the parts that will be started.
     """
     if not selection.server or missing.run:
@@ -82,9 +82,10 @@ def say_who_takes_part(selection: Selection, missing: Missing, former: Former, s
     """Wait until the server has accepted or refused each started site, and report it.
 
     Args:
-        selection: the selected parts. Without the server there is nothing to wait for.
+        selection: the selected parts of the deployment. Without the server there is nothing to wait
+            for.
         missing: the parts that were started.
-        former: the server's state before.
+        former: the server's state before the sites were started.
         say: called with a line about each site.
 
     Returns:

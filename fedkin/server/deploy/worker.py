@@ -160,7 +160,7 @@ class Worker:
             head: the entries in front of the message, as ``worker_client`` sends them.
         """
         if head.get("version") != __version__:
-            return f"it runs fedkin {__version__}, but the site runs {head.get('version')}"
+            return f"the worker runs fedkin {__version__}, but the site runs {head.get('version')}"
         if self._path is None:
             self._path = head.get("path")
         if head.get("path") != self._path:
@@ -172,7 +172,8 @@ class Worker:
     def _leave(self) -> None:
         """Remove the socket, because the sender will start another worker at the same path.
 
-        The worker's reply asks it to do so, so the socket must be gone before the reply is sent.
+        The worker's reply asks the sender to do so. The socket must be gone before this reply is
+        sent.
         """
         (self.folder / SOCKET).unlink(missing_ok=True)
         self._listener.close()

@@ -68,7 +68,7 @@ class SiteWorker:
     def reply(self, message: Frames) -> Frames:
         """The worker's reply to a message.
 
-        If the worker dies or is replaced, the message goes to a new one, once.
+        If the worker dies or is replaced, the message goes to a new worker, once.
 
         Raises:
             WorkerLinkError: no worker runs, and none can be started.
@@ -138,7 +138,7 @@ class SiteWorker:
         return connection
 
     def _connect(self) -> socket.socket | None:
-        """A connection to a listening worker; None if there is none."""
+        """A connection to a listening worker; None if no worker listens."""
         connection = socket.socket(socket.AF_UNIX)
         try:
             with socket_address(self.folder) as address:
@@ -157,7 +157,7 @@ class SiteWorker:
     def _lock(self) -> Iterator[None]:
         """Hold the lock without which no process may start a worker.
 
-        Only one process has it at a time. It is also released if the process is killed.
+        Only one process has the lock at a time. The lock is also released if the process is killed.
         """
         import fcntl
 

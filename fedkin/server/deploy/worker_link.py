@@ -33,7 +33,7 @@ class WorkerLinkError(Exception):
 
 
 def site_name(config: Path) -> str:
-    """The name in a site's client.toml; empty if it cannot be read."""
+    """The name in a site's client.toml; empty if the file cannot be read."""
     try:
         name = tomllib.loads(config.read_text(encoding="utf-8")).get("client", {}).get("name", "")
     except (OSError, ValueError, AttributeError):

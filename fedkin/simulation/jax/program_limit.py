@@ -49,12 +49,12 @@ class ProgramLimit:
         self._compiled += event == _COMPILED_EVENT
 
     def keep(self) -> bool:
-        """Release programs if there are more than ``most`` memory maps. Returns whether any were
-        released.
+        """Release compiled programs if there are more than ``most`` memory maps. Returns whether
+        any were released.
 
         The programs of clients' computations (training, scoring) are released first. If more than
         half of the limit is then still in use, all of JAX's caches are cleared. Maps are counted
-        only if programs have been compiled since the last call.
+        only if programs have been compiled since the last call of ``keep``.
         """
         compiled = self._compiled
         has_new = compiled > self._counted

@@ -13,7 +13,7 @@ from fedkin.data.federated import FederatedData, Ragged
 
 
 def client_data(train: Any, test: Any, classes: int, name: str = "loaders") -> FederatedData:
-    """The data of one client, as a federation of one.
+    """The data of one client, as a federation with only this client.
 
     Args:
         train: map-style data set of pairs (x, y), or a loader of such a data set. x is a tensor or

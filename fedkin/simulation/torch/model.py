@@ -1,4 +1,5 @@
-"""A PyTorch module as a model: its initial weights, its check against the data, and its workers."""
+"""A PyTorch module as a model: its initial weights, its check against the data, and its trainer and
+scorer."""
 
 from __future__ import annotations
 
@@ -109,7 +110,8 @@ class TorchModel(FlatModule):
         """Entries of a run's description: the module's class, and its engine and optimiser if they
         are set.
 
-        The class has the key ``torch``, which names the module's function in a configuration.
+        The class is stored with the key ``torch``. In a configuration, the same key names the
+        function that makes the module.
         """
         module_type = type(self.module)
         described = {"torch": f"{module_type.__module__}:{module_type.__qualname__}"}

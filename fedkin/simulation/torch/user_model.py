@@ -30,12 +30,12 @@ from fedkin.simulation.torch.optimizers import gradients_of, make_optimizer
 class OwnModel:
     """APFL's personal model v, which is trained together with a network w.
 
-    Its steps are on the loss of ``share v + (1 - share) w``, with w held constant.
+    The steps of v are on the loss of ``share v + (1 - share) w``, with w held constant.
 
     Args:
         model: the module of both networks.
         network: w, which another optimiser trains.
-        mixed: start of v and its share in the mix, for one row.
+        mixed: start of v and its share in the mix, for one client.
         work: training settings. The proximal term applies only to w.
         round: the round, which determines the learning rate.
     """

@@ -106,7 +106,7 @@ def test_actors_that_run_out_of_memory_are_replaced_and_at_last_named(
 ) -> None:
     ray = Ray(fails(exceptions.OutOfMemoryError("killed")))
     words = (
-        r"5 Ray actors in a row have failed.*ran out of memory: "
+        r"5 Ray actors, one after another.*ran out of memory: "
         r"use fewer actors \(run\.actors\)"
     )
     with pytest.raises(WorkerError, match=words):
