@@ -101,7 +101,7 @@ __version__ = "0.2.0"
 
 
 def _display(rounds: int) -> Any:
-    """The progress display of a run."""
+    """A new progress display for a run with this number of rounds."""
     from fedkin.reporting.progress import ProgressDisplay
 
     return ProgressDisplay(rounds)
@@ -196,7 +196,8 @@ _LISTS = {"fedkin.methods": "METHODS", "fedkin.scenarios.shifts": "SHIFTS"}
 
 
 def _listed(module: str) -> list[str]:
-    """The names of the classes in a module's list. Loads the module."""
+    """The names of the classes in the list ``METHODS`` or ``SHIFTS`` of a module, which is loaded
+    for this."""
     entries = getattr(importlib.import_module(module), _LISTS[module])
     return [entry.__name__ for entry in entries.values()]
 

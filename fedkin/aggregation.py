@@ -1,4 +1,4 @@
-"""Weighted means of models and updates in each cluster. Shapes: n rows, K clusters, P
+"""Weighted means of models and updates in each cluster. Shapes: n updates, K clusters, P
 parameters."""
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ class WeightedSum:
     """For each model, the weighted sum of its updates. Updates can be added in portions.
 
     The updates (rows) are added one after another in float64. The sum therefore depends on their
-    order but not on the portions, and a server that receives updates one by one gets the same bits
-    as one that holds all.
+    order but not on the division into portions, and a server that receives updates one by one gets
+    the same bits as one that holds all.
 
     Args:
         clusters: K, the number of models.
@@ -29,21 +29,21 @@ class WeightedSum:
         weight: Num[np.ndarray, "n"],
         model_index: Int[np.ndarray, "n"],
     ) -> None:
-        """Add rows to the sums of their models. A row of weight zero is skipped.
+        """Add updates to the sums of their models. An update of weight zero is skipped.
 
         Args:
-            update: one row per client.
-            weight: the weight of each row.
-            model_index: the model that each row updates.
+            update: the updates, one row per client.
+            weight: the weight of each update.
+            model_index: the model to whose sum each update is added.
         """
         for row in np.flatnonzero(weight):
             self._sum[model_index[row]] += np.float64(weight[row]) * update[row]
             self._weight[model_index[row]] += weight[row]
 
     def merge(self, other: WeightedSum) -> None:
-        """Add the sums of another object, to which other rows were added.
+        """Add the sums of another ``WeightedSum``, to which other updates were added.
 
-        The result may differ in its last bits from the sum of all rows in one object.
+        The result may differ in its last bits from the sum of all updates in one object.
         """
         self._sum += other._sum
         self._weight += other._weight
@@ -57,7 +57,8 @@ class WeightedSum:
             dtype: NumPy type of the means.
 
         Returns:
-            The mean of each model (zero if no row was added), and the sum of weights of each model.
+            The mean of each model (zero if no update was added), and the sum of weights of each
+            model.
         """
         means = np.zeros(self._sum.shape, dtype)
         used = np.flatnonzero(self._weight > 0)
@@ -74,14 +75,14 @@ def mean_by_model(
     """Weighted mean update of each model (McMahan et al. 2017, Algorithm 1).
 
     Args:
-        update: one row per client.
-        weight: weight of each row, such as the client's number of training examples.
-        model_index: the model that each row updates.
+        update: the updates, one row per client.
+        weight: weight of each update, such as the client's number of training examples.
+        model_index: the model that each update changes.
         clusters: K, the number of models.
 
     Returns:
         The mean update and the sum of weights of each model. Both are zero for a model without
-        rows.
+        updates.
     """
     total = WeightedSum(clusters, update.shape[1])
     total.add(update, weight, model_index)
@@ -91,11 +92,11 @@ def mean_by_model(
 def simple_mean_by_cluster(
     rows: Float[np.ndarray, "n P"], labels: Int[np.ndarray, "n"], clusters: int
 ) -> Float[np.ndarray, "K P"]:
-    """Unweighted mean of the rows of each cluster; zero for a cluster without rows.
+    """Unweighted mean of the vectors of each cluster; zero for a cluster without vectors.
 
     Args:
-        rows: the vectors to average.
-        labels: the cluster of each row.
+        rows: the vectors to average, one per row.
+        labels: the cluster of each vector.
         clusters: K, the number of clusters.
     """
     return mean_by_model(rows, np.ones(len(rows)), labels, clusters)[0]

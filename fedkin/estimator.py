@@ -1,6 +1,5 @@
-"""Clustered federated learning with scikit-learn's interface.
-
-Use ``fit(X, y, groups=clients)`` and ``predict(X, groups=)``.
+"""Clustered federated learning with scikit-learn's interface, ``fit(X, y, groups=clients)`` and
+``predict(X, groups=)``.
 
 Shapes: M samples, D features, N clients (scikit-learn's groups), K models, P parameters, C classes.
 """
@@ -50,7 +49,7 @@ _NOT_PICKLED = ("run_", "_predictors")
 
 
 class OneSample(NamedTuple):
-    """A sample and the number of classes, in place of the data, to make a fitted model again."""
+    """The part of the data that is needed to rebuild models: a sample and the number of classes."""
 
     x: Shaped[np.ndarray, "1 ..."]
     y: Int[np.ndarray, "1"]
@@ -78,7 +77,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
         groups_: [N], the clients, in ascending order.
         labels_: [N], the cluster of each client.
         models_: [K, P], parameters of each cluster's model; [N, P]: of each client's model.
-        membership_: [N, K], the clients' shares of models if they mix them (FedEM, FedRC); or None.
+        membership_: [N, K], each client's shares of mixed models (FedEM, FedRC); or None.
         n_features_in_: D, the number of features.
         run_: the finished run. It is not pickled.
 
@@ -214,8 +213,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
         return float(accuracy_score(_labels(y), predicted, sample_weight=sample_weight))
 
     def assign(self, X: Any, y: Any, group: Any) -> Placement:
-        """Assign a client that was not in ``fit`` to a cluster, by the method's rule for newcomers,
-        and keep the cluster.
+        """Assign a client that was not in ``fit`` to a cluster, and keep this cluster.
 
         Args:
             X: training samples of the client [M, D].
@@ -225,7 +223,8 @@ class Clustered(ClassifierMixin, BaseEstimator):
         Raises:
             ValueError: the client was in ``fit``, has a name although other clients have numbers,
                 or has labels that were not in ``fit``.
-            MethodError: no rule for newcomers, a model for each client, or a pickled estimator.
+            MethodError: the method has no rule for newcomers or gives each client its own model, no
+                cluster is similar to the client, or the estimator was pickled.
         """
         check_is_fitted(self, "models_")
         group = _one_group(group)
@@ -252,7 +251,10 @@ class Clustered(ClassifierMixin, BaseEstimator):
             )
         placed = self.run_.place(X, self._run_labels(np.searchsorted(self.classes_, labels)))
         if placed.cluster == UNASSIGNED:
-            raise MethodError(f"client {group!r} is not similar to any cluster, so it has no model")
+            raise MethodError(
+                f"client {group!r} is not similar to any cluster, so it has no model; fit again "
+                "with this client"
+            )
         position = int(np.searchsorted(groups, group))
         self.groups_ = np.insert(groups, position, group)
         self.labels_ = np.insert(self.labels_, position, placed.cluster)
@@ -292,7 +294,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
         return registry.make(methods, values)
 
     def _check_selected(self, method: Method, clients: int) -> None:
-        """Raise MethodError if a run cannot select all clients, and no rule places the others."""
+        """Raise MethodError if a run leaves out clients that no rule can assign to clusters."""
         cohort = plain(self.cohort)
         rounds = plain(self.rounds)
         integers = isinstance(cohort, int) and isinstance(rounds, int)
@@ -357,12 +359,12 @@ class Clustered(ClassifierMixin, BaseEstimator):
                 self.labels_[client] = placed.cluster
 
     def _run_labels(self, positions: Int[np.ndarray, "s"]) -> Shaped[np.ndarray, "s"]:
-        """The run's labels: classes as text, or positions if two classes have the same text."""
+        """The run's labels for class positions: names, or the positions if two names are equal."""
         names = _names(self.classes_)
         return positions if names is None else np.array(names)[positions]
 
     def _predictor(self, k: int) -> Predictor:
-        """The predictor for row k of ``models_`` or ``membership_``, created on first use."""
+        """The predictor of cluster or client k (row of ``models_`` or ``membership_``), cached."""
         predictors = self.__dict__.setdefault("_predictors", {})
         if k not in predictors:
             if self.membership_ is None:
@@ -390,13 +392,13 @@ class Clustered(ClassifierMixin, BaseEstimator):
 
 
 def _samples(X: Any) -> Any:
-    """Samples as an unmasked array. Data frames and sparse matrices stay so for scikit-learn."""
+    """Samples as an unmasked array. Data frames and sparse matrices are returned unchanged."""
     is_table = hasattr(X, "columns") or hasattr(X, "toarray")
     return X if is_table else user_array(X, "Clustered", "X")
 
 
 def _labels(y: Any) -> Any:
-    """The labels, if none is masked or missing. scikit-learn checks everything else later."""
+    """The labels. Raises ValueError if one is masked or missing; scikit-learn checks the rest."""
     labels = unmasked(y, "Clustered", "y")
     is_column = isinstance(labels, list) or getattr(labels, "ndim", 0) == 1
     if is_column and (values := np.asarray(labels)).dtype == object:
@@ -424,16 +426,14 @@ def _one_group(group: Any) -> Any:
 
 
 def _names(values: Shaped[np.ndarray, "n"]) -> tuple[str, ...] | None:
-    """Names of labels or of clients for the run: as text; None if two have the same text."""
+    """Labels or clients as text, for the run; None if two of them have the same text."""
     names = tuple(map(str, values))
     return names if len(set(names)) == len(names) else None
 
 
 def _wide_enough(groups: Shaped[np.ndarray, "N"], group: Any) -> Shaped[np.ndarray, "N"]:
     """The array of groups with a dtype that can also hold the new group, such as a longer name.
-
-    Raises ValueError if the group is a name and the groups are numbers, or the reverse.
-    """
+    Raises ValueError if the group is a name and the groups are numbers, or the reverse."""
     if groups.dtype == object:
         return groups
     added = np.asarray(group).dtype

@@ -1,18 +1,20 @@
-"""``python -m papers``: write docs/results.md and its pages from the stored runs, without running
-anything.
+"""``python -m papers``: write docs/results.md, its pages and papers/results.csv from the stored
+runs, without running anything.
 
 ``python -m papers --hours 2`` first makes missing runs on all cores, the most valuable ones for
-their time first, and prints how many are left. With the beginnings of rows' names, such as
-``MNIST`` or ``FEMNIST-MCLR``, it makes only the runs of these rows. ``fedgroup/``, ``flexcfl/``,
-``flexcfl/IV/`` or ``flexcfl-table4/`` before a name limits it to that paper or table. ``--check 5``
-runs five stored runs again and compares. Delete a line of papers/results/PAPER.jsonl to run it
-again. ``fedkin reproduce`` runs one table, and prints it.
+their time first, and prints how many are left. A run that the end of the time or Ctrl-C interrupts
+is continued by the next such command. With the beginnings of rows' names, such as ``MNIST`` or
+``FEMNIST-MCLR``, it makes only the runs of these rows. ``fedgroup/``, ``flexcfl/``, ``flexcfl/IV/``
+or ``flexcfl-table4/`` before a name limits it to that paper or table. ``--check 10`` runs ten
+stored runs, drawn at random, again and compares. Delete a line of papers/results/PAPER.jsonl to run
+it again. ``fedkin reproduce`` runs one table, and prints it.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import random
 import sys
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
@@ -21,9 +23,9 @@ from typing import NamedTuple
 
 from fedkin.core.errors import ConfigError
 from fedkin.core.storage import write_atomic
-from papers import command_line, run_queue
+from papers import collective_section, command_line, difference_figure, results_csv, run_queue
 from papers.catalogue import PAPERS, tables
-from papers.command_line import DOCS, RESULTS
+from papers.command_line import CSV, DOCS, RESULTS
 from papers.result_store import Job, Line, Stored, read, store_of, unfinished_runs
 from papers.results_page import pages
 from papers.table_request import plain
@@ -38,7 +40,7 @@ def main(arguments: list[str]) -> None:
     with command_line.ends_in_one_line():
         jobs = _select(options.rows, options.seed)
         if options.check:
-            raise SystemExit(_check(options.check, jobs, options.seed))
+            raise SystemExit(_check(options.check, options.draw, jobs, options.seed))
         if options.rows or options.hours is not None:
             run_missing(jobs, options.seed, options.hours, options.workers)
         write(DOCS)
@@ -51,8 +53,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--seed", type=int, action="append", default=[], help="this seed only")
     command_line.add_workers(parser)
-    again = "run N stored runs again, the shortest of each paper first, and compare"
+    again = "run N stored runs again, drawn at random, and compare"
     parser.add_argument("--check", type=command_line.whole_number, metavar="N", help=again)
+    same = "which runs --check draws: the number that it prints draws the same runs again"
+    parser.add_argument("--draw", type=int, default=random.randrange(10**6), help=same)
     return parser
 
 
@@ -165,11 +169,12 @@ def _in_a_line(line: Line) -> str:
     )
 
 
-def _check(count: int, jobs: Sequence[Job] | None, seeds: Sequence[int]) -> int:
-    """Run stored runs again, the shortest run of each paper in turn; 1 if a figure differs."""
+def _check(count: int, draw: int, jobs: Sequence[Job] | None, seeds: Sequence[int]) -> int:
+    """Run stored runs again, drawn at random; 1 if a figure differs."""
+    print(f"--draw {draw}", flush=True)
     differing = 0
     try:
-        for job, line in run_queue.stored_runs(RESULTS, count, jobs, seeds):
+        for job, line in run_queue.stored_runs(RESULTS, count, draw, jobs, seeds):
             again = json.loads(json.dumps(job.run(line["seed"])))
             names = [name for name in line if name != "seconds" and line[name] != again.get(name)]
             outcome = f"differs in {', '.join(names)}" if names else "equal"
@@ -186,7 +191,8 @@ def stored() -> dict[str, Stored]:
 
 
 def write(docs: Path) -> None:
-    """Write the pages and their figures. Print the lines that they leave out on standard error."""
+    """Write the pages, their figures and results.csv. Print on standard error which stored lines
+    they leave out."""
     stores = stored()
     results: dict[str, list[Line]] = {name: store.runs for name, store in stores.items()}
     left_out = {name: store.left_out() for name, store in stores.items() if store.left_out()}
@@ -198,15 +204,14 @@ def write(docs: Path) -> None:
             "continues them",
             file=sys.stderr,
         )
-    notes = {name: RESULTS / f"{name}.md" for name in PAPERS}
     for name, paper in PAPERS.items():
         if paper.draw:
             paper.draw(results[name], docs)
-    texts = pages(
-        results, {name: path.read_text() for name, path in notes.items() if path.exists()}, left_out
-    )
-    for name, text in texts.items():
+    numbers = collective_section.counted(collective_section.numbers_of(results))
+    difference_figure.draw(numbers, docs)
+    for name, text in pages(results, left_out).items():
         write_atomic(docs / name, text)
+    write_atomic(CSV, results_csv.text(results))
 
 
 if __name__ == "__main__":

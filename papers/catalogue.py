@@ -8,7 +8,7 @@ docs/results*.md use it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from papers import accuracy_numbers, curves
 from papers.accuracy_numbers import Figure
@@ -18,7 +18,6 @@ from papers.athena import figures as athena_figures
 from papers.athena import numbers as athena_numbers
 from papers.athena import page as athena_page
 from papers.athena import recipes as athena
-from papers.causes import Evidence
 from papers.fedgroup import candidate_recipes
 from papers.fedgroup import figure_recipes as fedgroup_runs
 from papers.fedgroup import figures as fedgroup_figures
@@ -31,18 +30,17 @@ from papers.fedsim import numbers as fedsim_numbers
 from papers.fedsim import page as fedsim_page
 from papers.fedsim import recipes as fedsim
 from papers.flexcfl import communication as flexcfl_communication
-from papers.flexcfl import eta_figures
 from papers.flexcfl import figure_recipes as flexcfl_runs
 from papers.flexcfl import figures as flexcfl_figures
 from papers.flexcfl import page as flexcfl_page
 from papers.flexcfl import recipes as flexcfl
+from papers.flexcfl import weightings
 from papers.panm import page as panm_page
 from papers.panm import recipes as panm
 from papers.paper_tables import Comparison, Paper, Table
 from papers.planted_clusters import page as planted_page
 from papers.planted_clusters import recipes as planted
 from papers.recipe import Cell, measure
-from papers.reproduction_marks import Results
 from papers.result_store import Job, Measure, job_of
 
 BEST = (
@@ -76,7 +74,7 @@ PLANE_JOBS = _cells(fedsim.FIGURE_4, fedsim.measure)
 LARGEST = "% of the clients in the largest cluster"
 
 
-def _planted(name: str, title: str, *panels: str, section: Callable[[Results], str]) -> Table:
+def _planted(name: str, title: str, *panels: str) -> Table:
     jobs = planted.jobs(*panels)
     return Table(
         name=f"planted-{name}",
@@ -85,13 +83,10 @@ def _planted(name: str, title: str, *panels: str, section: Callable[[Results], s
         rule=NO_PAPERS_NUMBER,
         jobs=jobs,
         compare=_ends(jobs, "ari", "ARI"),
-        section=section,
     )
 
 
-def _panm(
-    name: str, title: str, *panels: str, section: Callable[[Results], str] | None = None
-) -> Table:
+def _panm(name: str, title: str, *panels: str) -> Table:
     jobs = panm.jobs(*panels)
     return Table(
         name=f"panm-{name}",
@@ -100,7 +95,6 @@ def _panm(
         rule=NO_PAPERS_NUMBER,
         jobs=jobs,
         compare=_ends(jobs, "accuracy", "%", 100),
-        section=section,
     )
 
 
@@ -108,7 +102,6 @@ def _curves(
     name: str,
     title: str,
     cells: Sequence[Cell],
-    section: Callable[[Results], str],
     also: tuple[str, ...] = (),
 ) -> Table:
     jobs = _cells(cells, curves.measure)
@@ -119,7 +112,6 @@ def _curves(
         rule=NO_PAPERS_NUMBER,
         jobs=jobs,
         compare=_ends(jobs, "accuracy", "%", 100),
-        section=section,
         also=also,
     )
 
@@ -132,7 +124,6 @@ FEDGROUP = (
         rule=POINTS,
         jobs=(*_cells(fedgroup.TABLE_III), *_cells(sent140.CELLS, sent140.measure)),
         compare=lambda results: accuracy_numbers.best_accuracies(results, fedgroup_page.CELLS_III),
-        section=fedgroup_page.table_iii,
     ),
     Table(
         name="fedgroup-table1",
@@ -143,7 +134,6 @@ FEDGROUP = (
         compare=lambda results: accuracy_numbers.by_classes(
             results, fedgroup_page.PUBLISHED_I, "discrepancy"
         ),
-        section=fedgroup_page.table_i,
     ),
     Table(
         name="fedgroup-femnist-candidates",
@@ -152,19 +142,16 @@ FEDGROUP = (
         rule=POINTS,
         jobs=_cells(candidate_recipes.CELLS),
         compare=lambda results: accuracy_numbers.best_accuracies(results, candidate_recipes.CELLS),
-        section=fedgroup_page.candidates,
     ),
     _curves(
         name="fedgroup-figure1",
         title="Fig. 1: accuracy and discrepancy over the rounds, by classes per client",
         cells=fedgroup_runs.FIGURE_1,
-        section=fedgroup_figures.BY_CLASSES.section,
     ),
     _curves(
         name="fedgroup-figure3",
         title="Figs. 3 and 4: accuracy over the rounds, and the auxiliary global model",
         cells=(*fedgroup_runs.FIGURE_3, *fedgroup_runs.FIGURE_4),
-        section=fedgroup_figures.section,
         also=("fedgroup-figure4",),
     ),
     Table(
@@ -184,7 +171,6 @@ FLEXCFL = (
         rule=POINTS,
         jobs=_cells(flexcfl_page.CELLS_III),
         compare=lambda results: accuracy_numbers.best_accuracies(results, flexcfl_page.CELLS_III),
-        section=flexcfl_page.table_iii,
         also=("flexcfl-figure3",),
     ),
     Table(
@@ -194,9 +180,7 @@ FLEXCFL = (
         rule=POINTS,
         jobs=_cells(flexcfl_page.CELLS_IV),
         compare=flexcfl_page.numbers_iv,
-        section=flexcfl_page.table_iv,
         also=("flexcfl-figure4",),
-        evidence=Evidence(flexcfl.READINGS_IV, flexcfl.AUTHORS_CODE_IV),
     ),
     Table(
         name="flexcfl-figure6",
@@ -205,7 +189,6 @@ FLEXCFL = (
         rule="within 2% of the ratio that the text prints (a margin of ours)",
         jobs=_cells(flexcfl.FIGURE_6),
         compare=flexcfl_communication.relative_bytes,
-        section=flexcfl_page.figure_6,
     ),
     Table(
         name="flexcfl-table1",
@@ -216,25 +199,21 @@ FLEXCFL = (
         compare=lambda results: accuracy_numbers.by_classes(
             results, flexcfl.TABLE_I_PUBLISHED, "distance"
         ),
-        section=flexcfl_page.table_i,
     ),
     _curves(
         name="flexcfl-figure1",
         title="Fig. 1: accuracy and discrepancy over the rounds, by classes per client",
         cells=flexcfl_runs.FIGURE_1,
-        section=flexcfl_figures.BY_CLASSES.section,
     ),
     _curves(
         name="flexcfl-figure3-curves",
         title="Fig. 3: losses and discrepancies over the rounds, and eta_g",
         cells=flexcfl_runs.FIGURE_3,
-        section=eta_figures.figure_3,
     ),
     _curves(
         name="flexcfl-figure5",
         title="Fig. 5: eta_g under swap part",
         cells=flexcfl_runs.FIGURE_5,
-        section=eta_figures.figure_5,
     ),
 )
 GAIN = (
@@ -249,7 +228,6 @@ FEDSIM = (
         rule=POINTS,
         jobs=_cells(fedsim.CELLS_4, fedsim.measure),
         compare=lambda results: fedsim_numbers.improvements(results, fedsim.TABLE_4),
-        section=fedsim_page.table_4,
         also=("fedsim-figure3", "fedsim-figure5", "fedsim-figure7"),
         without_recipe={"Fed-MEx (only its test part, 250 samples of 1,184, is public)": 2},
     ),
@@ -262,7 +240,6 @@ FEDSIM = (
         compare=lambda results: fedsim_numbers.improvements(
             results, {**fedsim_page.SEVEN, **fedsim_page.SEVEN_UNMATCHED}
         ),
-        section=fedsim_page.table_7,
         also=("fedsim-figure9",),
     ),
     Table(
@@ -272,7 +249,6 @@ FEDSIM = (
         rule=POINTS,
         jobs=_cells(networks.CELLS, networks.measure),
         compare=networks.improvements,
-        section=fedsim_page.table_6,
         also=("fedsim-figure6",),
         without_recipe={"Fed-MEx (only its test part, 250 samples of 1,184, is public)": 2},
     ),
@@ -295,7 +271,6 @@ FEDSIM = (
         rule="between the paper's 4 and 15",
         jobs=_cells(fedsim.FIGURE_8, fedsim.measure),
         compare=fedsim_numbers.components,
-        section=fedsim_page.figures,
     ),
     Table(
         name="fedsim-figure10",
@@ -314,7 +289,6 @@ ATHENA = (
         rule="the two ranges have an eps in common (our rule)",
         jobs=_cells(athena.CELLS_EPS, athena.measure),
         compare=athena_numbers.eps,
-        section=athena_page.eps,
     ),
     Table(
         name="athena-figure1",
@@ -323,7 +297,6 @@ ATHENA = (
         rule=f"{POINTS}; 'more than' a number: above it",
         jobs=_cells(athena.FIGURE_1, athena.measure),
         compare=athena_numbers.by_cluster,
-        section=athena_page.figure_1,
         without_recipe=athena_numbers.SHORTENED_FIGURE_1,
     ),
     Table(
@@ -336,7 +309,6 @@ ATHENA = (
         rule=f"{POINTS}; 'above both': above both networks",
         jobs=_cells(athena.FIGURE_2, athena.measure),
         compare=athena_numbers.combined_detectors,
-        section=athena_page.figure_2,
         also=("athena-figure3", "athena-figure4"),
         without_recipe=athena_numbers.SHORTENED_FIGURE_2,
     ),
@@ -348,7 +320,6 @@ ATHENA = (
         "within 1.5 from our runs",
         jobs=_cells(athena.FIGURE_2, athena.measure),
         compare=athena_numbers.table_1,
-        section=athena_page.table_1,
         same_runs="athena-figure2",
     ),
 )
@@ -359,18 +330,15 @@ PLANTED = (
         "found",
         "glorot",
         "thresholds",
-        section=planted_page.found_table,
     ),
-    _planted(
-        "breaks", "harder tasks", "images", "clusters", "participation", section=planted_page.harder
-    ),
-    _planted("swapped", "detection of swapped data", "swapped", section=planted_page.moving),
+    _planted("breaks", "harder tasks", "images", "clusters", "participation"),
+    _planted("swapped", "detection of swapped data", "swapped"),
 )
 PANM = (
-    _panm("compared", "methods side by side", "compared", section=panm_page.side_by_side),
-    _panm("federations", "other federations", "federations", section=panm_page.others),
+    _panm("compared", "methods side by side", "compared"),
+    _panm("federations", "other federations", "federations"),
     _panm("breaks", "fewer images, more clusters, another alpha", "images", "clusters", "alpha"),
-    _panm("absent", "peers that are missing", "absent", section=panm_page.harder),
+    _panm("absent", "peers that are missing", "absent"),
 )
 ADVISE = (
     Table(
@@ -380,7 +348,6 @@ ADVISE = (
         rule="the true number from at least nine of ten seeds (our promise)",
         jobs=advise.jobs(),
         compare=advise_page.compare_numbers,
-        section=advise_page.section,
     ),
 )
 PAPERS = {
@@ -390,6 +357,7 @@ PAPERS = {
             name="fedgroup",
             heading="FedGroup (arXiv 2010.06870)",
             tables=FEDGROUP,
+            parts={"fedgroup-labels": fedgroup_page.labels},
             draw=fedgroup_figures.draw,
             read_next="[FedGroup](papers/fedgroup.md): how the method works",
         ),
@@ -397,6 +365,11 @@ PAPERS = {
             name="flexcfl",
             heading="FlexCFL (arXiv 2108.09749)",
             tables=FLEXCFL,
+            parts={
+                "flexcfl-weightings": weightings.table,
+                "flexcfl-detected": flexcfl_page.detected,
+                "flexcfl-bytes": flexcfl_page.communication,
+            },
             draw=flexcfl_figures.draw,
             read_next="[FlexCFL](papers/flexcfl.md): how the method works",
         ),
@@ -404,7 +377,10 @@ PAPERS = {
             name="fedsim",
             heading="FedSim (Neurocomputing 2022)",
             tables=FEDSIM,
-            about=fedsim_page.ABOUT,
+            parts={
+                "fedsim-significance": fedsim_page.significance,
+                "fedsim-variants": fedsim_page.variants,
+            },
             draw=fedsim_figures.draw,
             read_next="[FedSim](papers/fedsim.md): how the method works",
         ),
@@ -412,7 +388,11 @@ PAPERS = {
             name="athena",
             heading="Hierarchical clustering and ATHENA-FL (SBRC 2022, CoUrb 2023)",
             tables=ATHENA,
-            about=athena_page.ABOUT,
+            parts={
+                "athena-ranges": athena_page.ranges,
+                "athena-clusters": athena_page.per_cluster,
+                "athena-detectors": athena_page.combined_detectors,
+            },
             draw=athena_figures.draw,
             read_next="[Hierarchical clustering and ATHENA-FL](papers/athena.md): "
             "how the methods work",
@@ -421,7 +401,10 @@ PAPERS = {
             name="planted",
             heading="Planted clusters: which methods find them",
             tables=PLANTED,
-            about=planted_page.ABOUT,
+            parts={
+                "planted-methods": planted_page.found_table,
+                "planted-shifts": planted_page.detected_swaps,
+            },
             draw=planted_page.draw,
             read_next="[Scenarios](scenarios.md): plant clusters and shifts in data",
         ),
@@ -429,6 +412,7 @@ PAPERS = {
             name="advise",
             heading="Advice: the number of clusters",
             tables=ADVISE,
+            parts={"advise-section": advise_page.section},
             page_name="advice",
             read_next="[Compare, report, advise, reproduce](compare.md): how to get advice",
         ),
@@ -436,7 +420,11 @@ PAPERS = {
             name="peers",
             heading="PANM: peers without a server",
             tables=PANM,
-            about=panm_page.ABOUT,
+            parts={
+                "panm-methods": panm_page.methods_side_by_side,
+                "panm-others": panm_page.federations,
+                "panm-missing": panm_page.missing_peers,
+            },
             draw=panm_page.draw,
             page_name="panm",
             read_next="[PANM](papers/panm.md): how the method works",

@@ -52,16 +52,6 @@ class ClassesFigure:
                 axes.set_ylim(0, highest)  # one scale: the paper compares the panels
             write(figure, docs / self.picture)
 
-    def section(self, results: Results) -> str:
-        """It on the page."""
-        return (
-            "## Fig. 1: FedAvg's accuracy and discrepancy by classes per client\n\n"
-            f"Table I's settings, run again from {len(SEEDS)} seeds: their mean, and their range "
-            f"as a band. The dotted line, on the right axis, is the {self.label}.\n\n"
-            "![Fig. 1: accuracy and discrepancy over the rounds, by classes per "
-            f"client]({self.picture})"
-        )
-
     def _panel(self, axes: Any, results: Results, cell: Cell) -> Any:
         """Draw it; the right axis."""
         from fedkin.reporting.style import COLOURS, prepare

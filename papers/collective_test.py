@@ -14,15 +14,12 @@ Those of one row share its data and seeds, so the tests are only nearly exact.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from math import sqrt
-from statistics import mean, stdev
+from statistics import mean
 
+from papers.prediction import LEAST_RUNS, LEVEL, p_value
 from papers.reproduction_marks import ComparedNumber
-
-LEVEL = 0.05
-LEAST_RUNS = 5  # for an interval
 
 
 @dataclass(frozen=True)
@@ -49,36 +46,6 @@ class CollectiveTest:
     def rejected(self) -> bool:
         """Whether the binomial test rejects at 5% that the printed numbers are runs of ours."""
         return self.binomial_p < LEVEL
-
-
-def prediction_interval(runs: Sequence[float]) -> tuple[float, float]:
-    """Where one more run would be with a probability of 95%, if all were normal: mean +- t s
-    sqrt(1 + 1/n); not above 100 unless a run is.
-
-    Args:
-        runs: at least two values, in percentage points.
-    """
-    from scipy.stats import t
-
-    half = float(t.ppf(1 - LEVEL / 2, len(runs) - 1)) * stdev(runs) * sqrt(1 + 1 / len(runs))
-    high = mean(runs) + half
-    return mean(runs) - half, high if max(runs) > 100 else min(high, 100.0)
-
-
-def p_value(printed: float, runs: Sequence[float]) -> float:
-    """The probability that one more run is at least as far from the mean as the printed number.
-
-    Args:
-        printed: the paper's number.
-        runs: at least two values, in the same unit.
-    """
-    from scipy.stats import t
-
-    spread = stdev(runs) * sqrt(1 + 1 / len(runs))
-    distance = abs(printed - mean(runs))
-    if spread == 0:
-        return float(distance == 0)
-    return float(2 * t.sf(distance / spread, len(runs) - 1))
 
 
 def testable(numbers: Iterable[ComparedNumber]) -> list[ComparedNumber]:

@@ -16,6 +16,7 @@ from papers.result_store import Line
 
 DOCS = Path("docs")
 RESULTS = Path("papers/results")
+CSV = Path("papers/results.csv")
 
 
 def parser(prog: str, about: str | None) -> argparse.ArgumentParser:

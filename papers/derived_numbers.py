@@ -274,28 +274,28 @@ OF_ATHENA = tuple(
 DERIVED = (*OF_FEDGROUP, *OF_FLEXCFL, *OF_FEDSIM, *OF_ATHENA)
 # What FlexCFL itself loses under swap all: the number that its text prints of FedGroup.
 LOSS_OF_FLEXCFL = _mean(
-    "5.3, MNIST: swap all FlexCFL over FlexCFL", "-1.96", MODELS["MNIST"], (ALL, "FlexCFL"), _FLEX
+    "5.3, FlexCFL under swap all over FlexCFL, MNIST",
+    "-1.96",
+    MODELS["MNIST"],
+    (ALL, "FlexCFL"),
+    _FLEX,
 )
 
 
-def section() -> str:
-    """The part of the list of tables and figures on these numbers."""
+def sentence() -> str:
+    """How many of these numbers there are, and those that do not follow."""
     papers = dict.fromkeys(number.paper for number in DERIVED)
     counts = ", ".join(f"{paper} {sum(n.paper == paper for n in DERIVED)}" for paper in papers)
-    wrong = [number for number in DERIVED if not number.follows]
-    lines = [
-        f"* {n.paper}, {n.place}: printed {n.printed}, from the tables {n.computed:.2f}"
+    wrong = [
+        f"{n.paper}'s {n.printed} (section {n.place}) is {n.computed:.2f} by the tables"
         + _instead(n)
-        for n in wrong
+        for n in DERIVED
+        if not n.follows
     ]
-    return "\n\n".join(
-        [
-            "## Numbers that follow from others",
-            f"The papers also print {len(DERIVED)} differences and means of the numbers in their "
-            f"tables ({counts}). No count includes them. {len(DERIVED) - len(wrong)} follow from "
-            "the tables, but for a unit of the last digit. These do not:",
-            "\n".join(lines),
-        ]
+    return (
+        f"Another {len(DERIVED)} printed numbers are differences or means of these ({counts}), and "
+        f"are not counted. All follow from the tables, but for a unit of the last digit, except: "
+        f"{'; '.join(wrong)}."
     )
 
 
@@ -304,4 +304,4 @@ def _instead(number: Derived) -> str:
     other = LOSS_OF_FLEXCFL
     if (number.paper, number.printed) != (other.paper, other.printed):
         return ""
-    return f"; FlexCFL's own loss is {other.computed:.2f}"
+    return f", where FlexCFL's own loss is {other.computed:.2f}"

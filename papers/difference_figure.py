@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from papers.collective_test import is_outside, prediction_interval, testable
+from papers.collective_test import is_outside, testable
+from papers.prediction import prediction_interval
 from papers.reproduction_marks import ComparedNumber
 
 NAME = "results-differences.svg"

@@ -210,6 +210,7 @@ def main() -> None:
             )
             if len(seeds) == DRAWS:
                 break
+    print(markdown_table())
 
 
 if __name__ == "__main__":

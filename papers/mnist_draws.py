@@ -85,4 +85,4 @@ def markdown_table() -> str:
 
 
 if __name__ == "__main__":
-    print(search())
+    print(search(), markdown_table(), sep="\n\n")

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from papers.causes import Evidence, explained
 from papers.reproduction_marks import ComparedNumber, Results
 from papers.result_store import Job
 
@@ -25,15 +24,13 @@ class Table:
     rule: str
     jobs: tuple[Job, ...]
     compare: Comparison
-    section: Callable[[Results], str] | None = None
     also: tuple[str, ...] = ()
     without_recipe: Mapping[str, int] = field(default_factory=dict)
     same_runs: str = ""
-    evidence: Evidence = field(default_factory=Evidence)
 
     def numbers(self, results: Results) -> list[ComparedNumber]:
-        """The published numbers and ours; numbers that differ have their cause."""
-        return explained(self.compare(results), self.evidence)
+        """The published numbers and ours."""
+        return self.compare(results)
 
 
 @dataclass(frozen=True)
@@ -45,7 +42,7 @@ class Paper:
         name: of the store, and of the paper on the command line.
         heading: the title of its page.
         tables: its tables and figures.
-        about: the text before the tables.
+        parts: parts of its page that are no table of numbers, by the name in the page's text.
         draw: draws the figures of the page into the folder of the documentation.
         page_name: the last part of its page's name; the default is ``name``.
         read_next: a link to the page that explains the subject, as Markdown.
@@ -54,7 +51,7 @@ class Paper:
     name: str
     heading: str
     tables: tuple[Table, ...]
-    about: str = ""
+    parts: Mapping[str, Callable[[Results], str]] = field(default_factory=dict)
     draw: Callable[[Results, Path], None] | None = None
     page_name: str = ""
     read_next: str = ""

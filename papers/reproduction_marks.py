@@ -8,6 +8,7 @@ from enum import StrEnum
 from statistics import mean
 from typing import Any
 
+from papers.prediction import LEAST_RUNS, LEVEL, p_value
 from papers.recipe import Cell
 
 Results = Sequence[dict[str, Any]]
@@ -19,31 +20,25 @@ class Mark(StrEnum):
     """Whether a published number was reproduced."""
 
     REPRODUCED = "reproduced"
-    NOT_REPRODUCED = "not reproduced"
-    EXPLAINED = "differs, and a run shows why"
-    NOT_CONTRADICTED = "differs, with a cause that is possible and that no run shows"
+    IN_INTERVAL = "differs, inside the interval of one more run"
+    OUTSIDE = "differs, outside the interval of one more run"
+    NOT_REPRODUCED = "not reproduced"  # without an interval
     NO_NUMBER = "no number in the paper"
     NOT_RUN = "not run"
 
 
-class Cause(StrEnum):
-    """Why a number differs from the published one (``papers.causes``)."""
-
-    CODE = "code"
-    DATA = "data"
-    AUTHORS = "authors"
-    SPREAD = "spread"
-    COPY = "copy"
-    UNKNOWN = "unknown"
-
-
-DIFFERS = (Mark.NOT_REPRODUCED, Mark.EXPLAINED, Mark.NOT_CONTRADICTED)
 SYMBOLS = {
     Mark.REPRODUCED: "✓",
-    **dict.fromkeys(DIFFERS, "≠"),
+    Mark.IN_INTERVAL: "~",
+    Mark.OUTSIDE: "✗",
+    Mark.NOT_REPRODUCED: "≠",
     Mark.NO_NUMBER: "",
     Mark.NOT_RUN: "",
 }
+LEGEND = (
+    "✓ within 1.5 points (or by the rule of the table); ~ farther, and inside the 95% interval of "
+    "one more run; ✗ outside this interval; ≠ farther, with too few runs for an interval"
+)
 
 
 @dataclass(frozen=True)
@@ -51,9 +46,7 @@ class ComparedNumber:
     """One published number and ours. ``difference`` is ours less theirs, in ``unit``; None where it
     does not apply. ``deviation`` is why our run is not the paper's (fewer rounds, other data): such
     a number is not counted. ``runs`` are the values behind ours, ``variant_of`` the column that
-    this one is a variant of. Where the number differs, ``cause`` says why, ``shown_by`` which runs
-    show it, and ``source`` is the number that has these runs: of a variant, of another reading of
-    the data, or this one."""
+    this one is a variant of."""
 
     row: str
     column: str
@@ -68,9 +61,6 @@ class ComparedNumber:
     variant_of: str = ""
     draws: int = 0  # number of draws of the data behind the runs
     last: float | None = None  # the same figure in the last round, if ours is of another round
-    cause: Cause | None = None
-    shown_by: str = ""
-    source: ComparedNumber | None = None
 
     @property
     def printed(self) -> float | None:
@@ -101,17 +91,9 @@ class ComparedNumber:
         return self.unit == POINTS and not self.deviation and self.mark != Mark.NO_NUMBER
 
     @property
-    def cause_words(self) -> str:
-        """The cause. For *spread* also whether the runs are those of a variant."""
-        of_variant = (
-            self.cause == Cause.SPREAD and self.source is not None and self.source.variant_of
-        )
-        return f"{self.cause}, of the variant" if of_variant else str(self.cause or "")
-
-    @property
     def symbol(self) -> str:
         """The mark in a table: in brackets where the number is not counted."""
-        sign = f"{SYMBOLS[self.mark]} {self.cause or ''}".strip()
+        sign = SYMBOLS[self.mark]
         return f"({sign})" if sign and self.deviation else sign
 
 
@@ -146,19 +128,29 @@ def average(values: Sequence[float | int | None]) -> float | None:
     return float(mean(numbers)) if numbers else None
 
 
-def mark_within(published: float | int | None, ours: float | None, margin: float) -> Mark:
+def mark_within(
+    published: float | int | None,
+    ours: float | None,
+    margin: float,
+    runs: Sequence[float] = (),
+) -> Mark:
     """The mark of a number that should lie within a margin.
 
     Args:
         published: the paper's; None: it prints none.
         ours: None: not run.
         margin: largest difference, in the number's unit.
+        runs: the values that ours is the mean of.
     """
     if published is None:
         return Mark.NO_NUMBER
     if ours is None:
         return Mark.NOT_RUN
-    return Mark.REPRODUCED if near(published, ours, margin) else Mark.NOT_REPRODUCED
+    if near(published, ours, margin):
+        return Mark.REPRODUCED
+    if len(runs) < LEAST_RUNS:
+        return Mark.NOT_REPRODUCED
+    return Mark.OUTSIDE if p_value(float(published), runs) < LEVEL else Mark.IN_INTERVAL
 
 
 def near(published: float | None, ours: float, margin: float) -> bool:
@@ -211,7 +203,7 @@ def compare_number(
         last: the mean of the same figure in the last round, if ours is of another round.
     """
     gap = None if published is None or ours is None else ours - published
-    mark = mark_within(published, ours, margin)
+    mark = mark_within(published, ours, margin, runs)
     shown = f"{ours:.2f}" if unit == POINTS and ours is not None else digits(ours)
     return ComparedNumber(
         row=row,

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from statistics import mean, stdev
 
 from papers.catalogue import PAPERS, Table
-from papers.collective_test import LEAST_RUNS, prediction_interval
-from papers.reproduction_marks import ComparedNumber, Mark, Results
+from papers.prediction import LEAST_RUNS, prediction_interval
+from papers.reproduction_marks import ComparedNumber, Results
 
 COLUMNS = (
     "paper",
@@ -42,16 +42,16 @@ def text(results: Mapping[str, Results]) -> str:
         results: stored runs, by paper.
     """
     out = io.StringIO()
-    writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(_rows(results))
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    writer.writerows([row[name] for name in COLUMNS] for row in _rows(results))
     return out.getvalue()
 
 
 def _rows(results: Mapping[str, Results]) -> Iterator[dict[str, str]]:
     for paper in PAPERS.values():
         for table in paper.tables:
-            for number in table.compare(results.get(paper.name, [])):
+            for number in table.numbers(results.get(paper.name, [])):
                 yield _row(paper.name, table, number)
 
 
@@ -71,7 +71,7 @@ def _row(paper: str, table: Table, number: ComparedNumber) -> dict[str, str]:
         "lower": _digits(lower),
         "upper": _digits(upper),
         "last_round": _digits(number.last),
-        "mark": outcome(number),
+        "mark": str(number.mark),
         "deviation": number.deviation,
         "command": command(table, number),
     }
@@ -82,19 +82,6 @@ def interval(number: ComparedNumber) -> tuple[float | None, float | None]:
     if len(number.runs) < LEAST_RUNS:
         return None, None
     return prediction_interval(number.runs)
-
-
-def outcome(number: ComparedNumber) -> str:
-    """What the comparison shows, in a word or two: ``within`` the margin; else ``in interval`` or
-    ``outside`` it; ``differs`` where there are too few runs for an interval."""
-    if number.mark in (Mark.NO_NUMBER, Mark.NOT_RUN):
-        return str(number.mark)
-    if number.mark == Mark.REPRODUCED:
-        return "within"
-    lower, upper = interval(number)
-    if lower is None or upper is None or number.printed is None:
-        return "differs"
-    return "in interval" if lower <= number.printed <= upper else "outside"
 
 
 def command(table: Table, number: ComparedNumber) -> str:

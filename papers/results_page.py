@@ -1,103 +1,103 @@
 """docs/results.md and its pages, written from the stored runs.
 
-docs/results.md has the findings, the share of reproduced numbers and a table of the pages. Each
-paper or subject has a page (docs/results-fedgroup.md, ...), and docs/results-inventory.md lists all
-tables and figures.
+docs/results.md has the claims of the papers, the collective test and a table of the pages. Each
+paper or subject has a page (docs/results-fedgroup.md, ...), written in papers/pages with places for
+numbers and tables. papers/results.csv has all numbers.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
-from papers import derived_numbers, findings, inventory, reproduced_share
-from papers.catalogue import PAPERS, Paper, Table
+from fedkin.core.errors import ConfigError, unknown
+from papers import claims, collective_section, difference_figure
+from papers.catalogue import PAPERS, Paper
 from papers.notes import fill
-from papers.reproduction_marks import SYMBOLS, Mark, Results
+from papers.number_table import number_table
+from papers.reproduction_marks import LEGEND, Results
 from papers.tables_markdown import markdown
 
 OVERVIEW = "results.md"
-OVERVIEW_LINK = f"[Results]({OVERVIEW}): the findings, and how much was reproduced"
-INVENTORY = "results-inventory.md"
-INVENTORY_TITLE = "All tables and figures of the papers"
-INVENTORY_LINK = f"[{INVENTORY_TITLE}]({INVENTORY})"
-LEAD = (
-    "`make results` writes this page from the stored runs. "
-    f"[Results]({OVERVIEW}#how-to-read-the-tables) explains cells, marks, causes and terms."
-)
+OVERVIEW_LINK = f"[Results]({OVERVIEW}): what reproduces and what does not, on one screen"
+TEXTS = Path(__file__).parent / "pages"
+TABLE = re.compile(r"\[\[([a-z0-9-]+)\]\]")
 ABOUT = f"""\
-`make results` writes this page and [a page for each paper](#the-tables-paper-by-paper) \
-from the runs in
-`papers/results/*.jsonl`, one line a run. `fedkin reproduce` lists all
-tables, and `fedkin reproduce NAME` runs one.
+`make results` writes these pages from the runs in `papers/results/*.jsonl`, one line a run.
+`fedkin reproduce` lists all tables, `fedkin reproduce NAME --stored` prints one, and without
+`--stored` it makes the runs again. [papers/results.csv]({{csv}}) has all numbers, one row a number,
+with variants, other readings of the data and other draws: `pandas.read_csv` reads it.
 
-**Cells.** Unless a section says otherwise, each cell shows **ours** \
-(mean over the seeds, lowest - highest) and the
-*paper's* number. A paper's score is the highest accuracy of any round. \
-It favours methods with an accuracy that varies.
-Ours is the same statistic, so that the two can be compared. \
-The accuracy of the last round has a separate table.
+A paper's score is the highest accuracy of any round, and ours is the same statistic; the last round
+is next to it. *Draws* are federations of the same generator. Marks: {LEGEND}. Shortened runs, other
+data and variants of ours are not counted.
 
-**Marks.** {SYMBOLS[Mark.REPRODUCED]} is reproduced (within 1.5 points, or by the rule of the \
-table), {SYMBOLS[Mark.NOT_REPRODUCED]} is
-not reproduced. A mark in brackets does not count, because our run is not the paper's: \
-it has fewer rounds, other data, or
-is a variant.
-
-**Causes.** Below each table are the numbers in percentage points that differ by more, \
-each with its cause and the runs
-that show it. Numbers in brackets have no cause.
-
-| term | meaning |
-| --- | --- |
-| MCLR | multinomial logistic regression |
-| MLP | a network of one hidden layer |
-| RCC, RAC | FedGroup with random cluster centres, and with random assignment of newcomers |
-| IFCA-MIG | IFCA with clients that may change their cluster after a shift |
-| m | the number of clusters |
-| eta_g | FlexCFL's inter-group learning rate |
-| discrepancy | distance of the clients' models from the aggregated one |
-| EDC, MADC | FedGroup's two distances of clients: Euclidean distance of decomposed cosine \
-similarity, and mean absolute difference of cosine similarities |
-| PNI | FedSim's index of how far data are from IID |
-| ARI | adjusted Rand index: 1 if two clusterings are equal |"""
+MCLR is multinomial logistic regression, MLP a network of one hidden layer. RCC and RAC are FedGroup
+with random centres, and with random assignment of newcomers. IFCA-MIG is IFCA with clients that may
+change their cluster after a shift; eta_g is the inter-group learning rate."""
+CSV = "https://github.com/fedkin/fedkin/blob/main/papers/results.csv"
 
 
 def pages(
-    results: Mapping[str, Results],
-    notes: Mapping[str, str],
-    left_out: Mapping[str, Sequence[str]] | None = None,
+    results: Mapping[str, Results], left_out: Mapping[str, Sequence[str]] | None = None
 ) -> dict[str, str]:
-    """All pages, by their names in the documentation: the overview, a page for each paper with the
-    tables written from its runs and hand-written notes on them, and the inventory.
+    """All pages, by their names in the documentation: the overview, and a page for each paper.
 
     Args:
         results: stored runs of today's recipes, by paper.
-        notes: text by paper.
         left_out: lines of the stores that the pages do not use, in words, by paper.
     """
     written = {OVERVIEW: _overview(results, left_out or {})}
     papers = list(PAPERS.values())
-    following = [*(f"{_link(paper)}: the next page" for paper in papers[1:]), INVENTORY_LINK]
+    following = [*(f"{_link(paper)}: the next page" for paper in papers[1:]), OVERVIEW_LINK]
     for paper, next_page in zip(papers, following, strict=True):
-        runs = results.get(paper.name, [])
-        note = fill(notes.get(paper.name, "").strip(), paper, runs)
-        steps = [OVERVIEW_LINK, next_page, paper.read_next]
-        written[paper.page] = _joined([section(paper, runs), note, _next(steps)])
-    written[INVENTORY] = _inventory()
+        steps = dict.fromkeys([OVERVIEW_LINK, next_page, paper.read_next])
+        text = page(paper, results.get(paper.name, []))
+        written[paper.page] = _joined([text, _next(list(steps))])
     return written
 
 
+def page(paper: Paper, results: Results) -> str:
+    """The page of a paper: its text, with its tables and numbers.
+
+    Args:
+        paper: whose page.
+        results: its stored runs.
+
+    Raises:
+        ConfigError: the text names a table, a part or a number that does not exist.
+    """
+    text = (TEXTS / f"{paper.name}.md").read_text(encoding="utf-8").strip()
+    return TABLE.sub(lambda place: _table(place[1], paper, results), fill(text, paper, results))
+
+
+def _table(name: str, paper: Paper, results: Results) -> str:
+    """What stands at a place ``[[NAME]]``: a part of the page, or a table of numbers."""
+    of_name = {table.name: table for table in paper.tables}
+    if name == "verdict":
+        return collective_section.verdict(paper, results)
+    if name in paper.parts:
+        return paper.parts[name](results)
+    if name not in of_name:
+        raise ConfigError(f"papers/pages/{paper.name}.md: {unknown('table', name, of_name)}")
+    return number_table(of_name[name].numbers(results)) or "not run"
+
+
 def _overview(results: Mapping[str, Results], left_out: Mapping[str, Sequence[str]]) -> str:
-    """The page of the findings, of the share of reproduced numbers, and of links to the others."""
+    """One screen: the claims, then the figure and the collective test, then the pages."""
     return _joined(
         [
-            "# Results: the papers' tables, measured again",
-            findings.section(results),
-            "## How to read the tables",
-            ABOUT,
-            reproduced_share.section(results),
+            "# Results: do the papers reproduce?",
+            _in_short(results),
+            claims.markdown_table(results),
+            claims.LEGEND,
+            collective_section.section(results),
+            f"![ours minus printed, for every number](images/{difference_figure.NAME})",
+            "## How to read the pages",
+            ABOUT.format(csv=CSV),
             _left_out(left_out),
-            "## The tables, paper by paper",
+            "## The pages",
             _table_of_pages(),
             _next(
                 [
@@ -110,33 +110,22 @@ def _overview(results: Mapping[str, Results], left_out: Mapping[str, Sequence[st
     )
 
 
+def _in_short(results: Mapping[str, Results]) -> str:
+    """The verdicts on the claims, counted."""
+    return (
+        f"**Of {len(claims.CLAIMS)} claims of five papers: {claims.counts_in_words(results)}.** "
+        "Each is judged by a rule from stored runs; the command of its row prints them. "
+        "[The collective test](#the-collective-test) judges all printed numbers together."
+    )
+
+
 def _table_of_pages() -> str:
     """A line for each paper: its page, and its tables and figures."""
     lines = [
         [_link(paper), ", ".join(f"`{table.name}`" for table in paper.tables)]
         for paper in PAPERS.values()
     ]
-    lines.append([INVENTORY_LINK, "each with its recipe, or the reason why it has none"])
     return markdown(["page", "tables and figures, as `fedkin reproduce` names them"], lines)
-
-
-def _inventory() -> str:
-    """The page that lists all tables and figures of the papers."""
-    return _joined(
-        [
-            f"# {INVENTORY_TITLE}",
-            f"`fedkin reproduce NAME` runs a recipe. [Results]({OVERVIEW}) says how much was "
-            "reproduced.",
-            inventory.markdown_table(),
-            derived_numbers.section(),
-            _next(
-                [
-                    OVERVIEW_LINK,
-                    "[Reproduce a paper](compare.md#reproduce-a-paper): how to run a recipe",
-                ]
-            ),
-        ]
-    )
 
 
 def _joined(parts: Sequence[str]) -> str:
@@ -157,36 +146,3 @@ def _left_out(left_out: Mapping[str, Sequence[str]]) -> str:
     """Stored lines that do not count, and why; empty if there are none."""
     lines = [f"* {paper}: {words}" for paper, of_paper in left_out.items() for words in of_paper]
     return "\n".join(["Left out of every count and table:", "", *lines]) if lines else ""
-
-
-def section(paper: Paper, results: Results) -> str:
-    """The page of one paper without its notes: each table, and the causes of its differences."""
-    parts = [
-        part
-        for table in paper.tables
-        for part in (_table(table, results), differences(table, results))
-    ]
-    return "\n\n".join(part for part in (f"# {paper.heading}", LEAD, paper.about, *parts) if part)
-
-
-def _table(table: Table, results: Results) -> str:
-    return table.section(results) if table.section else ""
-
-
-def differences(table: Table, results: Results) -> str:
-    """Every number that differs by more than the margin, its cause, and the runs that show it."""
-    lines = [
-        [
-            n.row,
-            n.column,
-            n.ours,
-            n.published,
-            f"{n.difference:+.1f}",
-            n.cause_words,
-            n.shown_by or "-",
-        ]
-        for n in table.numbers(results)
-        if n.cause is not None
-    ]
-    head = ["", "", "ours", "paper", "difference", "cause", "shown by, or tried"]
-    return f"### {table.name}: what differs, and why\n\n{markdown(head, lines)}" if lines else ""

@@ -6,6 +6,7 @@ import fcntl
 import itertools
 import multiprocessing
 import os
+import random
 import signal
 import sys
 import time
@@ -265,32 +266,28 @@ def _stop(pool: ProcessPoolExecutor) -> None:
 
 
 def stored_runs(
-    folder: Path, count: int, selected: Sequence[Job] | None = None, seeds: Sequence[int] = ()
+    folder: Path,
+    count: int,
+    draw: int,
+    selected: Sequence[Job] | None = None,
+    seeds: Sequence[int] = (),
 ) -> list[tuple[Job, Line]]:
-    """Stored runs of today's recipes: from each paper in turn the next of its rows, the shortest
-    first.
+    """Stored runs of today's recipes, drawn at random without replacement.
 
     Args:
         folder: of the stores.
         count: largest number of runs.
+        draw: seed of the draw; the same seed and stores give the same runs.
         selected: only runs of these jobs; None: of all.
         seeds: only runs of these; empty: of all.
     """
-    by_paper: list[list[tuple[Job, Line]]] = []
+    runs = []
     for paper in PAPERS.values():
         jobs = [job for job in paper.jobs() if selected is None or job in selected]
-        lines = [
-            line
-            for line in read(store_of(folder, paper.name), jobs).runs
-            if not seeds or line["seed"] in seeds
-        ]
-        runs = [(next(job for job in jobs if job.matches(line)), line) for line in lines]
-        rows: dict[str, tuple[Job, Line]] = {}
-        for job, line in sorted(runs, key=lambda run: run[1].get("seconds", run[0].seconds)):
-            rows.setdefault(job.row, (job, line))
-        by_paper.append(list(rows.values()))
-    turns = [run for turn in itertools.zip_longest(*by_paper) for run in turn if run is not None]
-    return turns[:count]
+        for line in read(store_of(folder, paper.name), jobs).runs:
+            if not seeds or line["seed"] in seeds:
+                runs.append((next(job for job in jobs if job.matches(line)), line))
+    return random.Random(draw).sample(runs, min(count, len(runs)))
 
 
 @contextmanager

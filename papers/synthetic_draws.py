@@ -259,6 +259,8 @@ def main() -> None:
         print(*row.papers, row.name, [draw["seed"] for draw in draws["matched"]], flush=True)
         lines.append(json.dumps(draws))
     STORE.write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
+    _store.cache_clear()
+    print(markdown_table())
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedkin.core.errors import ConfigError, unknown
-from papers import findings
 from papers.catalogue import PAPERS, Paper, Table, tables
 from papers.reproduction_marks import ComparedNumber, Results
 from papers.result_store import Job, JobList, Stored, pending, read, seconds_of_rows, store_of
@@ -62,18 +61,10 @@ class TableRequest:
             if number.row not in no_rows and number.column not in no_columns
         ]
 
-    def findings(self) -> list[str]:
-        """The findings from these cells, in sentences of Markdown; none if only some seeds are
-        asked for."""
-        if self.seeds is not None:
-            return []
+    def selected_runs(self) -> Results:
+        """The stored runs of these cells, and of other tables."""
         other = [job for job in self.table.jobs if job not in self.jobs]
-        runs = [line for line in self.results() if not any(job.matches(line) for job in other)]
-        texts = [
-            findings.of_table({self.paper.name: runs}, name)
-            for name in (self.table.name, *self.table.also)
-        ]
-        return list(dict.fromkeys(text for of_name in texts for text in of_name))
+        return [line for line in self.results() if not any(job.matches(line) for job in other)]
 
 
 def request_table(

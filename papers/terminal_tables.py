@@ -18,6 +18,7 @@ from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
+from papers import claims
 from papers.catalogue import NO_PAPERS_NUMBER
 from papers.reproduction_marks import POINTS, SYMBOLS, ComparedNumber
 from papers.result_store import Job, JobList
@@ -154,20 +155,25 @@ def comparison(request: TableRequest, numbers: Sequence[ComparedNumber]) -> Grid
     return grid
 
 
-def findings_below(sentences: Sequence[str]) -> Markdown:
-    """The findings that rest on the table, below it."""
+def claims_of(request: TableRequest) -> list[str]:
+    """The claims that a table judges, in sentences of Markdown; none if only some seeds are asked
+    for."""
+    if request.seeds is not None:
+        return []
+    names = (request.table.name, *request.table.also)
+    return claims.of_table({request.paper.name: request.selected_runs()}, names)
+
+
+def claims_below(sentences: Sequence[str]) -> Markdown:
+    """The claims of the paper that the table judges, below it."""
     return Markdown(
-        "\n".join(["Findings from this table:", "", *(f"* {text}" for text in sentences)])
+        "\n".join(["Claims that this table judges:", "", *(f"* {text}" for text in sentences)])
     )
 
 
 def _mark(number: ComparedNumber) -> str:
-    """Whether a number was reproduced; else the cause, and the runs that show it."""
+    """Whether a number was reproduced, and why it does not count."""
     mark = f"{SYMBOLS[number.mark]} {number.mark}".strip()
-    if number.cause is not None:
-        return f"{SYMBOLS[number.mark]} {number.cause_words}" + (
-            f" ({number.shown_by})" if number.shown_by else ""
-        )
     return f"{mark} ({number.deviation})" if number.deviation else mark
 
 
@@ -203,5 +209,5 @@ def numbers_as_json(
         "ran": runs,
         "left_out": left_out,
         "numbers": rows,
-        "findings": request.findings(),
+        "claims": claims_of(request),
     }

@@ -1,2 +1,2 @@
-"""Analyses of runs and data: repeated seeds, comparisons, statistics, advice, eps studies, non-IID
-index."""
+"""Analyses of runs and data: repeated seeds, comparisons, statistics, advice, studies of DBSCAN's
+eps, non-IID index."""

@@ -78,8 +78,9 @@ class EpsStudy:
         return sorted(best.values(), key=lambda eps_range: eps_range.low)
 
     def table(self) -> pd.DataFrame:
-        """A table with a row for each number of clusters, with and without noise. If there are
-        many, only the ranges with the largest ratio of high to low eps are shown."""
+        """A table with a row for each number of clusters, with and without noise. A row is a range
+        of eps. If there are more than 12 rows, only the suggested range and the ranges with the
+        largest ratio of high to low eps are shown."""
         suggested = [eps_range for eps_range in self.ranges if self._is_suggested(eps_range)]
         not_suggested = [eps_range for eps_range in self.widest() if eps_range not in suggested]
         widest = sorted(not_suggested, key=_growth)[1 - _ROWS :]
@@ -175,8 +176,8 @@ def of_world(method: Method, world: World, seed: int) -> EpsStudy:
     """
     if not isinstance(method, LastLayerClustering):
         raise ConfigError(
-            f"eps applies to the methods hierarchical and athena, got {type(method).__name__}; "
-            "change method.name"
+            "an eps study needs the method hierarchical or athena, got the class "
+            f"{type(method).__name__}; change method.name"
         )
     check_model(method, world.spec)
     world.begin(Stream(seed, 0, "scenario"))

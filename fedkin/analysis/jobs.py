@@ -48,8 +48,8 @@ def replay(run: Run, on_round: OnRound) -> None:
 
 
 class Earlier(NamedTuple):
-    """A finished run in the same setting, by which a process checks that the data have not
-    changed."""
+    """A finished run in the same setting as a job, by which the job's process checks that the data
+    have not changed."""
 
     config: Description
     fingerprint: str
@@ -83,11 +83,12 @@ class Outcome(NamedTuple):
 
 
 def several(jobs: int | None, engine: str | None) -> bool:
-    """Whether runs are executed in other processes.
+    """Whether runs are executed in other processes and not in this one.
 
     Args:
-        jobs: number of parallel runs; None: one, or one on each core of an engine.
-        engine: the cluster; None: this machine.
+        jobs: number of parallel runs; None: one, or with ``engine`` one on each core of the
+            cluster.
+        engine: name of the Ray cluster on which runs are executed; None: this machine.
     """
     return engine is not None or jobs not in (None, 1)
 
@@ -98,7 +99,7 @@ def check_jobs(jobs: int | None, configs: Sequence[RunConfig], engine: str | Non
     Args:
         jobs: the number of processes.
         configs: configurations of the runs.
-        engine: the cluster that runs them; None: this machine.
+        engine: name of the Ray cluster on which runs are executed; None: this machine.
     """
     if jobs is not None:
         check_integer("jobs", jobs, 1)
@@ -136,7 +137,7 @@ _prepared: _Prepared | None = None
 
 
 def work(job: Job) -> None:
-    """Run or resume a job's run in this process."""
+    """Run or resume a job (a configuration, a seed and a folder) in this process."""
     config = from_dict(job.description.sections)
     experiment, digests = _experiment(config)
     # Runs are compared only if they have the same data, which may have changed on disk meanwhile.

@@ -30,8 +30,8 @@ _AT_ONCE = 16  # models in one request, since their predictions are in memory at
 class NonIIDIndex:
     """The non-IID index of a federation, and the errors it is computed from.
 
-    Entry i of an array belongs to client i. It is NaN for clients that did not reply or have not
-    joined yet, which all other values leave out.
+    Entry i of an array belongs to client i. It is NaN if the client did not reply or has not joined
+    yet. Such clients are left out when the index and its means are computed.
     """
 
     pni: float  # mean of PNI_i over clients and models
@@ -151,7 +151,8 @@ def _client_indices(rmse: Float64[np.ndarray, "n D"]) -> Float64[np.ndarray, "n 
 
 
 def index_table(index: NonIIDIndex) -> pd.DataFrame:
-    """A table with the index and its parts, one row for each quantity."""
+    """A table that describes the index, with one row for each quantity: the index, its spread over
+    models and over clients, the errors, and the numbers of models and clients."""
     by_model = index.by_model
     errors = index.rmse[~np.isnan(index.clients)].mean(axis=1)
     deviation = f"{by_model.std(ddof=1):.4g}" if len(by_model) > 1 else "-"

@@ -29,8 +29,9 @@ def pairs(
 ) -> pd.DataFrame:
     """Test the difference of every pair of methods, or of one method and each other method.
 
-    In each pair, the method with the better mean comes first, and the largest difference is at the
-    top. With ``main``, rows are in the order of the other methods.
+    The table has a row for each pair. The method with the better mean comes first in its row, and
+    the row with the largest difference is at the top. With ``main``, rows are in the order of the
+    other methods.
 
     Tests are paired by seed, because seed s of all methods has the same data and cohorts. The
     columns are:
@@ -95,7 +96,8 @@ def _ordered(a: str, b: str, values: Mapping[str, Float[np.ndarray, "S"]], sign:
 
 
 def _pair(a: str, b: str, ours: Float[np.ndarray, "S"], theirs: Float[np.ndarray, "S"]) -> _Pair:
-    """The row of methods a and b, from their values by seed; only seeds with both values count."""
+    """The table row of the pair of methods a and b, from their values by seed; only seeds with both
+    values count."""
     # A test by pairs needs the values of both methods for the same seed.
     both = np.isfinite(ours) & np.isfinite(theirs)
     first = ours[both]
@@ -126,11 +128,11 @@ def not_worse_than_best(
     If no pair could be tested, the result is only the best method.
 
     If seeds are missing, a method may have the best mean only because its remaining seeds are easy.
-    In the test, which uses the common seeds, another method may then even be significantly better
-    than it, and is returned too.
+    The test of two methods uses only the seeds that both have. In this test, another method may
+    even be significantly better than the one with the best mean. Such a method is returned too.
 
     Args:
-        pairs: the rows of ``pairs`` for one setting.
+        pairs: the tests of one setting: rows of the table that the function ``pairs`` returns.
         means: mean of each method; None if missing.
         sign: 1 if higher means are better, -1 if lower means are better.
     """

@@ -1,4 +1,4 @@
-"""Parallel runs in processes of one core each, on this machine or on a cluster.
+"""Parallel runs in processes of one core each, on this machine or on a Ray cluster of machines.
 
 Each process on this machine has a separate ``ProcessPoolExecutor``: if a process of a larger pool
 died, the runs of all its processes would fail.
@@ -35,9 +35,9 @@ def run_side_by_side(
     can be resumed.
 
     Args:
-        jobs: the jobs.
-        workers: number of processes; None: one, or with an engine one on each of its cores.
-        engine: None for processes of this machine; ``ray``, or ``ray:`` and the address of a
+        jobs: the jobs, each a run with one seed.
+        workers: number of processes; None: one, or with ``engine`` one on each core of the cluster.
+        engine: None for processes of this machine; ``ray``, or ``ray:`` and the address of a Ray
             cluster.
     """
     if engine is None:
@@ -65,7 +65,7 @@ def _on_this_machine(jobs: Sequence[Job], workers: int) -> Generator[Outcome, No
                     error = future.exception()
                     if isinstance(error, BrokenProcessPool):
                         error = ConfigError(
-                            f"its process died{_exit_status(pools[place])}; resume to try it again"
+                            f"the run's process died{_exit_status(pools[place])}; resume to retry"
                         )
                         # A pool whose process died cannot be used again.
                         pools[place] = _pool(place, workers)
@@ -96,7 +96,13 @@ def _submit(pool: ProcessPoolExecutor, job: Job) -> Future[None]:
 
 
 def _pool(place: int, workers: int) -> ProcessPoolExecutor:
-    """A pool with one process, which ends with this process and ignores signals of the terminal."""
+    """A pool of one worker process. The worker ends when its parent, this process, ends. It ignores
+    signals of the terminal (e.g. Ctrl-C), since the parent handles them.
+
+    Args:
+        place: number of the pool, from 0.
+        workers: number of all pools.
+    """
     spawn = multiprocessing.get_context("spawn")
     return ProcessPoolExecutor(
         1, spawn, initializer=_prepare_process, initargs=(_core(place, workers),)
@@ -128,7 +134,8 @@ def _prepare_process(core: int | None) -> None:
 def _end_with_parent() -> None:
     """End this process when its parent dies.
 
-    A killed parent releases the folder's lock, and its children must not write there afterwards.
+    A killed parent releases the lock of the folder of all runs, and its children must not write
+    there afterwards.
     """
     parent = multiprocessing.parent_process()
     assert parent is not None

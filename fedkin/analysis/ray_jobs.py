@@ -33,7 +33,7 @@ def run_on_cluster(
     actors end with the caller.
 
     Args:
-        jobs: the jobs.
+        jobs: the jobs, each a run with one seed.
         workers: number of parallel jobs; None: one on each core of the cluster.
         engine: ``ray``, or ``ray:`` and an address.
     """
@@ -84,8 +84,8 @@ def _death(error: Exception) -> ConfigError:
     """The error that is reported for a run whose Ray actor (process) died."""
     reason = str(error).strip().splitlines()[-1]
     return ConfigError(
-        f"its process on the cluster died ({type(error).__name__}: {reason}); resume to try it "
-        "again"
+        f"the run's process on the cluster died ({type(error).__name__}: {reason}); resume "
+        "to try it again"
     )
 
 
@@ -93,10 +93,10 @@ class _Runner:
     """Ray actor that runs one job after another."""
 
     def run(self, job: Job, folder: str, path: list[str], here: dict[str, str]) -> Exception | None:
-        """Run a job. Returns the error if it did not finish, otherwise None.
+        """Run a job. Returns the error if the run did not finish, otherwise None.
 
         Args:
-            job: the job.
+            job: the job, a run with one seed.
             folder: the caller's working directory, at which relative paths in the configuration
                 start.
             path: the caller's module search path.

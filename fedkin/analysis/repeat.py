@@ -88,10 +88,12 @@ def execute_seeds(
         on_round: called with the record of every round.
         on_seed: called before each run with the number of the run (from 0) and its seed.
         track: trackers, by name or object.
-        jobs: number of parallel seeds, in processes of one core each. It needs a folder and does
-            not support trackers. ``on_seed`` and ``on_round`` are called when a seed is finished.
+        jobs: number of parallel seeds, in processes of one core each. Parallel seeds need a folder
+            and do not support trackers. ``on_seed`` and ``on_round`` are called when a seed is
+            finished.
         engine: where these processes run; default: this machine. ``ray``, or ``ray:`` and an
-            address, is a cluster; by default it runs one process on each of its cores.
+            address: a Ray cluster of machines, with one process on each core unless ``jobs`` is
+            set.
 
     Raises the errors of ``execute``.
     """
@@ -119,7 +121,8 @@ def _execute_seeds(
     jobs: int | None,
     engine: str | None,
 ) -> RepeatedRuns:
-    """Check everything, run all seeds, and write their common files, as ``execute_seeds`` says.
+    """Check the arguments, run all seeds, and write the files about all seeds, as ``execute_seeds``
+    says.
 
     If an error comes before the first run, a new folder is removed, so that the command can be
     repeated.
@@ -180,8 +183,8 @@ def _side_by_side(
 ) -> list[Run]:
     """Run seeds in separate processes.
 
-    If a seed fails, it is logged and the other seeds continue. The first error is raised at the
-    end, because statistics need all seeds.
+    If a seed fails, the failure is logged and the other seeds continue. The first error is raised
+    at the end, because statistics need all seeds.
     """
     errors: list[Exception] = []
     finished: dict[int, Run] = {}

@@ -86,14 +86,14 @@ class RepeatedRuns:
 
     @staticmethod
     def _experiment(run: Run) -> tuple[str, ...]:
-        """The methods and the number of rounds of a run. Runs are taken for one experiment if these
-        are equal."""
+        """The methods and the number of rounds of a run. Two runs count as runs of the same
+        experiment if both are equal."""
         rounds = run.config.rounds or len(run.records) - 1  # a run may have stopped early
         return (run.config.method_name, *sorted(run.against), f"{rounds} rounds")
 
     @property
     def seeds(self) -> list[int]:
-        """The seeds of the runs, in their order."""
+        """The seeds of the runs, in the order of the runs."""
         return [run.config.seed for run in self.runs]
 
     @property
@@ -150,7 +150,7 @@ class RepeatedRuns:
         return pd.DataFrame([self._row(method) for method in self.methods])
 
     def _row(self, method: str) -> dict[str, Any]:
-        """The row of a method in ``table``, with means over its runs."""
+        """The row of a method in the table of results, with means over its runs."""
         summaries = [run.summary() for run in self.of(method)]
         names = (*MEANS, *(measure.name for measure in self.measures))
         columns = {name: [s.get(name) for s in summaries] for name in names}
@@ -225,7 +225,8 @@ class RepeatedRuns:
 
         ``fk.draw`` writes the figure.
 
-        Raises StorageError if the folder has runs or such files already, or cannot be written.
+        Raises StorageError if the folder has runs or one of these files already, or cannot be
+        written.
         """
         target = user_path(path)
         if holds_run(target) or (target / run_folder.SUMMARY).exists():

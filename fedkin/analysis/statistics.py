@@ -1,9 +1,9 @@
 """Statistics over seeds: confidence intervals, the paired test and Holm's adjustment.
 
-Curves are accuracies (0 to 1) of S seeds in R evaluated rounds (0..T). Seeds form pairs: with the
-same seed, two methods have the same data and the same clients in each round. Intervals and tests
-cover only the variation between seeds, that is, of initial models, cohorts and batches. If the
-federation is fixed, they say nothing about other clients or data.
+Curves are accuracies (0 to 1) of S seeds in R evaluated rounds (0..T). Runs of two methods are
+paired by seed: with the same seed, both have the same data and the same clients in each round.
+Intervals and tests cover only the variation between seeds, that is, of initial models, cohorts and
+batches. If the federation is fixed, they say nothing about other clients or data.
 """
 
 from __future__ import annotations

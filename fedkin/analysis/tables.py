@@ -15,8 +15,8 @@ from fedkin.measures.table import MEASURES
 
 
 def mean_and_interval(name: str, values: Iterable[float | None]) -> dict[str, float | None]:
-    """The entries ``name``, ``name_low`` and ``name_high``: mean over the seeds and its 95%
-    interval (Student's t).
+    """The entries ``name``, ``name_low`` and ``name_high`` of a table row: mean over the seeds and
+    its 95% interval (Student's t).
 
     They are None if a seed has no value, because a mean over the remaining seeds would be biased.
     There is no interval below three seeds, since with two it would be too wide to be useful.
@@ -31,7 +31,7 @@ def mean_and_interval(name: str, values: Iterable[float | None]) -> dict[str, fl
 
 def clusters_and_configured(summaries: Iterable[Mapping[str, Any]]) -> dict[str, float | None]:
     """The entries ``clusters`` (nonempty clusters at the end, mean over seeds) and
-    ``configured_clusters``.
+    ``configured_clusters`` of a method's table row.
 
     The configured number is None if the method has no such option.
     """
@@ -63,14 +63,14 @@ def clusters_text(row: Mapping[str, Any]) -> str:
 
 
 def mean_text(row: Mapping[str, Any], measure: Measure) -> str:
-    """The mean of a measure over the seeds as text, with half of its interval if there is one. The
-    unit is in the column heading."""
+    """The mean of a measure over the seeds as text, with the half-width of its interval (``± 0.6``)
+    if there is one. The unit is in the column heading."""
     return measure.text_with_half(row[measure.name], row[f"{measure.name}_high"])
 
 
 def final_text(row: Mapping[str, Any]) -> str:
-    """The final accuracy in a table row as text. The accuracy over all clients is appended if it is
-    another number, because the significance tests between methods use it."""
+    """The final accuracy in a table row as text. It leaves out clients without a cluster. If the
+    accuracy over all clients differs, it is appended, because the significance tests use it."""
     final = MEASURES["final_accuracy"]
     over_all = MEASURES[final.over_all]
     text = mean_text(row, final)
@@ -94,7 +94,7 @@ class Column(NamedTuple):
 
 
 def mean_column(measure: Measure) -> Column:
-    """A table column of means over the seeds, each with half of its interval."""
+    """A table column of means over the seeds, each with the half-width of its interval."""
     return Column(measure.head_with_unit, lambda row: mean_text(row, measure), measure.name)
 
 

@@ -48,9 +48,10 @@ def advise_command(
         bool, typer.Option("--json", help="Print all numbers as JSON instead.")
     ] = False,
 ) -> None:
-    """Advise whether to cluster clients, the number of clusters, the method, its gain and its cost.
+    """Advise whether to cluster clients, into how many clusters, and by which method. The advice
+    says what the method gains and what it costs.
 
-    The file is a configuration as for `fedkin run`; its method, scenario and shift are ignored."""
+    FILE.toml is a configuration as for `fedkin run`; its method, scenario and shift are ignored."""
     with error_exit():
         from fedkin.analysis.advise import of_config
 
@@ -159,15 +160,16 @@ def _heterogeneity(advice: Advice) -> str:
 
 
 def _number_of_clusters(advice: Advice) -> str:
-    """A line with the advised number of clusters, and the share of clients that stay in their
-    cluster if clusters are formed from the other half of the data."""
+    """A line with the advised number of clusters and its split-half stability. For the stability,
+    clusters are formed twice: from one half of each client's data, and from the other half. The
+    stability is the share of clients that get the same cluster both times."""
     from fedkin.analysis.advise.split_half_stability import THRESHOLD
 
     count = advice.cluster_count
     where = f"of {len(count.clients):,} clients"
     meaning = (
-        "of the clients of every cluster stay in it if clusters are formed from the other half of "
-        f"their data ({where})"
+        "of the clients of every cluster stay in it if clusters are formed from one half of each "
+        f"client's data, and then from the other half ({where})"
     )
     if count.clusters == 1:
         return f"number of clusters: 1: {advice.instability}; stability is the share {meaning}"

@@ -47,8 +47,9 @@ def check_command(
 
 
 def _runs(folder: Path) -> list[Path]:
-    """The folders of the runs in a folder: those of a comparison's cells, those of several seeds,
-    or the folder itself if it holds a single run."""
+    """The folders of the runs in a folder. These are the folders of a comparison's runs (one for
+    each setting, method and seed), the folders of several seeds, or the folder itself if it holds a
+    single run."""
     from fedkin.analysis.compare.comparison_folder import CELLS
     from fedkin.analysis.repeated_runs import SEEDS
     from fedkin.run.folder.run_folder import holds_run

@@ -98,7 +98,7 @@ class OneLineErrors(TyperGroup):
         escape_help(self)
 
     def main(self, args: Sequence[str] | None = None, *arguments: Any, **options: Any) -> Any:
-        """Run the command of the arguments, and exit with its status."""
+        """Run the command that the arguments name, and exit with the command's status."""
         write_any_text()
         if args is None:
             args = sys.argv[1:]
@@ -151,7 +151,8 @@ def _escaped(error: UnicodeError) -> tuple[str | bytes, int]:
 
 
 def print_text(text: str) -> None:
-    """Print the content of a file. It is written in UTF-8 unless standard output is a terminal."""
+    """Print the content of a file. The content is written in UTF-8 unless standard output is a
+    terminal."""
     if sys.stdout.isatty() or not isinstance(sys.stdout, io.TextIOWrapper):
         typer.echo(text, nl=False)
         return
@@ -163,7 +164,7 @@ def print_text(text: str) -> None:
 def home_expanded(argument: str) -> str:
     """Replace ``~`` at the start of an argument or of its value by the home folder.
 
-    A shell does not replace it in ``--out=~/run``.
+    A shell does not replace the ``~`` in ``--out=~/run``.
     """
     option, equals, value = argument.partition("=")
     if argument.startswith("--") and equals:

@@ -99,7 +99,9 @@ def compare_command(
 
         if resume and (settings or methods is not None or grid or out):
             allowed = "only --seeds, --by, --jobs, --engine and --json can be combined with it"
-            raise ConfigError(f"--resume takes its grid from {resume}; {allowed}")
+            raise ConfigError(
+                f"--resume takes its grid from {resume} (methods, settings); {allowed}"
+            )
         check_out(out)
         if resume:
             checked = comparison_folder.reopen(resume, seeds, by)
@@ -126,7 +128,7 @@ def _carry_out(
     engine: str | None,
     as_json: bool,
 ) -> None:
-    """Run the comparison, write and print its results, and exit with its status."""
+    """Run the comparison, write and print its results, and end the command with an exit status."""
     from fedkin.analysis.compare import comparison_folder
     from fedkin.run.folder.lock import folder_lock
 
@@ -173,8 +175,8 @@ def _run(
     jobs: int | None,
     engine: str | None,
 ) -> tuple[Comparison, set[Key], KeyboardInterrupt | None]:
-    """Run the comparison. Returns its results, the keys of the cells that failed the checks before
-    the first run, and the interruption (None without one)."""
+    """Run the comparison. Returns its results, the keys (setting, method and seed) of the runs that
+    failed the checks before the first run, and the interruption (None without one)."""
     from fedkin.analysis.compare.comparison import Comparison
     from fedkin.analysis.jobs import several
     from fedkin.reporting.comparison_progress import ComparisonDisplay
@@ -207,8 +209,9 @@ def _run_cells(
     jobs: int | None,
     engine: str | None,
 ) -> Comparison:
-    """Run all cells of the comparison (each a method with a setting) and show their progress. The
-    keys of cells that fail the checks before the first run are added to ``refused``."""
+    """Run all cells of the comparison (each a method in a setting with a seed) and show their
+    progress. The keys of cells that fail the checks before the first run are added to
+    ``refused``."""
     from fedkin.analysis.compare.runner import run
 
     def leave_out(cell: Cell) -> None:

@@ -110,8 +110,8 @@ def make_command(
     """Write a data set into a folder of arrays, which runs read from disk. The data may be larger
     than memory.
 
-    Synthetic data are written while they are drawn: fedkin data make synthetic clients=1000000
-    samples=20"""
+    Synthetic data are written while they are drawn: `fedkin data make synthetic clients=1000000
+    samples=20`."""
     with error_exit():
         from fedkin.data.packed import pack
 

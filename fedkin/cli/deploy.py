@@ -57,7 +57,7 @@ def init_command(
 ) -> None:
     """Write the files of a federation with trial data, and print how to start it.
 
-    If it is run again with more clients, it adds sites and keeps existing files."""
+    If the command is run again with more clients, it adds sites and keeps existing files."""
     with error_exit():
         from fedkin.server.deploy.compose import container_user
         from fedkin.server.deploy.init import init
@@ -131,8 +131,8 @@ def up_command(
 ) -> None:
     """Start the server with its run, and the sites in a folder, in the background.
 
-    Processes that already run are left alone. All of them continue after the terminal is closed. If
-    fedkin deploy check fails, nothing is started. The exit status is 1 if the server refuses a
+    Processes that already run are left alone. All processes continue after the terminal is closed.
+    If `fedkin deploy check` fails, nothing is started. The exit status is 1 if the server refuses a
     site, or its run has ended with an error."""
     with error_exit():
         from fedkin.server.deploy.status import log_size, wait_for_run

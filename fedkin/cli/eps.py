@@ -28,10 +28,10 @@ def eps_command(
         bool, typer.Option("--json", help="Print the numbers as JSON instead.")
     ] = False,
 ) -> None:
-    """Suggest an eps of DBSCAN for the methods hierarchical and athena, from the clusters and noise
-    at each eps.
+    """Suggest DBSCAN's parameter eps for the methods hierarchical and athena.
 
-    The command runs a single clustering round."""
+    The command runs a single clustering round. For several ranges of eps, it shows the number of
+    clusters, and the number of clients that DBSCAN leaves without a cluster (noise points)."""
     with error_exit():
         from fedkin.analysis import eps_study
         from fedkin.reporting import eps_figure

@@ -31,7 +31,7 @@ def export_command(
     ] = False,
 ) -> None:
     """Write trained models as files that work without fedkin: one for each cluster, and a card that
-    lists the clients of each."""
+    lists the clients of each model."""
     with error_exit():
         if run.suffix == ".toml":
             from fedkin.config.server import load_client

@@ -42,8 +42,9 @@ def predict_command(
         ),
     ] = None,
 ) -> None:
-    """Predict the class of each row of a table, with probabilities. If the table has a column of
-    clients, each row is predicted with its client's model, unless an option selects one model."""
+    """Predict the class of each sample (row) of a table, with probabilities. If the table has a
+    column of clients, each sample is predicted with its client's model, unless an option selects
+    one model."""
     with error_exit():
         from fedkin.export import load
         from fedkin.export.predict_table import BEGINS, predict_file
@@ -62,8 +63,8 @@ def predict_command(
 
 
 def _accuracy(predictions: Predictions, data: Path) -> str:
-    """A line with the accuracy of the predictions, and with the number of labelled rows if some
-    rows have no label."""
+    """A line with the accuracy of the predictions, and with the number of labelled samples if some
+    samples have no label."""
     rows = len(predictions.table)
     scored = str(data)
     if predictions.scored != rows:

@@ -49,8 +49,8 @@ def report_command(
         if portrait is not None:
             was = "--portrait" if portrait else "--no-portrait"
             raise ConfigError(
-                f"{was} was replaced: a report no longer trains clients, unless --similarity is "
-                "given"
+                f"{was} was removed, since a report trains clients only with --similarity; leave "
+                f"{was} out, or give --similarity to show how similar the clients are"
             )
 
         from fedkin.reporting.html.report import report

@@ -72,7 +72,9 @@ def reproduce_command(
         if table is None:
             if rows or columns or seeds is not None or stored:
                 options = "--rows, --columns, --seeds and --stored"
-                raise ConfigError(f"{options} need a table: fedkin reproduce NAME --rows ...")
+                raise ConfigError(
+                    f"{options} need a table of the papers: fedkin reproduce NAME --rows ..."
+                )
             return _list_tables(out, as_json)
         from papers.table_request import request_table
 
@@ -139,8 +141,8 @@ def _run_missing(request: TableRequest) -> int:
 
 
 def _print_numbers(request: TableRequest, runs: int, as_json: bool) -> None:
-    """Print our numbers next to the paper's, and below them in sentences what the table shows.
-    ``runs``: the number of runs that this command executed."""
+    """Print the reproduced numbers next to those of the paper, and below them some sentences about
+    what the table shows. ``runs``: the number of runs that this command executed."""
     from rich.console import Console
 
     from papers import terminal_tables
@@ -150,8 +152,8 @@ def _print_numbers(request: TableRequest, runs: int, as_json: bool) -> None:
         print(json.dumps(terminal_tables.numbers_as_json(request, numbers, runs)), flush=True)
     else:
         console = Console()
-        sentences = request.findings()
+        sentences = terminal_tables.claims_of(request)
         console.print(terminal_tables.comparison(request, numbers))
         if sentences:
             console.print()
-            console.print(terminal_tables.findings_below(sentences))
+            console.print(terminal_tables.claims_below(sentences))

@@ -82,8 +82,8 @@ def run_command(
         if (jobs not in (None, 1) or engine) and not config.run.seeds:
             raise ConfigError(
                 "--jobs and --engine run several seeds in parallel; set the number of seeds, such "
-                "as run.seeds=4, or leave them out (run.engine=ray computes the clients of one "
-                "run on a cluster)"
+                "as run.seeds=4, or leave out --jobs and --engine (run.engine=ray computes the "
+                "clients of one run on a cluster)"
             )
         method = config.method.name.rpartition(":")[2]
         folder = resume or out or new_run_folder(f"{config.data.name}-{method}")
@@ -199,8 +199,8 @@ def _draw(result: Run | RepeatedRuns, folder: Path, console: Console) -> None:
 
 
 def _suggest(folder: Path, console: Console, demo: bool = False) -> None:
-    """Print which command can follow the run: the report, and after the demonstration a
-    comparison."""
+    """Print the command that the user can call next: ``fedkin report``. After the demo (``fedkin
+    run`` without arguments), also print a ``fedkin compare`` command."""
     console.print(f"next: {command('report', folder)}", soft_wrap=True)
     if demo:
         comparison = command("compare", "--methods", "fedavg,ifca,flexcfl")

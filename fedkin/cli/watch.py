@@ -41,6 +41,6 @@ def watch_command(
         ):
             raise ConfigError(
                 f"{folder} is not the folder of a run; a live page shows a single run, so name a "
-                "folder that fedkin run wrote"
+                "folder that `fedkin run` wrote"
             )
         serve(LivePage(folder), host, port)

@@ -1,5 +1,5 @@
-"""Agglomerative clustering: every row starts as a cluster, and the nearest two clusters are merged
-until a criterion stops the merging."""
+"""Agglomerative clustering: every row of the distance matrix (a point, such as a client) starts as
+a cluster, and the nearest two clusters are merged until a criterion stops the merging."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def agglomerative(
     threshold: float | None = None,
     linkage: str = "complete",
 ) -> Int[np.ndarray, "n"]:
-    """Cluster labels from the distances of all pairs of rows, numbered by first appearance, from 0.
+    """Cluster labels from the distances of all pairs of rows (points, such as clients), numbered by
+    first appearance, from 0.
 
     Args:
         distances: symmetric distances. They may be negative (Sattler et al. 2020 use the negative
@@ -33,13 +34,13 @@ def agglomerative(
         threshold: clusters at this distance or more are not merged.
         linkage: the distance between two clusters: the maximum (``complete``), minimum (``single``)
             or mean (``average``) distance of their rows. ``ward`` (only for Euclidean distances) is
-            the square root of twice the increase in the sum of squared distances from the centres
-            by a merge.
+            the square root of twice the amount by which a merge increases the sum of squared
+            distances from the centres.
 
     Raises:
-        MethodError: both or neither of clusters and threshold are given; there are fewer rows than
-            clusters; the linkage is unknown; distances or threshold are not finite; or ward is used
-            with distances that are not Euclidean.
+        MethodError: both or neither of clusters and threshold are given; there are fewer points
+            than clusters; the linkage is unknown; distances or threshold are not finite; or ward is
+            used with distances that are not Euclidean.
     """
     from sklearn.cluster import AgglomerativeClustering
 
@@ -73,10 +74,10 @@ def merge_up_to(
         threshold: maximum distance for a merge (inclusive).
         linkage: ``complete``, ``average`` or ``single``, as for ``agglomerative``; or ``weighted``
             (WPGMA): the distance of a merged cluster to another one is the unweighted mean of the
-            distances of its two parts.
+            distances of the two clusters from which it was merged.
 
     Raises:
-        MethodError: the linkage is unknown, or a distance is not finite or negative.
+        MethodError: the linkage is unknown, or a distance is negative or not finite.
     """
     from scipy.cluster.hierarchy import fcluster
     from scipy.cluster.hierarchy import linkage as tree
@@ -89,7 +90,7 @@ def merge_up_to(
     upper = distances[np.triu_indices(len(distances), 1)].astype(np.float64)
     if not (np.isfinite(upper) & (upper >= 0)).all():
         raise MethodError(
-            "distances must be finite and not negative; leave out rows with other distances"
+            "distances must be finite and not negative; leave out points with other distances"
         )
     labels = fcluster(tree(upper, linkage), threshold, "distance")
     return _by_first_appearance(labels.astype(np.int64))
@@ -98,18 +99,18 @@ def merge_up_to(
 def best_silhouette(
     distances: Float[np.ndarray, "n n"], linkage: str = "average", most: int | None = None
 ) -> Int[np.ndarray, "n"]:
-    """Cluster labels from the cut of the merge tree with the highest mean silhouette (Rousseeuw
-    1987).
+    """Cluster labels from agglomerative clustering, with the number of clusters for which the mean
+    silhouette (Rousseeuw 1987) is highest.
 
-    The silhouette measures how much nearer a row is to its cluster than to the next one, from -1 to
-    1. Labels are numbered by first appearance. If the silhouette is at most 0.25, the data have no
-    substantial structure (Kaufman & Rousseeuw 1990), and there is one cluster.
+    The silhouette measures how much nearer a point is to its cluster than to the next cluster, from
+    -1 to 1. Labels are numbered by first appearance. If the silhouette is at most 0.25, the data
+    have no substantial structure (Kaufman & Rousseeuw 1990), and there is one cluster.
 
     Args:
         distances: symmetric, finite distances. Values above 1 count as 1, so that cosine distances
             treat orthogonal and opposite directions equally.
         linkage: ``complete``, ``average`` or ``single``.
-        most: maximum number of clusters; None: half of the number of rows.
+        most: maximum number of clusters; None: half of the number of points.
     """
     from scipy.cluster.hierarchy import cut_tree
     from scipy.cluster.hierarchy import linkage as tree
@@ -149,12 +150,13 @@ def _check(
         )
     if clusters is not None and not 1 <= clusters <= len(distances):
         raise MethodError(
-            f"clusters must be from 1 to the number of rows, {len(distances)}; got {clusters}"
+            f"clusters must be from 1 to the number of points, {len(distances)}; got {clusters}"
         )
     if not np.isfinite(distances).all():
         invalid = np.flatnonzero(~np.isfinite(distances).all(axis=1))
         raise MethodError(
-            f"distances must be finite, but row {invalid[0]} has others; leave out such rows"
+            f"distances must be finite, but those of point {invalid[0]} (from 0) are not; leave "
+            "out such points"
         )
 
 

@@ -23,7 +23,8 @@ _RESTARTS = 10  # restarts of K-means; the gap statistic uses half, as it has ma
 
 @dataclass(frozen=True)
 class Gap:
-    """The gap statistic of K = 1 .. max_clusters: entry K - 1 belongs to K clusters."""
+    """The gap statistic for 1 .. max_clusters clusters: entry K - 1 of each array is for K
+    clusters."""
 
     gap: Float64[np.ndarray, "max_clusters"]
     # s_K: standard deviation over references, times sqrt(1 + 1 / references).
@@ -31,8 +32,8 @@ class Gap:
 
     @property
     def clusters(self) -> int:
-        """The estimate: the smallest K with gap(K) >= gap(K + 1) - s(K + 1); ``max_clusters`` if
-        there is none."""
+        """The estimated number of clusters: the smallest K with gap(K) >= gap(K + 1) - s(K + 1);
+        ``max_clusters`` if there is none."""
         enough = self.gap[:-1] >= self.gap[1:] - self.error[1:]
         return int(enough.argmax()) + 1 if enough.any() else len(self.gap)
 
@@ -45,7 +46,7 @@ def gap_statistic(
 ) -> Gap:
     """The gap statistic (Tibshirani, Walther & Hastie, J. R. Statist. Soc. B 63, 2001).
 
-    It compares how close points are to their cluster's centre with uniform noise, on a log scale.
+    It compares the points with uniform noise: how close are they to the centres of their clusters?
 
     gap(K) = mean over references of log W_K(reference) - log W_K(points), with W_K the sum of
     squared distances from the centres that K-means finds. References are uniform in the bounding
@@ -58,7 +59,8 @@ def gap_statistic(
         references: number of references.
 
     Raises:
-        MethodError: there are too few distinct points for ``max_clusters``, or it is below 1.
+        MethodError: there are too few distinct points for ``max_clusters``, or ``max_clusters`` is
+            below 1.
     """
     _check(points, max_clusters)
     centred = points.astype(np.float64) - points.mean(axis=0, dtype=np.float64)
@@ -84,7 +86,8 @@ def gap_statistic(
 def _spreads(
     points: Float64[np.ndarray, "n d"], max_clusters: int, rng: np.random.Generator
 ) -> Float64[np.ndarray, "max_clusters"]:
-    """log W_K for K = 1 .. max_clusters."""
+    """log W_K for K = 1 .. max_clusters clusters, where W_K is the sum of squared distances from
+    the centres that K-means finds."""
     within = [
         _within(points, kmeans_small(points, clusters, rng, _RESTARTS // 2))
         for clusters in range(1, max_clusters + 1)
@@ -118,7 +121,7 @@ def silhouettes(
         rng: random generator of the starts of K-means.
 
     Raises:
-        MethodError: there are too few points for ``max_clusters``, or it is below 1.
+        MethodError: there are too few points for ``max_clusters``, or ``max_clusters`` is below 1.
     """
     from sklearn.metrics import silhouette_score
 
@@ -141,8 +144,8 @@ def laplacian_spectrum(
 ) -> Float64[np.ndarray, "values"]:
     """The smallest eigenvalues, ascending, of the normalised Laplacian I - D^(-1/2) A D^(-1/2).
 
-    The number of zeros is the number of connected components. A point without any affinity is a
-    component. Source: Ng, Jordan & Weiss 2002; von Luxburg 2007.
+    The number of zero eigenvalues is the number of connected components of the graph of affinities.
+    A point without any affinity is a component. Source: Ng, Jordan & Weiss 2002; von Luxburg 2007.
 
     Raises:
         MethodError: affinities are negative or not symmetric, or ``values`` exceeds the number of
@@ -166,19 +169,19 @@ def laplacian_spectrum(
 
 
 def largest_eigengap(spectrum: Float[np.ndarray, "values"]) -> int:
-    """Estimate by the eigengap: the K with the largest gap to the next eigenvalue, the smallest of
-    ties (von Luxburg 2007, section 8.3)."""
+    """Number of clusters by the eigengap: the K with the largest gap between the K-th eigenvalue
+    and the next one; the smallest K of ties (von Luxburg 2007, section 8.3)."""
     return int(np.diff(spectrum).argmax()) + 1
 
 
 def merge_heights(
     points: Float[np.ndarray, "n d"], max_clusters: int
 ) -> Float64[np.ndarray, "max_clusters"]:
-    """The heights of merges in Ward's dendrogram. Entry K - 1 is the height of the merge from K + 1
-    clusters to K (zero for K = n).
+    """The heights of merges in Ward's dendrogram. Entry K - 1 of the array is the height of the
+    merge from K + 1 clusters to K (zero for K = n).
 
     Raises:
-        MethodError: there are fewer points than ``max_clusters``, or it is below 1.
+        MethodError: there are fewer points than ``max_clusters``, or ``max_clusters`` is below 1.
     """
     from scipy.cluster.hierarchy import linkage
 
@@ -188,10 +191,11 @@ def merge_heights(
 
 
 def largest_jump(heights: Float[np.ndarray, "max_clusters"]) -> int:
-    """Estimate by the dendrogram: the K from 2 to max_clusters that persists over the largest range
-    of heights.
+    """Number of clusters by Ward's dendrogram: the K from 2 to max_clusters that persists over the
+    largest range of heights.
 
-    This K has the largest step in height from the merge that forms K clusters to the next merge.
+    For this K, the difference in height between the merge that forms K clusters and the next merge
+    is largest.
     The estimate is never 1.
     """
     return int((heights[:-1] - heights[1:]).argmax()) + 2
@@ -203,17 +207,18 @@ def split_half_stability(
     max_clusters: int,
     rng: np.random.Generator,
 ) -> Float64[np.ndarray, "2 max_clusters"]:
-    """Split-half stability: the share of a cluster's clients that other data assign to it again,
-    for the worst cluster.
+    """Split-half stability: whether clients join the same cluster by two independent points.
 
-    Clusters are formed from one set of points. Then the other points of the same clients are
-    assigned to the nearest centre.
+    Clusters are formed from one point of each client. Then the other point of each client is
+    assigned to the nearest centre. The stability is the share of a cluster's clients that are
+    assigned to this cluster again; the minimum over clusters.
 
     The two points of a client must be independent given its distribution, such as updates from two
     halves of its data. Then the clients of a true cluster are assigned to it again. If K is too
-    large, a cluster is only a part of the noise. The assignment is then random, and on average at
-    most half of the smaller part is assigned to it again. K clusters are formed in the first K - 1
-    principal directions of the clustered points, in which K centres can differ.
+    large, a true cluster is split into parts that differ only by noise. Its clients are then
+    assigned to one of these parts at random. So on average at most half of the smaller part's
+    clients are assigned to it again. K clusters are formed in the first K - 1 principal directions
+    of the clustered points, in which K centres can differ.
 
     This is the prediction strength of Tibshirani & Walther (J. Comput. Graph. Statist. 14, 2005),
     for single clients instead of pairs, because each client has two points here.
@@ -225,12 +230,12 @@ def split_half_stability(
         rng: random generator of the starts of K-means.
 
     Returns:
-        In row 0 ``first`` is clustered, in row 1 ``second``. Column K - 1 is for K clusters; for K
-        = 1 the share is 1.
+        The stabilities. In row 0, clusters are formed from the points in ``first``; in row 1, from
+        those in ``second``. Column K - 1 is for K clusters; for K = 1 the stability is 1.
 
     Raises:
-        MethodError: the points have different shapes, there are too few for ``max_clusters``, or it
-            is below 1.
+        MethodError: the points have different shapes, there are too few for ``max_clusters``, or
+            ``max_clusters`` is below 1.
     """
     if first.shape != second.shape:
         raise MethodError(
@@ -249,8 +254,8 @@ def _shares(
     max_clusters: int,
     rng: np.random.Generator,
 ) -> list[float]:
-    """For K = 1 .. max_clusters, the share of clients that return to their cluster, for the worst
-    cluster."""
+    """For K = 1 .. max_clusters, the share of a cluster's clients that return to it when they are
+    assigned by their points in ``returning``; the minimum over clusters."""
     shares = [1.0]
     if max_clusters < 2:
         return shares
@@ -284,7 +289,7 @@ def principal_projections(
 ) -> tuple[Float64[np.ndarray, "n d"], Float64[np.ndarray, "m d"]]:
     """Project two centred sets of points on the first principal directions of the first set.
 
-    No P x P matrix is formed. With G a = lambda a for the Gram matrix G of the n rows x, the
+    No P x P matrix is formed. With G a = lambda a for the Gram matrix G of the n points x_i, the
     direction is sum_i a_i x_i / sqrt(lambda).
 
     Args:
@@ -311,7 +316,7 @@ def _check(points: Float[np.ndarray, "n d"], max_clusters: int) -> None:
     """Raise MethodError for an impossible number of clusters or nonfinite points."""
     _check_max(points, max_clusters)
     if not np.isfinite(points).all():
-        raise MethodError("points must be finite; leave out rows that are not finite")
+        raise MethodError("points must be finite; leave out points that are not finite")
 
 
 def _check_max(points: Float[np.ndarray, "n d"], max_clusters: int) -> None:

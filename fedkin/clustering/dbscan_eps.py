@@ -237,7 +237,8 @@ def useful_range(points: Float[np.ndarray, "n d"], min_samples: int) -> tuple[fl
 
 
 def eps_advice(points: Float[np.ndarray, "n d"], eps: float | int, min_samples: int) -> str | None:
-    """Advice with the useful range if an eps does not separate points; otherwise None.
+    """A text that tells the user the useful range of eps, if this eps does not separate points;
+    otherwise None.
 
     Args:
         points: points, one per row.

@@ -116,7 +116,10 @@ def nearest_label(
     from scipy.spatial.distance import cdist
 
     if not len(known):
-        raise MethodError("no point has a cluster; at least 1 must have one")
+        raise MethodError(
+            "no known point has a label, so no point can get the label of the nearest one; give at "
+            "least 1 known point"
+        )
     _check_finite(points)
     _check_finite(known)
     distances = cdist(points.astype(np.float64), known.astype(np.float64))
@@ -180,5 +183,6 @@ def _check_finite(points: Float[np.ndarray, "n d"]) -> None:
     invalid = np.flatnonzero(~np.isfinite(points).all(axis=1))
     if len(invalid):
         raise MethodError(
-            f"points must be finite, but row {invalid[0]} has other numbers; leave out such rows"
+            f"points must be finite, but point {invalid[0]} (from 0) holds NaN or infinity; "
+            "leave out such points"
         )

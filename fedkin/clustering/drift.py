@@ -3,7 +3,7 @@ merge.
 
 E. Jothimurugesan et al.: Federated Learning under Distributed Concept Drift. AISTATS 2023, arXiv
 2206.00799, as in the authors' code. Shapes: M models (slots, of which some may be unused), N
-clients, k models that may be merged, S steps of the stream, P parameters.
+clients, k models that may be merged, S time steps of the data, P parameters.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ _APART = 2.0  # the distance of models that must not merge: above any difference
 
 
 class Choice(NamedTuple):
-    """The models that clients have chosen in a step of the stream, and the state that follows."""
+    """The models that clients have chosen in a time step; and all models, with the (client, step)
+    pairs on whose samples each is trained, after these choices."""
 
     models: Float[np.ndarray, "M P"]  # including new models
-    owner: Int[np.ndarray, "N S"]  # -1 also where the model was replaced by a new one
+    owner: Int[np.ndarray, "N S"]  # -1: none, or a model that was replaced by a new one
     model: Int[np.ndarray, "N"]  # model of each client
     accuracy: Float[np.ndarray, "N"]  # a_c(t), of each client's model on its new samples
     drifted: Bool[np.ndarray, "N"]  # clients with a new model
@@ -41,11 +42,12 @@ def choose_models(
     """Assign every client to its most accurate model (the first of ties).
 
     If a client's accuracy falls by more than delta, the client drifts: it gets a new model,
-    initialised from its most accurate model. If no slot is free, the client does not drift.
+    initialised from its most accurate model. If none of the M places for models (slots) is free,
+    the client does not drift.
 
     Args:
-        models: models before the step.
-        owner: model of each (client, step), -1 for none.
+        models: models before the time step.
+        owner: model that is trained on the samples of each (client, time step); -1 for none.
         model: model of each client before the step, -1 for none.
         accuracy: accuracy of each model on each client's new samples. It is -inf for unused models,
             and for clients without new samples, which keep their model.
@@ -85,11 +87,12 @@ def choose_models(
 
 
 def recycled(owner: Int[np.ndarray, "N S"], taken: Bool[np.ndarray, "M"]) -> int | None:
-    """The slot for a new model: one that no (client, step) pair uses, otherwise the least recently
-    used one (the first of ties). Slots in ``taken`` are never chosen.
+    """The slot (one of the M places for models) that a new model takes: one that no (client, step)
+    pair uses, otherwise the least recently used one (the first of ties). Slots in ``taken`` are
+    never chosen.
 
     Args:
-        owner: model of each (client, step), -1 for none.
+        owner: model that is trained on the samples of each (client, time step); -1 for none.
         taken: models that clients use in the current step.
 
     Returns:
@@ -131,8 +134,8 @@ def merge_models(
 
     Args:
         models: models before merging.
-        fresh: initial models, one for each slot.
-        owner: model of each (client, step), -1 for none.
+        fresh: initial models, one for each of the M models.
+        owner: model that is trained on the samples of each (client, time step); -1 for none.
         candidates: models that may be merged, ascending.
         accuracy: accuracy of candidate i on the samples of candidate j.
         threshold: groups at this distance or more are not merged.

@@ -1,7 +1,8 @@
 """Mixtures of two Gaussians in one dimension, fitted by hard expectation maximisation (each value
 belongs to one component entirely).
 
-Shapes: n rows, each a separate problem, with m values each. A mask selects the values that count.
+Shapes: n rows of m values. Every row is a separate problem, such as the similarities that one peer
+has computed. A mask selects the values that count.
 """
 
 from __future__ import annotations
@@ -18,14 +19,19 @@ def split_two_gaussians(
     initial: Bool[np.ndarray, "n m"],
     mask: Bool[np.ndarray, "n m"],
 ) -> Bool[np.ndarray, "n m"]:
-    """Mask of the values of each row that belong to the component with the higher mean.
+    """Mask of the values of each row (a separate problem) that belong to the component with the
+    higher mean.
 
     Initial values start in component 0, all others in component 1. Then two steps alternate until
     the split no longer changes:
 
-        mu_r, sigma_r^2 = mean and variance of component r's values beta_r    = component r's share
-        of the values y_j goes to component 0 if beta_0 phi(y_j; mu_0, sigma_0) > beta_1 phi(y_j;
-        mu_1, sigma_1), else to 1
+        mu_r, sigma_r^2 = mean and variance of component r's values
+        beta_r          = component r's share of the values
+
+        y_j goes to component 0 if beta_0 phi(y_j; mu_0, sigma_0) > beta_1 phi(y_j; mu_1, sigma_1),
+        otherwise to component 1
+
+    where y_j is a value and phi the density of a Gaussian.
 
     Source: HNM of PANM (Li & Wu 2022), eqs. 6-9. The paper does not define these cases:
 
@@ -39,7 +45,7 @@ def split_two_gaussians(
     * no convergence after ``MAX_STEPS`` steps: the current split.
 
     Args:
-        values: the rows to split.
+        values: the values to split, one row for each problem.
         initial: mask of the values that start in component 0.
         mask: mask of the values that count; all others are ignored.
     """

@@ -47,7 +47,8 @@ def kmeans(
     distinct = len(np.unique(points, axis=0))
     if distinct < clusters:
         raise MethodError(
-            f"{clusters} clusters need as many distinct points, got {distinct} among {len(points)}"
+            f"{clusters} clusters need at least {clusters} distinct points, but only {distinct} of "
+            f"the {len(points)} points are distinct; use fewer clusters"
         )
     fit = KMeans(
         clusters,
@@ -91,7 +92,8 @@ def kmeans_small(
     distinct = len(np.unique(points, axis=0))
     if distinct < clusters:
         raise MethodError(
-            f"{clusters} clusters need as many distinct points, got {distinct} among {len(points)}"
+            f"{clusters} clusters need at least {clusters} distinct points, but only {distinct} of "
+            f"the {len(points)} points are distinct; use fewer clusters"
         )
     squared_distances = ((points[:, None] - points) ** 2).sum(axis=2)
     starts = _starts(squared_distances, clusters, rng, restarts)

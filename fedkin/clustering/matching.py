@@ -21,9 +21,10 @@ def match_labels(
         labels: labels of the new partition, from 0.
         before: former cluster of each client, from 0; negative for a client without one.
         clusters: number of former clusters.
-        new: whether a cluster gets a new number if it has no client in common with the former
-            cluster of its number. New numbers start at ``clusters``, in the order of the new
-            labels. If no former number is left, a cluster always gets a new number.
+        new: whether a new cluster that is assigned to a former one without common clients gets a
+            new number instead. If there are more new clusters than former ones, the new clusters
+            that are left over always get new numbers. New numbers start at ``clusters``, in the
+            order of the new labels.
     """
     from scipy.optimize import linear_sum_assignment
 

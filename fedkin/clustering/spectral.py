@@ -22,21 +22,22 @@ _LEAST = 3  # minimum number of dimensions for the estimate of the number of clu
 
 @dataclass(frozen=True)
 class Spectrum:
-    """A singular value decomposition: the singular values, largest first, and all right singular
-    vectors."""
+    """A singular value decomposition of rows (such as clients' gradients): the singular values,
+    largest first, and all right singular vectors."""
 
     values: Float64[np.ndarray, "n"]
     vectors: Float64[np.ndarray, "n n"]
 
     def projected(self, directions: int) -> Float64[np.ndarray, "n K"]:
-        """Projections of the rows on the first K directions: for each row its column of U_K^T G."""
+        """Projections of the decomposed rows (such as clients' gradients) on the first K singular
+        directions."""
         return self.vectors[:, :directions] * self.values[:directions]
 
     def project(
         self, products: Float[np.ndarray, "m n"], directions: int
     ) -> Float64[np.ndarray, "m K"]:
-        """Projections of m other rows on the first K directions. ``products`` are the inner
-        products of these rows with the rows that were decomposed."""
+        """Projections of m other rows (such as gradients of new clients) on the first K directions.
+        ``products`` are the inner products of these rows with the rows that were decomposed."""
         values = self.values[:directions]
         # Dividing by a singular value that is only rounding noise would amplify the noise.
         is_direction = values**2 > _NOISE * self.values[0] ** 2
@@ -45,8 +46,8 @@ class Spectrum:
 
 
 def spectrum(inner: Float[np.ndarray, "n n"]) -> Spectrum:
-    """The singular value decomposition of rows, from their Gram matrix (inner products of all
-    pairs)."""
+    """The singular value decomposition of rows (such as clients' gradients), from their Gram matrix
+    (inner products of all pairs)."""
     values, vectors = np.linalg.eigh(inner.astype(np.float64))
     return Spectrum(np.sqrt(np.clip(values[::-1], 0, None)), vectors[:, ::-1])
 
@@ -55,8 +56,8 @@ def count_by_silhouette(decomposition: Spectrum, most: int, seed: int) -> int:
     """The number of clusters (at least 2) with the highest silhouette of K-means, the smallest of
     ties.
 
-    Rows are projected on the directions before the largest gap between singular values, but on at
-    least 3 directions.
+    Rows (such as clients' gradients) are projected on the singular directions before the largest
+    gap between singular values, but on at least 3 directions.
 
     Args:
         decomposition: decomposition of the rows.
@@ -71,8 +72,8 @@ def count_by_silhouette(decomposition: Spectrum, most: int, seed: int) -> int:
     clients = len(decomposition.values)
     if clients < 3:
         raise MethodError(
-            f"{clients} rows are too few to estimate the number of clusters, which needs 3; set "
-            "the number of clusters"
+            "at least 3 rows (such as clients' gradients) are needed to estimate the number of "
+            f"clusters, got {clients}; set the number of clusters"
         )
     # Directions after the largest gap between singular values count as noise.
     gaps = decomposition.values[:-1] - decomposition.values[1:]
@@ -80,7 +81,10 @@ def count_by_silhouette(decomposition: Spectrum, most: int, seed: int) -> int:
     points = decomposition.projected(directions)
     most = min(most, clients - 1, len(np.unique(points, axis=0)))
     if most < 2:
-        raise MethodError(f"all {clients} rows are equal, so they have no clusters")
+        raise MethodError(
+            f"all {clients} rows (such as clients' gradients) are equal, so the number of clusters "
+            "cannot be estimated; set the number of clusters"
+        )
     scores = [
         silhouette_score(points, kmeans(points, k, seed, max_iter=300)) for k in range(2, most + 1)
     ]
@@ -88,7 +92,8 @@ def count_by_silhouette(decomposition: Spectrum, most: int, seed: int) -> int:
 
 
 def spectral_clusters(decomposition: Spectrum, clusters: int, seed: int) -> Int[np.ndarray, "n"]:
-    """Cluster labels of the rows, by K-means in the space of the first K directions.
+    """Cluster labels of the decomposed rows (such as clients' gradients), by K-means on their
+    projections on the first K singular directions.
 
     Args:
         decomposition: decomposition of the rows.

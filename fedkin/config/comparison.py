@@ -1,6 +1,6 @@
 """The configuration of a comparison: methods, data and scenarios, settings, and seeds.
 
-A file for ``fedkin run`` with one more section:
+It is a file for ``fedkin run`` with one more section:
 
     [compare]
     methods = ["fedavg", {name = "ifca", clusters = 4, label = "IFCA with four"}]
@@ -61,8 +61,14 @@ class CompareSection(Section):
 
 
 class Layer(NamedTuple):
-    """One choice of a setting (e.g. a value of the grid): the values that it replaces in the file,
-    by section, and the text that it adds to the setting's label."""
+    """The values of a setting (a configuration without method and seed) that come from one value of
+    an axis (an option with several values), or from one entry of [[compare.data]] or
+    [[compare.scenarios]].
+
+    Attributes:
+        label: text that is added to the setting's label; may be empty.
+        sections: the values that replace values of the file, by section.
+    """
 
     label: str
     sections: dict[str, Values]
@@ -79,7 +85,7 @@ def load(
     """Read the configuration of a comparison from its file, or from the demonstration's settings.
 
     Args:
-        path: the file; None: the demonstration.
+        path: the file; None: the demonstration that ``fedkin run`` uses without a file.
         overrides: texts ``section.key=value``, which replace values of the file.
         methods: methods that replace those of the file, as names, tables or instances, or as a
             mapping from labels to these; None: the file's methods.
@@ -89,8 +95,8 @@ def load(
         axes: lists of values by ``section.key``, added to the grid like ``sweeps``.
 
     Raises:
-        ConfigError: the configuration is invalid (as in ``config.run.load``), or the grid has no
-            cell.
+        ConfigError: the configuration is invalid (as in ``config.run.load``), or no method or
+            setting is left to run.
     """
     raw, place = read(path, overrides, demo_for(overrides))
     compare = Sections({"compare": raw.pop("compare", {})}, ["compare"], place).validate(
@@ -128,7 +134,7 @@ def _listed(methods: Methods) -> list[str | Values]:
 
 
 def _table(method: str | Values | Method) -> Values:
-    """A method as a table: its name and options."""
+    """A method in the form of a configuration file: a table with its name and options."""
     if isinstance(method, str):
         return {"name": method}
     return dict(method) if isinstance(method, dict) else registry.method_entry(method)
@@ -144,8 +150,9 @@ def _seeds(run: Values, compare: CompareSection, seeds: int | None) -> tuple[int
 
 
 def _entries(raw: dict[str, Any], names: Sequence[str | Values] | None, place: str) -> list[Values]:
-    """The compared methods as tables. A method that the list only names has its options from
-    [method] or run.against. Without a list, all methods of [method] and run.against."""
+    """The compared methods as tables of name and options. If ``names`` gives only a method's name,
+    its options come from [method] or run.against. If ``names`` is None, the methods are those of
+    [method] and run.against."""
     main = _main(raw)
     against = [
         {"name": one} if isinstance(one, str) else one
@@ -156,7 +163,7 @@ def _entries(raw: dict[str, Any], names: Sequence[str | Values] | None, place: s
         # The main method comes first, and each method once.
         return list({main["name"]: main, **by_name}.values())
     if not names:
-        raise ConfigError(f"{place} lists no method, so the grid has no cell; add a method")
+        raise ConfigError(f"{place} lists no method, so the grid has no cell to run; add a method")
     for one in names:
         if not isinstance(one, str) and "name" not in one:
             raise ConfigError(
@@ -166,7 +173,7 @@ def _entries(raw: dict[str, Any], names: Sequence[str | Values] | None, place: s
 
 
 def _main(raw: dict[str, Any]) -> Values:
-    """The section [method] of the file, with the default name fedgroup."""
+    """The section [method] of a comparison's file; its name is fedgroup if the file gives none."""
     return {"name": "fedgroup"} | raw.get("method", {})
 
 
@@ -174,7 +181,7 @@ def _settings(
     raw: dict[str, Values], compare: CompareSection, axes: Sequence[Axis]
 ) -> tuple[Setting, ...]:
     """All settings of a comparison: every combination of an entry of [[compare.data]], an entry of
-    [[compare.scenarios]] and a value of each axis."""
+    [[compare.scenarios]] and a value of each axis (an option with several values)."""
     base = {name: dict(raw[name]) for name in SECTIONS if name in raw}
     run = raw.get("run", {})
     base["run"] = {
@@ -194,8 +201,8 @@ def _settings(
 
 
 def _axis_layers(axis: Axis) -> list[Layer]:
-    """The values that each value of an axis sets in the configuration (a ``Layer`` for each). If
-    the axis has a single value, the labels of settings leave it out."""
+    """A ``Layer`` (label and values) for each value of an axis, which is an option with a list of
+    values. If there is only one value, the labels of settings do not mention the axis."""
     shown = len(axis.values) > 1
     return [
         Layer(axis.label(value) if shown else "", axis.sections(value)) for value in axis.values
@@ -203,11 +210,12 @@ def _axis_layers(axis: Axis) -> list[Layer]:
 
 
 def _layers(entries: Sequence[Values] | None, kind: str) -> list[Layer]:
-    """The values that each entry of [[compare.data]] or [[compare.scenarios]] sets in the
-    configuration (a ``Layer`` for each)."""
+    """A ``Layer`` (label and values) for each entry of [[compare.data]] or [[compare.scenarios]].
+    ``kind`` is "data" or "scenarios"."""
     if entries is not None and not entries:
         raise ConfigError(
-            f"compare.{kind} is an empty list, so the grid has no cell; remove it or add an entry"
+            f"compare.{kind} is an empty list, so the grid has no cell to run; remove the list, or "
+            "add an entry"
         )
     layers = []
     for number, entry in enumerate(entries or [{}], 1):
@@ -229,9 +237,9 @@ def _layers(entries: Sequence[Values] | None, kind: str) -> list[Layer]:
 
 
 def _overlay(raw: dict[str, Values], sections: dict[str, Values]) -> dict[str, Values]:
-    """Replace values of sections key by key. If another ``name`` is set in a section (e.g. of a
-    model), the options of the old name are dropped. A new server optimiser keeps those options of
-    the old one that it also has."""
+    """Replace values of a configuration's sections key by key. If another ``name`` is set in a
+    section (e.g. of a model), the options of the old name are dropped. A new server optimiser keeps
+    those options of the old one that it also has."""
     out = dict(raw)
     for name, values in sections.items():
         before = raw.get(name, {})
@@ -246,7 +254,7 @@ def _overlay(raw: dict[str, Values], sections: dict[str, Values]) -> dict[str, V
 
 def _applicable(options: Values, name: str) -> Values:
     """Those of the given options that the server optimiser ``name`` has. The log lists the options
-    that it does not have."""
+    that the optimiser does not have."""
     known = known_values("server_optimizer")
     if name not in known:  # none, or refused later
         return {}

@@ -44,14 +44,14 @@ class Axis(NamedTuple):
         return {self.section: {self.option: value}}
 
     def label(self, value: Any) -> str:
-        """Text for a value of the axis in a setting's label, such as ``lr 0.1``; for an axis of
-        names, the name alone."""
+        """Text for a value of the axis in a setting's label, such as ``lr 0.1``; for an option such
+        as ``model.name``, the name alone."""
         return str(value) if self.option == "name" else f"{self.option} {value}"
 
 
 def from_table(grid: Mapping[str, Any], place: str) -> list[Axis]:
-    """The axes of a table: ``{"local.lr" = [0.01, 0.03]}``, or nested: ``{local = {lr = [0.01,
-    0.03]}}``.
+    """The axes (options with lists of values) in a table: ``{"local.lr" = [0.01, 0.03]}``, or
+    nested: ``{local = {lr = [0.01, 0.03]}}``.
 
     Raises ConfigError unless each key has a list of values.
     """
@@ -64,7 +64,7 @@ def from_table(grid: Mapping[str, Any], place: str) -> list[Axis]:
         if not isinstance(values, (list, tuple)) or not values:
             raise ConfigError(
                 f"{place}: {key}: expected a list of values, got {values!r}; a grid without values "
-                "has no cell"
+                "has no cell to run"
             )
         if any(value is None for value in values):
             raise ConfigError(
@@ -75,7 +75,8 @@ def from_table(grid: Mapping[str, Any], place: str) -> list[Axis]:
 
 
 def from_text(text: str) -> Axis:
-    """An axis from a text ``section.key=value,value``. Values are TOML values or words.
+    """An axis (an option with its values) from a text ``section.key=value,value``. Values are TOML
+    values or words.
 
     Raises ConfigError if the text has another form.
     """
@@ -87,7 +88,7 @@ def from_text(text: str) -> Axis:
     if not equals or "." not in key or not parts:
         raise ConfigError(
             f"--grid: expected section.key=value,value, got {text!r}; a grid without values has no "
-            "cell"
+            "cell to run"
         )
     return Axis(key.strip(), [_toml_value(part) for part in parts])
 
@@ -99,8 +100,9 @@ def _toml_value(value: Any) -> Any:
 
 
 def merged(of_file: Sequence[Axis], given: Sequence[Axis]) -> list[Axis]:
-    """Merge the axes of a file with given axes. If both have an axis of the same key, the given
-    values replace the file's.
+    """Merge the axes (options with lists of values) of a comparison's file with those given on the
+    command line or in Python. If both have an axis of the same key, the given values replace the
+    file's.
 
     It is logged which axes of the file are replaced, and which remain.
 
@@ -134,7 +136,7 @@ def _say_merged(stays: str, replaced: str) -> None:
 
 
 def check_axes(axes: Iterable[Axis]) -> None:
-    """Raise ConfigError for an option that cannot be an axis or is named twice."""
+    """Raise ConfigError for an option that cannot be an axis of a grid, or is named twice."""
     keys = set()
     for axis in axes:
         check_key(axis.key, "compare.grid", (*SECTIONS, "method"))
@@ -146,7 +148,7 @@ def check_axes(axes: Iterable[Axis]) -> None:
 
 
 def check_key(key: str, place: str, sections: Iterable[str] = SECTIONS) -> None:
-    """Raise ConfigError for a key that cannot differ between settings.
+    """Raise ConfigError for a key that cannot differ between the settings of a comparison.
 
     Args:
         key: the option, ``section.key``.

@@ -68,7 +68,8 @@ class ComparisonGrid:
         ):
             if not entries:
                 raise ConfigError(
-                    f"compare: the list of {kind}s is empty, so the grid has no cell; add a {kind}"
+                    f"compare: the list of {kind}s is empty, so the grid has no cell to run; add a "
+                    f"{kind}"
                 )
         if len(set(self.seeds)) < len(self.seeds) or min(self.seeds) < 0:
             raise ConfigError(

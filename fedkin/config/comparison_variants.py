@@ -1,5 +1,5 @@
-"""The methods of a comparison. If the grid has options of methods (such as ``method.clusters``),
-each method is listed once for every value of the options that it has."""
+"""The methods of a comparison. If its grid varies options of methods (such as ``method.clusters``),
+each method is listed once for every value of those options that the method has."""
 
 from __future__ import annotations
 
@@ -22,17 +22,19 @@ _log = logging.getLogger("fedkin")
 def variants(
     entries: Iterable[Values], main: str, axes: Sequence[Axis], place: str
 ) -> tuple[Variant, ...]:
-    """Each method with every combination of the values of those axes that apply to it.
+    """Each method with every combination of the values of those axes (options with several values)
+    that apply to the method.
 
-    An axis applies to a method if the method has the option with the same meaning as the other
-    methods, and if the option does not conflict with the method's other options. Methods that have
+    An axis applies to a method if the method has the option with the same meaning as the main
+    method, and if the option does not conflict with the method's other options. Methods that have
     the option but keep their own value are logged.
 
     Args:
         entries: the methods as configured.
-        main: name of the method in [method], whose meaning of an option is used.
+        main: name of the main method, which is the one in [method]. If an option has several
+            meanings, its meaning in this method counts.
         axes: options of methods, and their values.
-        place: where the entries were read, for messages.
+        place: where the methods were read, for messages.
 
     Raises:
         ConfigError: a method or option is unknown, or an axis applies to no method.
@@ -54,7 +56,8 @@ def variants(
         takers = [own for own in taken if one in own]
         if not having[one.option]:
             raise ConfigError(
-                f"compare.grid: no method of this comparison has an option '{one.key}'; remove it"
+                f"compare.grid: no method of this comparison has an option '{one.key}'; remove it "
+                "from the grid"
             )
         every = zip(entries, known, taken, strict=True)
         keepers = [
@@ -86,8 +89,8 @@ def check_label(label: Any, place: str) -> None:
 
 
 def _options(entry: Values, place: str) -> set[str]:
-    """The names of the options of the method in an entry. Raises ConfigError for an invalid
-    entry."""
+    """The names of the options of the method in an entry (its name or a table). Raises ConfigError
+    for an invalid entry."""
     registry.resolve("method", registry.methods(), _bare(entry), lambda key: f"{place}: {key}")
     check_label(entry.get("label", ""), place)
     return registry.options(registry.methods()[entry["name"]])
@@ -102,8 +105,8 @@ def _with_one_meaning(option: str, names: Sequence[str], main: str) -> list[str]
 
 
 def _possible(entry: Values, axes: Sequence[Axis]) -> list[Axis]:
-    """The largest set of axes that a method can have together: with at least one combination of
-    their values, the method can be made without an error."""
+    """The largest set of axes (options with several values) for which at least one combination of
+    values gives a method that can be made without an error."""
     subsets = (
         own for size in range(len(axes), 0, -1) for own in itertools.combinations(axes, size)
     )

@@ -1,5 +1,5 @@
 """Checks that a method can run in a real federation with a server, or between real peers. The
-answer follows from the method's declared requirements."""
+checks use only the requirements that the method declares."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ def check_with_server(entries: Iterable[Entry], place: Place) -> None:
 
     Args:
         entries: the main method and the compared methods.
-        place: returns how messages name a key.
+        place: function that turns a key into its name in messages, such as
+            ``FILE: method.name``.
     """
     for number, entry in enumerate(entries):
         if refusal := server_refusal(entry.made):
@@ -25,8 +26,8 @@ def check_with_server(entries: Iterable[Entry], place: Place) -> None:
 
 
 def check_between_peers(entry: Entry, place: Place) -> None:
-    """Raise ConfigError for a method that real peers cannot run. ``place`` returns how messages
-    name a key."""
+    """Raise ConfigError for a method that real peers cannot run. ``place`` turns a key into its
+    name in messages, such as ``FILE: method.name``."""
     if refusal := peers_refusal(entry.made):
         raise ConfigError(f"{place('method.name')}: {refusal}")
 

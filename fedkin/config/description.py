@@ -16,11 +16,11 @@ from fedkin.options.with_options import ORDER
 
 @dataclass(frozen=True)
 class Description:
-    """The description of a run: all settings of a configuration, of the arguments of ``simulate``,
-    or of a server's file.
+    """The description of a run: all its settings, which come from a configuration, from the
+    arguments of ``simulate`` or from a server's file.
 
-    It may have been read from a folder that another program has written, with other sections.
-    Missing values are therefore None or empty.
+    Run folders that other software has written can also be read. Their sections may differ, so
+    missing values are None or empty.
 
     Attributes:
         sections: all values by section and key, as in TOML.

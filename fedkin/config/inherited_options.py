@@ -12,8 +12,9 @@ same meaning. Some options have the same name and are not shared:
   and FlexCFL.
 * ``migration``, ``newcomers``, ``weighting``, ``centers``, ``normalize`` and ``averaging`` would
   turn a method into another one (IFCA with migration is IFCA-MIG). The same holds for ``mu`` in
-  FedGroup, and for ``eta_g`` if the paper has no such step.
-* ``stage_one`` of PENS counts the rounds of a different search than in PANM.
+  FedGroup, and for ``eta_g`` in methods that do not aggregate between clusters in their papers.
+* ``stage_one`` is a number of rounds in PENS and in PANM, but in these rounds the two methods
+  search for similar peers in different ways.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def carry_over(
     inherits an option that it shares with the main method and does not set itself.
 
     Inherited options are logged once per process. A comparison may leave out the main method. The
-    log then also lists its options that no other method inherits.
+    log then also lists the main method's options that no other method inherits.
 
     Args:
         main: the main method as configured in [method]: its name, and the options that are set.
@@ -102,7 +103,8 @@ def carry_over(
 
 def _shared_values(main: Values, entry: Values, skip: frozenset[str]) -> Values:
     """The options that a method inherits: all that it shares with the main method, or the largest
-    subset with which the method can be made. The others are logged with the error."""
+    subset with which the method can be made. The log lists the other shared options, and the error
+    that they would cause."""
     names = main["name"], entry["name"]
     known = registry.methods()
     if not all(isinstance(name, str) and name in known for name in names):
@@ -141,8 +143,8 @@ def _shared_values(main: Values, entry: Values, skip: frozenset[str]) -> Values:
 
 
 def _tell_other_meanings(main: Values, entry: Values, skip: frozenset[str]) -> None:
-    """Log the options of the main method that a method does not inherit although it has options of
-    the same names, because they mean something else there."""
+    """Log which options of the main method a compared method has too, but does not inherit because
+    they have another meaning in one of the two methods."""
     names = {main["name"], entry["name"]}
     if len(names) < 2:
         return
@@ -170,7 +172,10 @@ def why_impossible(entry: Values) -> str:
 def _say_left_out(text: str) -> None:
     """Log once per process that options of [method] are not inherited because they conflict with a
     method's own options."""
-    _log.warning("options of [method] left out because they conflict: %s", text)
+    _log.warning(
+        "options of [method] not inherited because they conflict with a method's own options: %s",
+        text,
+    )
 
 
 @cache

@@ -24,7 +24,7 @@ _NUMBER_WITH_POINT = re.compile(
 
 
 class Override(NamedTuple):
-    """A text ``section.key=value`` in its three parts."""
+    """A text ``section.key=value``, divided into section, key and value."""
 
     section: str
     key: str
@@ -32,8 +32,8 @@ class Override(NamedTuple):
 
 
 class Sections:
-    """The sections of a configuration. ``place`` is a function that returns how messages name
-    ``section.key`` (e.g. ``FILE: section.key``).
+    """The sections of a configuration. ``place`` is a function that turns ``section.key`` into its
+    name in messages, such as ``FILE: section.key``.
 
     Raises ConfigError for an unknown section, or one that is not a table.
     """
@@ -55,7 +55,7 @@ class Sections:
         return self._raw.get(name, {})
 
     def place_in(self, name: str) -> Place:
-        """A function that returns how messages name a key of a section."""
+        """A function that turns a key of a section into its name in messages."""
         return lambda key: self.place(f"{name}.{key}")
 
     def validate(self, name: str, kind: type[S]) -> S:
@@ -74,8 +74,8 @@ class Sections:
         return resolve(kind, registry, {"name": default} | self[name], self.place_in(name))
 
     def construct(self, name: str, make: Callable[[], S]) -> S:
-        """Call a function that makes the object of a section. Errors become ConfigError with the
-        section's place.
+        """Call a function that makes the object of a section. Errors become ConfigError, which
+        names the section's place in the file.
 
         Args:
             name: name of the section.
@@ -90,14 +90,17 @@ class Sections:
 def check_table(values: object, place: str) -> None:
     """Raise ConfigError unless the values are a TOML table."""
     if not isinstance(values, dict):
-        raise ConfigError(f"{place}: expected a section, got {values!r}")
+        raise ConfigError(
+            f"{place}: expected a section, got {values!r}; write it as a table of keys, such as "
+            "{key = value}"
+        )
 
 
 def read(
     path: Path | None, overrides: Sequence[str], default: Mapping[str, Values] | None = None
 ) -> tuple[dict[str, Any], Place]:
-    """Read the sections of a file and apply overrides. Also returns a function that says how
-    messages name a key: with the file, unless an override has set it.
+    """Read the sections of a file and apply overrides. Also returns a function that turns a
+    key into its name in messages: the file and the key, or only the key if an override has set it.
 
     The override ``section.key=default`` removes a key of the file, so that it has its default.
 
@@ -152,7 +155,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def parse_override(text: str) -> Override:
-    """Split a text ``section.key=value`` into its three parts. The value is parsed by
+    """Split a text ``section.key=value`` into section, key and value. The value is parsed by
     ``parse_value``.
 
     Raises ConfigError if the text has another form.
@@ -161,7 +164,7 @@ def parse_override(text: str) -> Override:
     section, dot, key = dotted.strip().partition(".")
     if not (equals and dot and section and key):
         raise ConfigError(
-            f"expected section.key=value, got {text!r}; such as run.rounds=5 or local.lr=0.1"
+            f"expected section.key=value, such as run.rounds=5 or local.lr=0.1; got {text!r}"
         )
     return Override(section, key, parse_value(value))
 

@@ -36,7 +36,7 @@ def own_sections(raw: Mapping[str, Any], known: Iterable[str]) -> tuple[str, ...
 
 
 def _is_own(values: Any) -> bool:
-    """Whether the values of a section name a user's own option."""
+    """Whether the values of a section refer to a user's own option, by its import path."""
     name = values.get("name") if isinstance(values, dict) else None
     return isinstance(name, str) and user_methods.is_own(name)
 
@@ -89,9 +89,10 @@ def _own_option(section: str, name: str) -> dict[str, Callable[..., Any]]:
 
 
 def made_options(sections: Sections, entries: Mapping[str, Entry]) -> dict[str, Option]:
-    """Make the options of a configuration, in the order of ``by_section``.
+    """Make the options of a configuration. They are returned by section, in the order in which a
+    run applies them.
 
-    Errors of an option become ConfigError with the section's place.
+    Errors of an option become ConfigError, which names the section's place in the file.
 
     Args:
         sections: the sections of the configuration.

@@ -50,8 +50,8 @@ def load(path: Path, overrides: Sequence[str] = ()) -> PeerConfig:
 
 
 def from_dict(raw: dict[str, Any], place: Place = str) -> PeerConfig:
-    """Validate the sections of a configuration. ``place`` returns how messages name
-    ``section.key``."""
+    """Validate the sections of a peer's configuration. ``place`` turns ``section.key`` into its
+    name in messages, such as ``FILE: section.key``."""
     sections = Sections(raw, SECTIONS, place)
     if "tls" in sections["network"]:
         tls = sections["network"]["tls"]

@@ -46,8 +46,8 @@ class PeerSettings:
 
 @settings("network.tls")
 class TlsSettings:
-    """[network.tls]: certificate files in PEM format. Peers without a certificate of this CA are
-    refused."""
+    """[network.tls]: certificate files in PEM format. ``ca`` is the certificate of the authority;
+    peers are refused if their certificates are not from this authority."""
 
     ca: str
     certificate: str  # its common name is the peer's name
@@ -56,8 +56,8 @@ class TlsSettings:
 
 @settings("network")
 class NetworkSettings:
-    """[network]: the address of this peer, and of one or two peers through which it finds the
-    others."""
+    """[network]: the address of this peer, and of one or two peers through which it finds the other
+    peers."""
 
     # Addresses of this peer, such as ``tcp/127.0.0.1:7450``; empty: any free port.
     listen: list[Address] = field(default_factory=list)

@@ -190,8 +190,8 @@ class RunSettings(Plan, Compute):
     Args:
         rounds: T, communication rounds.
         cohort: n, clients per round.
-        seeds: number of seeds, from ``seed`` on, for which the run is repeated and compared
-            statistically.
+        seeds: number of seeds. The run is repeated with ``seed``, ``seed`` + 1 and so on, and its
+            methods are compared statistically.
         against: compared methods, as names or tables.
         measures: import paths of the user's measures, "module:Measure".
     """

@@ -51,9 +51,9 @@ def _with_validation(make: Callable[..., Any]) -> Callable[..., Any]:
         about = getattr(make, "about", None)
         if about is not None and about.overlapping:
             raise ConfigError(
-                "validation: the windows of a role overlap, so the same text would be in training "
-                "and validation samples; remove the option, or split the lines of each role "
-                "before you make the windows"
+                "validation: this data set has overlapping windows of each client's text, so the "
+                "same text would be in training and validation samples; remove the option, or "
+                "split the text of each client before you cut it into windows"
             )
         if options.get("augment"):
             raise ConfigError(
@@ -83,7 +83,7 @@ def refuse_validation(data: Values, place: Place) -> None:
 
     Args:
         data: the site's section [data].
-        place: returns how messages name a key.
+        place: function that turns a key into its name in messages, such as ``FILE: data.name``.
     """
     if data.get("validation") is not None:
         raise ConfigError(
@@ -168,7 +168,7 @@ def define_states(method: str) -> None:
 
 
 class MethodRow(NamedTuple):
-    """A row of the table of all methods."""
+    """One method in the table that ``fedkin methods`` shows."""
 
     name: str
     title: str  # class name
@@ -177,7 +177,7 @@ class MethodRow(NamedTuple):
 
 
 def method_rows() -> list[MethodRow]:
-    """A row for each of the library's methods: name, title, summary and paper."""
+    """The library's methods, each with its name, title, summary and paper."""
     rows = []
     for name, kind in methods().items():
         summary = (inspect.getdoc(kind) or "").split("\n\n")[0].replace("\n", " ")
@@ -243,7 +243,7 @@ def resolve(kind: str, registry: Registry, values: Values, place: Place) -> Entr
         kind: kind of the registry's entries, for messages, such as ``model``.
         registry: the registry.
         values: ``name``, and options of the entry.
-        place: returns how messages name a key.
+        place: function that turns a key into its name in messages, such as ``FILE: data.name``.
 
     Raises:
         ConfigError: the name is missing or unknown, an option is unknown, or a value has the wrong

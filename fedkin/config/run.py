@@ -49,7 +49,7 @@ class LocalSection(Section):
     clip_norm: float | None = None
     # Schedule of the learning rate over rounds: a name, or a table of options; None: constant.
     schedule: str | Values | None = None
-    # Schedule of the learning rate over the steps of one call; None: constant.
+    # Schedule of the learning rate over the steps of one local training; None: constant.
     step_schedule: str | Values | None = None
     label_smoothing: float = 0.0
     # "balanced", or a weight for each class; None: all 1.
@@ -58,8 +58,8 @@ class LocalSection(Section):
 
     @property
     def values(self) -> Values:
-        """The settings as TOML values. Options of later versions are included only if they are
-        set."""
+        """The settings as TOML values. Options that were added in later versions of fedkin are
+        included only if they are set, so that descriptions equal those of earlier versions."""
         return without_unused(toml_values(self))
 
     @cached_property
@@ -72,8 +72,8 @@ class LocalSection(Section):
 class RunConfig:
     """The validated configuration of a run, with defaults filled in.
 
-    Objects that need no data are made once, when the configuration is read, so that errors name
-    their place. Two configurations with the same values are equal.
+    Objects that need no data are made once, when the configuration is read, so that errors name the
+    object's place in the configuration. Two configurations with the same values are equal.
 
     Attributes:
         data: the data set.
@@ -127,8 +127,8 @@ class RunConfig:
 
 
 def demo_for(overrides: Sequence[str]) -> dict[str, Values]:
-    """The demonstration's settings. If an override sets ``data.path``, its data are the user's
-    file."""
+    """The settings of the demonstration that ``fedkin run`` uses without a file. If an override
+    sets ``data.path``, its data are the user's file."""
     own = any(parse_override(text)[:2] == ("data", "path") for text in overrides)
     return {**DEMO, "data": {}} if own else DEMO
 
@@ -151,7 +151,8 @@ def from_dict(raw: Mapping[str, Any], place: Place = str) -> RunConfig:
 
     Args:
         raw: the sections of the configuration.
-        place: returns how messages name ``section.key``.
+        place: function that turns ``section.key`` into its name in messages, such as
+            ``FILE: section.key``.
     """
     own = own_sections(raw, SECTIONS)
     sections = Sections(raw, (*SECTIONS, *own), place)
@@ -244,7 +245,8 @@ def resolve_against(
     others = tuple(entry for entry in full if entry != method)
     if method.name in [entry.name for entry in others]:
         raise ConfigError(
-            f"{place}: {method.name!r} is the main method, and folders are named after methods; "
-            "use a separate run for its other options"
+            f"{place}: {method.name!r} is the main method and cannot be listed here with other "
+            "options, since both results would have the same folder; make a separate run with "
+            "these options"
         )
     return others

@@ -29,7 +29,7 @@ from fedkin.core.plain import plain, plain_lists
 
 Values = dict[str, Any]
 DEFAULT = "default"  # a value that stands for the default of any key
-Place = Callable[[str], str]  # returns how messages name a key, such as ``FILE: local.lr``
+Place = Callable[[str], str]  # turns a key into its name in messages, such as ``FILE: local.lr``
 
 
 def _name(text: str) -> str:
@@ -142,7 +142,7 @@ def validate(kind: type[S], values: Values, place: Place, other_keys: Iterable[s
     Args:
         kind: a subclass of ``Section``, or a class made by ``settings``.
         values: the values by key.
-        place: returns how messages name a key.
+        place: function that turns a key into its name in messages, such as ``FILE: local.lr``.
         other_keys: valid keys that the caller handles, which are suggested for misspelt keys.
 
     Raises:
@@ -197,8 +197,8 @@ def _text_of_number(value: Any, annotation: Any) -> Any:
 
 
 def _message(error: ValidationError, place: Place) -> str:
-    """The first error of a validation, as one line that begins with the key. An error without a key
-    comes from a check of several keys, whose own message begins with a key."""
+    """The first error of a validation, as one line that begins with the key. If pydantic names no
+    key, the error is from a check of several keys, and its message already begins with a key."""
     first, *others = error.errors()
     words = first["msg"].replace("Input should be", "expected").removeprefix("Value error, ")
     value = first["input"]

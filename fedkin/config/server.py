@@ -1,8 +1,8 @@
 """The configuration of a federation with a server: ``server.toml`` for the server, ``client.toml``
 for each site.
 
-The sections [samples] and [model] must be equal in both files, and their digest is part of the
-handshake. Relative paths start at the folder of the file.
+The sections [samples] and [model] must be equal in both files, and their digest is compared when a
+client connects (handshake). Relative paths start at the folder of the file.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ class DataDescription:
 
 @dataclass(frozen=True)
 class ServerConfig:
-    """The validated contents of server.toml, with defaults filled in. Objects that need no data are
-    made when the file is read.
+    """The validated contents of server.toml, with defaults filled in. Objects that need no data,
+    such as methods, are made when the file is read.
 
     Attributes:
         federation: the server's own settings.

@@ -50,8 +50,8 @@ class ServerSettings:
 
 @settings("client")
 class SiteSettings:
-    """The section [client] of a node: its name, the clients of its data that it runs, and the
-    folder of its state."""
+    """The section [client] of a site: its name, which clients of its data set it runs, and the
+    folder for its state."""
 
     name: Name
     federation: Name | Literal[""] = "trial"  # name of the federation; empty: any
@@ -66,8 +66,8 @@ class SiteSettings:
     sign_key: str = ""  # the private key of that certificate
 
     def client_numbers(self, total: int) -> np.ndarray:
-        """The sorted numbers of the clients that this node runs. ``total`` is the number of clients
-        in its data.
+        """The sorted numbers of the clients that this site runs. ``total`` is the number of clients
+        in its data set.
 
         Raises ConfigError for numbers out of range or repeated numbers.
         """
@@ -79,13 +79,13 @@ class SiteSettings:
             or max(numbers) >= total
         ):
             raise ConfigError(
-                f"client.clients must be different numbers from 0 to {total - 1}, the last client "
-                f"of [data], at least one; got {self.clients!r}"
+                "client.clients must list at least one number, without repeats, from 0 to "
+                f"{total - 1} (the last client of [data]); got {self.clients!r}"
             )
         return np.sort(np.array(numbers, np.int64))
 
     def _numbers(self, total: int) -> list[int]:
-        """The numbers of the node's clients as a list. Raises ConfigError if ``clients`` is a text
+        """The numbers of the site's clients as a list. Raises ConfigError if ``clients`` is a text
         that does not have the form ``first:end``."""
         if self.clients is None:
             return list(range(total))

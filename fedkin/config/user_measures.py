@@ -20,8 +20,8 @@ _ENDS = ("_low", "_high")  # names of measures may not end so; intervals use the
 def resolved(
     entries: Iterable[Any] | Measure, place: str
 ) -> tuple[list[Values], tuple[Measure, ...]]:
-    """Find the measures that a user gives. Returns their entries for a run's description, and the
-    measures.
+    """Find the measures that a user gives. Returns the tables that describe the measures in a run's
+    config.toml, and the measures.
 
     Args:
         entries: measures, import paths ``module:Measure``, or entries of a description; or one
@@ -79,8 +79,8 @@ def _check(measure: Measure, before: Sequence[Measure], place: str) -> None:
     name = measure.name
     if measure.of is None:
         raise ConfigError(
-            f"{place}: the measure {name!r} has no function; pass of=, a function of the scored "
-            "clients"
+            f"{place}: the measure {name!r} has no function; give it a function of the scored "
+            "clients: fk.Measure(..., of=FUNCTION)"
         )
     if any(name == other.name for other in before):
         raise ConfigError(f"{place}: the measure {name!r} is given twice; remove one")

@@ -36,13 +36,14 @@ def title(name: str) -> str:
 
 
 def of_this_process(name: str) -> bool:
-    """Whether the class of an import path is defined in a script, a notebook or a function."""
+    """Whether an import path itself shows that its class is defined in a script, a notebook or a
+    function, since it contains ``__main__`` or ``<locals>``."""
     return name.startswith("__main__:") or "<locals>" in name
 
 
 def only_here(name: str) -> bool:
-    """Whether only this process can find a class, because a script, a notebook or a function
-    defines it."""
+    """Whether only this process can find a class. In addition to the classes of
+    ``of_this_process``, these are classes that could not be imported by their import paths."""
     return of_this_process(name) or name in _OF_THIS_PROCESS
 
 
@@ -106,9 +107,9 @@ def found(name: str) -> Any:
     )
     if candidate is None and of_this_process(name):
         raise ConfigError(
-            f"{name!r} was defined in a script, a notebook or a function, so only that process "
-            "can find it; resume there with resume=True, or put the class into a module, name "
-            "it module:Class and start in a new folder"
+            f"{name!r} was defined in a script, a notebook or a function, so only the process that "
+            "defines it can find it; resume from that script or notebook with resume=True, or put "
+            "the class into a module, name it module:Class and start in a new folder"
         )
     if candidate is None:
         raise ConfigError(
@@ -136,7 +137,8 @@ def _module(module: str, name: str) -> Any:
 
 
 def _check(candidate: Any, name: str) -> None:
-    """Raise ConfigError unless an object is a method class. The message lists what it lacks."""
+    """Raise ConfigError unless an object is a method class. The message lists what the object
+    lacks."""
     if not isinstance(candidate, type):
         raise ConfigError(
             f"{name!r}: expected the class of a method, got {type(candidate).__name__}"

@@ -1,9 +1,10 @@
 """Clients as a task sees them: one client (``Client``), or in a simulation all at once
-(``ClientRows``). A call of a task has one row for each piece of work: a client, and its entries of
-the task's arrays (e.g. the index of the model that it trains). A client may have several rows.
+(``ClientRows``). A call of ``World.run`` runs a task. It has n rows. Each row is a client that does
+the task, with its entries in the task's arrays (e.g. the index of the model that it trains). A
+client may have several rows. A portion is a group of r rows that are computed at once.
 
-Shapes: n rows of a call, r of a portion, N clients, K models, P parameters, C classes, s samples of
-a client, t samples of all rows together.
+Shapes: N clients, K models, P parameters, C classes, s samples of a client, t samples of all rows
+together.
 """
 
 from __future__ import annotations
@@ -84,8 +85,8 @@ class Client:
         return self._rows.samples.detects_shifts
 
     def rng(self) -> np.random.Generator:
-        """The client's random generator for this call, the same in every world. Raises TaskError if
-        the call has no stream."""
+        """The client's random generator for this task, the same in every world. Raises TaskError if
+        the task was run without a stream."""
         return self._rows.drawn().client(self.id)
 
     # --- the model engine
@@ -99,14 +100,14 @@ class Client:
     ) -> LocalUpdates:
         """Local training from a model.
 
-        A straggler completes the same fraction of this training as of the work that its task
-        requests.
+        A straggler completes only a part of the epochs that its task requests. It then completes
+        the same part of this training.
 
         Args:
             model: initial parameters.
             work: training settings.
             gradient: whether to return the full gradient at the start as well.
-            options: other optional fields of ``TrainCall``, for one row.
+            options: other optional fields of ``TrainCall``, for this client.
 
         Returns:
             update [P], loss, first_loss, and, if requested, gradient [P] of the full training loss
@@ -141,7 +142,7 @@ class Client:
         split: str = "test",
     ) -> ScoreSums:
         """Number of correct predictions, summed loss and number of samples of a split.
-        ``model_index`` selects one model, or one detector for each class."""
+        ``model_index`` selects one model, or for each class one detector (class against others)."""
         sums = self._rows.scorer.score(models, self._position, model_index[None], split)
         return ScoreSums(*(part[0] for part in sums))
 
@@ -156,8 +157,7 @@ class Client:
         return self._rows.scorer.raw_scores(detector[None], self._position, _FIRST, split)
 
     def sample_losses(self, models: Float[np.ndarray, "K P"]) -> Float[np.ndarray, "K s"]:
-        """The loss of each model on each of the client's training samples, without
-        regularisation."""
+        """The loss of each model on each training sample of the client, without regularisation."""
         return self._rows.scorer.sample_losses(models, self._position)
 
     def scores(
@@ -178,12 +178,13 @@ class Client:
 
 
 def _shortened(count: int, done: int, asked: int) -> int:
-    """How many of the ``count`` epochs (or steps) of a training a client completes.
+    """How many epochs (or steps) of one training a client completes: the share ``done / asked``. A
+    task may train several times, and a straggler completes this share of each training.
 
     Args:
-        count: epochs (or steps) of this training.
-        done: epochs (or steps) that the client completes of its task.
-        asked: epochs (or steps) requested by its task.
+        count: epochs (or steps) of the training.
+        done, asked: epochs (or steps) of the task: how many the client completes, and how many the
+            task requests.
     """
     if done >= asked:
         return count
@@ -198,7 +199,7 @@ class ClientSamples:
     """The samples of all N clients.
 
     Attributes:
-        ids: the clients' numbers in random streams.
+        ids: the numbers by which random streams identify the clients.
         data: the present samples of all clients (``FederatedData``).
         first_data: the samples of all clients before any shift.
         detects_shifts: whether clients look for shifts of their data. If False, they never report
@@ -218,10 +219,11 @@ class ClientEngine:
     Attributes:
         scorer: scores models.
         trainer: trains models.
-        together: whether all rows of one client are computed in the same portion.
-        limited: function that restricts clients to a subset of their training samples. It takes
-            clients and sample positions, and returns the samples and the engine of the restricted
-            clients, one client for each entry. None if the clients are restricted already.
+        together: whether all rows of one client (each with one model) must be in one portion (a
+            group of rows that are computed at once).
+        limited: function that takes clients and, for each, positions among its training samples. It
+            returns samples and an engine in which client i is the i-th of these clients and has
+            only the samples at its positions. None if clients are already restricted in this way.
     """
 
     scorer: Scorer
@@ -238,7 +240,8 @@ Limited = Callable[
 
 @dataclass(frozen=True)
 class ClientRows:
-    """All rows of a simulated call, for tasks that compute many clients at once.
+    """All rows (clients that do the task), for tasks that compute many clients at once. At a real
+    site, only rows of the site's clients.
 
     Attributes:
         task: the task's name, for messages.
@@ -249,8 +252,8 @@ class ClientRows:
         engine: model computations.
         memory: memory of all N clients.
         declared: the memory arrays that the task declares, by name.
-        stream: random numbers of the call; None if the task draws none.
-        identity: signing key of a real site; None in a simulation.
+        stream: random numbers of the task; None if the task draws none.
+        identity: signing key of the real site; None in a simulation.
     """
 
     task: str
@@ -266,7 +269,7 @@ class ClientRows:
 
     @property
     def ids(self) -> Int[np.ndarray, "N"]:
-        """The numbers of all clients in random streams."""
+        """The numbers by which random streams identify the clients."""
         return self.samples.ids
 
     @property
@@ -286,7 +289,7 @@ class ClientRows:
 
     @property
     def every(self) -> slice:
-        """All rows, as the index of a portion."""
+        """An index of all rows (clients), for a task that computes them as a single portion."""
         return slice(None)
 
     def name(self, client: int) -> str:
@@ -295,7 +298,7 @@ class ClientRows:
         return client_name(client, getattr(self.data, "client_names", None), self.ids)
 
     def drawn(self) -> Stream:
-        """The call's random stream. Raises TaskError if the call has none."""
+        """The task's random stream. Raises TaskError if the task was run without one."""
         if self.stream is None:
             raise TaskError(
                 f"task {self.task} draws random numbers: run it with a stream, world.run(task, "
@@ -304,7 +307,7 @@ class ClientRows:
         return self.stream
 
     def select(self, some: Int[np.ndarray, "r"]) -> ClientRows:
-        """The call restricted to the rows with the given indices."""
+        """Only the rows (clients that do the task) with the given indices."""
         return replace(
             self,
             clients=self.clients[some],
@@ -319,7 +322,7 @@ class ClientRows:
         work: LocalTraining,
         **options: Any,
     ) -> TrainCall:
-        """The training call of all rows. ``call.select(rows)`` restricts it to some rows.
+        """The ``TrainCall`` (request for local training) of all rows, each a client with one model.
 
         Args:
             models: initial parameters.
@@ -338,10 +341,10 @@ class ClientRows:
         return replace(call, **options)
 
     def portions(self, numbers: int) -> Iterator[Int[np.ndarray, "r"]]:
-        """The active rows, ordered by client, in portions that fit into ``CHUNK_BYTES`` of memory.
+        """Rows (active clients), by client, in portions that fit into ``CHUNK_BYTES`` of memory.
 
         Args:
-            numbers: float32 numbers that a row needs, in addition to its client's samples.
+            numbers: how many float32 numbers a row needs, in addition to its client's samples.
         """
         active = np.flatnonzero(self.active)
         rows = active[np.argsort(self.clients[active], kind="stable")]
@@ -356,22 +359,20 @@ class ClientRows:
     def with_samples(
         self, some: Int[np.ndarray, "r"], own: list[Int[np.ndarray, "_"]]
     ) -> ClientRows:
-        """Selected rows whose clients have a subset of their training samples and no memory.
+        """The selected rows, each with its client restricted to some of its training samples. These
+        clients have no memory. Raises TaskError for an empty subset or positions out of range.
 
         Args:
             some: indices of the selected rows.
             own: for each selected row, positions among its client's training samples.
-
-        Raises:
-            TaskError: an empty subset, or positions out of range.
         """
         clients = self.clients[some]
         sizes = self.data.train.sizes[clients]
         for client, size, rows in zip(clients, sizes, own, strict=True):
             if not len(rows) or not 0 <= rows.min() <= rows.max() < size:
                 raise TaskError(
-                    f"task {self.task}: expected samples from 0 to {size - 1}, got {rows} (client "
-                    f"{self.name(int(client))})"
+                    f"task {self.task}: expected positions of training samples from 0 to "
+                    f"{size - 1}, got {rows} (client {self.name(int(client))})"
                 )
         assert self.engine.limited is not None  # every world has it
         samples, engine = self.engine.limited(clients, own)
@@ -385,8 +386,8 @@ class ClientRows:
         )
 
     def store(self, name: str, rows: Int[np.ndarray, "r"], values: np.ndarray) -> None:
-        """Store arrays [r ...] in the memory of the clients of active rows. Raises TaskError for an
-        undeclared name."""
+        """Store arrays [r ...] in the memory of the clients of some active rows. Raises TaskError
+        for an undeclared name."""
         if name not in self.declared:
             raise TaskError(
                 f"task {self.task}, memory {name}: the task's `memory` does not declare it"
@@ -400,11 +401,8 @@ class ClientRows:
         )
 
     def one_by_one(self, task: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
-        """The replies of a task's ``compute``, one client after another.
-
-        Raises:
-            TaskError: ``compute`` did not return a dictionary of arrays.
-        """
+        """Yield the replies of a task's ``compute``, one client after another. Raises TaskError if
+        ``compute`` does not return a dictionary of arrays."""
         for row in np.flatnonzero(self.active):
             index = np.array([row])
             client = int(self.clients[row])
@@ -427,7 +425,7 @@ class ClientRows:
             yield index, {name: self._entry(name, value, who) for name, value in arrays.items()}
 
     def _entry(self, name: str, value: Any, client: Client) -> np.ndarray:
-        """One client's array with a row axis. Raises TaskError for a value that is no array."""
+        """A client's value as an array with a new row axis. Raises TaskError if it is no array."""
         try:
             return np.asarray(value)[None]
         except ValueError as error:
@@ -435,10 +433,10 @@ class ClientRows:
 
 
 def sums_by_row(values: np.ndarray, sizes: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
-    """Sums over the consecutive samples of each row; 0 for a row without samples.
+    """Sums over the consecutive samples of each row (a client with a model); 0 without samples.
 
     Args:
-        values: [t], the samples of all rows, concatenated.
+        values: [t], one number for each sample of all rows, concatenated.
         sizes: number of samples of each row.
     """
     sums = np.zeros(len(sizes))

@@ -196,7 +196,7 @@ class ClientMemory:
         return {_PREFIX + name: column.copy() for name, column in self._columns.items()} | states
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Restore what ``arrays`` returned; other names are ignored."""
+        """Restore the arrays that ``arrays`` returned; arrays with other names are ignored."""
         names = [
             name.removesuffix(_STATE).removeprefix(_PREFIX)
             for name in arrays
@@ -222,7 +222,7 @@ class OwnMemory:
         memory: the memory of all clients.
         client: the client's position.
         task: the task's name, for messages.
-        declared: the task's declarations.
+        declared: the memory arrays that the task declares, by name.
     """
 
     def __init__(

@@ -1,9 +1,9 @@
 """Encoding of arrays and plain values for files and messages: safetensors with a JSON header. No
 pickle.
 
-Checkpoints, the files of clients and peers, and all network messages use it. ``decode`` refuses
-bytes that ``encode`` did not make, but does not know which values a header must have: each reader
-checks that itself.
+Checkpoints, the files of clients and peers, and all network messages use this encoding. ``decode``
+refuses bytes that ``encode`` did not make, but does not know which values a header must have: each
+reader checks that itself.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ def decode(data: bytes) -> Archive:
     try:
         length = int.from_bytes(data[:_LENGTH], "little")
         if length > min(_HEADER_LIMIT, len(data) - _LENGTH):
-            raise ValueError("it is truncated: shorter than the length in its header")
+            raise ValueError("the data are truncated: shorter than their header says")
         header = json.loads(json.loads(data[_LENGTH : _LENGTH + length])["__metadata__"][_KEY])
         arrays = load(data)
     except (SafetensorError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(" ".join(str(error).split()) or type(error).__name__) from error
     if not isinstance(header, dict):
-        raise ValueError("its header is not a JSON object")
+        raise ValueError("the header is not a JSON object, so fedkin did not write these data")
     return Archive(header, arrays)
 
 

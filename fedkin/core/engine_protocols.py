@@ -16,8 +16,8 @@ from fedkin.core.train_call import TrainCall
 
 
 class LocalUpdates(NamedTuple):
-    """Results of local training, with an entry for each row. Within a compiled program they are JAX
-    arrays, elsewhere NumPy arrays."""
+    """Results of local training, with an entry for each row (a client with one model). Within a
+    compiled program they are JAX arrays, elsewhere NumPy arrays."""
 
     update: Any  # [r P] local solution minus the model it started from
     loss: Any  # [r] mean training loss during the last local epoch
@@ -26,16 +26,16 @@ class LocalUpdates(NamedTuple):
     own: Any = None  # [r P] update of clients' personal models, like ``update``; None without them
 
     def row(self, index: int) -> LocalUpdates:
-        """The results of one row, without the row axis."""
+        """The results of one row (a client with one model), without the row axis."""
         return LocalUpdates(*(None if part is None else part[index] for part in self))
 
     def as_rows(self) -> LocalUpdates:
-        """Results of a single row that have no row axis, with one of length 1."""
+        """Add a row axis of length 1 to the results of a single row, which have no row axis."""
         return LocalUpdates(*(None if part is None else part[None] for part in self))
 
 
 class ScoreSums(NamedTuple):
-    """Scores summed over the samples of each row."""
+    """Scores summed over the samples of each row (a client with one model)."""
 
     correct: Float[np.ndarray, "n"]  # correct predictions
     loss: Float[np.ndarray, "n"]  # summed, not averaged
@@ -48,7 +48,7 @@ class Trainer(Protocol):
     model."""
 
     def train(self, call: TrainCall) -> LocalUpdates:
-        """Local training of every row of a call."""
+        """Local training of every row (a client with one model) of a ``TrainCall``."""
         ...
 
     def gradients(
@@ -80,8 +80,9 @@ class Scorer(Protocol):
         model_index: Int[np.ndarray, "n ..."],
         split: str,
     ) -> ScoreSums:
-        """Number of correct predictions, summed loss and number of samples of each row. A row has
-        one model, or one detector for each class."""
+        """Number of correct predictions, summed loss and number of samples of each row (a client
+        with its models). A row has one model, or for each class one detector (a model of this class
+        against all others)."""
         ...
 
     def predict(
@@ -98,8 +99,9 @@ class Scorer(Protocol):
         model_index: Int[np.ndarray, "n"],
         split: str,
     ) -> Float[np.ndarray, "t"]:
-        """The scores that each row's detector gives to its client's samples, concatenated over
-        rows. NaN becomes -inf, the lowest score."""
+        """The scores that the detector (a model of one class against all others) of each row (a
+        client with one detector) gives to the client's samples, concatenated over rows. NaN becomes
+        -inf, the lowest score."""
         ...
 
     def sample_losses(

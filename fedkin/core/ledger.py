@@ -34,7 +34,8 @@ class Ledger:
         _add(self.measured_up, self._account(operation), up)
 
     def add(self, operation: str, down: int, up: int) -> None:
-        """Count the declared bytes of one call: ``down`` downloaded, ``up`` uploaded."""
+        """Count the declared bytes of one operation (e.g. a task): ``down`` downloaded, ``up``
+        uploaded."""
         _add(self.down, self._account(operation), down)
         _add(self.up, self._account(operation), up)
 

@@ -43,8 +43,9 @@ class AssignedModels:
 class State:
     """The arrays that every method keeps from round to round. A method may add more in a subclass.
 
-    All fields are NumPy arrays, or ``SharedRows`` for a table of all clients of which a round
-    changes few rows. A checkpoint stores exactly these arrays.
+    All fields are NumPy arrays. An array with a row for each client may also be a ``SharedRows``
+    table, which saves memory if a round changes only a few of the rows. A checkpoint stores exactly
+    these fields.
 
     Examples:
         >>> import fedkin as fk

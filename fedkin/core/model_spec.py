@@ -52,7 +52,8 @@ class ModelSpec:
 
 @runtime_checkable
 class Samples(Protocol):
-    """The properties of a data set that a model depends on. The samples may be elsewhere."""
+    """The properties of a data set that a model depends on. An object with these properties may
+    describe samples that are on other machines."""
 
     @property
     def name(self) -> str:
@@ -61,7 +62,8 @@ class Samples(Protocol):
 
     @property
     def x(self) -> np.ndarray:
-        """Features [M ...]."""
+        """Features [M ...] of M samples. If the samples are on other machines, one sample of zeros
+        stands for them."""
         ...
 
     @property
@@ -97,8 +99,10 @@ def _is_last_layer(kernel: tuple[int, ...], bias: tuple[int, ...]) -> bool:
 def spec_for_data(
     spec: ModelSpec, name: str, data: str, classes: int, scores: tuple[int, ...]
 ) -> ModelSpec:
-    """The spec of a model for given data. Its head is None if the size of the last bias differs
-    from the number of scores, since the last declared array need not be the last layer.
+    """Check that a model's scores fit the data, and return the model's spec for these data.
+
+    If the last bias in ``spec`` does not have one entry for each score, the last declared arrays
+    are not the output layer. The returned spec then has no head.
 
     Args:
         spec: the spec from the arrays' shapes alone.
@@ -108,7 +112,7 @@ def spec_for_data(
         scores: shape of the model's output for one sample.
 
     Raises:
-        ModelError: the shape is neither [1 C], nor [1 1] for a detector.
+        ModelError: the output for one sample has neither the shape [1 C], nor [1 1] for a detector.
     """
     expected = (1, 1 if spec.detects else classes)
     if scores != expected:

@@ -63,8 +63,8 @@ def plain_options(cls: type[T]) -> type[T]:
     """Class decorator for dataclasses of options. Its ``__init__`` converts NumPy numbers to Python
     numbers.
 
-    An array or a range becomes a tuple if the field is annotated as one. Other arrays stay as they
-    are.
+    An array or a range becomes a tuple if the field's annotation allows a tuple. Other arrays stay
+    as they are.
     """
     init: Callable[..., None] = cls.__init__
     fields = [field for field in dataclasses.fields(cls) if field.init]  # type: ignore[arg-type]
@@ -86,7 +86,7 @@ def plain_options(cls: type[T]) -> type[T]:
 def plain_arguments(call: Callable[P, R]) -> Callable[P, R]:
     """Function decorator that converts NumPy numbers in the arguments to Python numbers.
 
-    A list, an array or a range becomes a tuple if the argument is annotated as one.
+    A list, an array or a range becomes a tuple if the argument's annotation allows a tuple.
     """
 
     untyped: Any = call

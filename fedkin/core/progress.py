@@ -40,7 +40,7 @@ _provided: list[Display] = []
 
 
 def provide(display: Display) -> None:
-    """Use ``display`` for all later runs."""
+    """Use ``display``, which shows the progress of a run, for all later runs."""
     _provided[:] = [display]
 
 
@@ -48,13 +48,14 @@ def provide(display: Display) -> None:
 def shown(
     progress: bool | None, rounds: int, on_round: Listener | None
 ) -> Iterator[Listener | None]:
-    """Context manager that makes the function which a run calls with the record of every round. The
-    function updates the display, if progress is shown, and calls the user's ``on_round``.
+    """Context manager that yields the callback of a run. The run calls it with the record of every
+    round. The callback updates the display if progress is shown, and then calls the user's
+    ``on_round`` and returns its value. The callback is None if there is nothing to call.
 
     Args:
         progress: whether to show progress; None: on a terminal and in a notebook.
         rounds: number of rounds of each method.
-        on_round: the user's function, whose value the combined function returns.
+        on_round: the user's function; None: there is none.
     """
     wanted = is_watched() if progress is None else progress
     if not (wanted and _provided):

@@ -40,8 +40,8 @@ class Stream:
             )
 
     def child(self, purpose: str) -> Stream:
-        """An independent stream for a part of this purpose. Its purpose is this stream's, a slash,
-        and the given name."""
+        """An independent stream for a part of this purpose. The new stream's purpose is this
+        stream's purpose, a slash, and the given name."""
         return replace(self, purpose=f"{self.purpose}/{purpose}")
 
     def at(self, round: int) -> Stream:
@@ -60,7 +60,9 @@ class Stream:
         )
 
     def words(self, client: int | None = None) -> np.ndarray:
-        """Two uint32 words that seed a device's random generator (dropout, initial weights)."""
+        """Two uint32 words that seed the random generator of a library such as JAX or PyTorch
+        (dropout, initial weights). Each client has different words; ``client=None`` gives words
+        that belong to no client."""
         entropy = self._entropy() if client is None else [*self._entropy(), 1 + int(client)]
         return np.random.SeedSequence(entropy).generate_state(2, np.uint32)
 

@@ -1,7 +1,8 @@
 """Assembles the reply to a task from its clients' replies and checks it against the task's schema.
 
-All numbers from clients pass through this module. Shapes: n rows of a call (a client with its
-entries of the task's arrays), r of a portion, K models.
+All numbers from clients pass through this module. Shapes: n rows of a call of ``World.run`` (each
+row is a client that does the task, with its entries in the task's arrays), r rows of a portion (a
+group of rows that are computed at once), K models.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ class Reply:
     """The result of a task. Its arrays are also attributes, such as ``reply.cosine``.
 
     Attributes:
-        arrays: the arrays of the task's schema, by name. An array has an entry for each row [n ...]
-            or each model [K ...], or is a sum over all clients.
+        arrays: the arrays of the task's schema, by name. An array has an entry for each row (a
+            client that does the task) [n ...] or each model [K ...], or is a sum over all clients.
         arrived: rows with a valid reply.
         nonfinite: rows with a reply that is excluded: it is not finite, out of bounds, or does not
             fit the schema.
@@ -47,12 +48,13 @@ class Reply:
         try:
             return self.__dict__["arrays"][name]
         except KeyError:
-            raise AttributeError(f"this reply has no {name}") from None
+            names = ", ".join(self.__dict__.get("arrays", {})) or "none"
+            raise AttributeError(f"the reply has no array {name!r}; it has {names}") from None
 
 
 class PartialReply(NamedTuple):
-    """The replies of some rows of a call, with sums instead of means. ``ReplyBuilder.merge`` adds
-    them to the reply of all rows."""
+    """The replies of some rows (clients that do the task), with sums instead of means.
+    ``ReplyBuilder.merge`` adds them to the reply of all rows."""
 
     arrays: dict[str, np.ndarray]  # [r ...] by row
     sums: dict[str, np.ndarray]  # of all clients
@@ -63,7 +65,8 @@ class PartialReply(NamedTuple):
 
 
 class ReplyBuilder:
-    """Builds the reply of all rows, to which the replies of rows are added in portions.
+    """Builds the reply to a task. The replies of the rows (clients that do the task) are added in
+    portions (groups of rows).
 
     Args:
         task: the task.
@@ -98,7 +101,7 @@ class ReplyBuilder:
         self.faults: dict[str, list[int]] = {}
 
     def add(self, rows: Int[np.ndarray, "r"] | slice, arrays: Mapping[str, np.ndarray]) -> None:
-        """Add the replies of some rows.
+        """Add the replies of some rows (clients that do the task).
 
         Args:
             rows: indices of the rows, or a slice of all rows.
@@ -152,7 +155,7 @@ class ReplyBuilder:
         )
 
     def merge(self, rows: Int[np.ndarray, "r"], part: PartialReply) -> None:
-        """Merge the partial reply of a part of the rows.
+        """Merge the partial reply of some rows (clients that do the task).
 
         A sum of partial sums may differ in its last bits from the sum of all rows, one by one.
 
@@ -174,8 +177,9 @@ class ReplyBuilder:
     def _find_faults(
         self, rows: Int[np.ndarray, "r"] | slice, arrays: Mapping[str, np.ndarray]
     ) -> Bool[np.ndarray, "r"] | None:
-        """Mask of the rows of a reply that have to be excluded, because floating-point numbers in
-        them are not finite or out of bounds; None if there is no such row."""
+        """Mask of the rows of a reply (one per client) that have to be excluded, because
+        floating-point numbers in them are not finite or out of bounds; None if there is no such
+        row."""
         faults = None
         for name, array in self.task.up.excluding.items():
             sound = sound_rows(array, arrays[name])
@@ -187,7 +191,7 @@ class ReplyBuilder:
         return faults
 
     def reply(self) -> Reply:
-        """The complete reply of all added rows, with means by model."""
+        """The complete reply of all rows (clients) that were added, with means by model."""
         arrays = {**self.arrays, **self.sums}
         weight = None
         for name, total in self.by_model.items():
@@ -272,8 +276,8 @@ def _checked(
 
 
 def sound_rows(array: Array, values: np.ndarray) -> Bool[np.ndarray, "r"]:
-    """Mask of the rows with valid floating-point numbers: finite where required, and within
-    bounds."""
+    """Mask of the rows (one per client) of a reply's array with valid floating-point numbers:
+    finite where required, and within bounds."""
     numbers = flat(values)
     sound = np.ones(len(numbers), bool)
     if array.finite:
@@ -284,12 +288,13 @@ def sound_rows(array: Array, values: np.ndarray) -> Bool[np.ndarray, "r"]:
 
 
 def mean_reply(task: Task, reply: Reply, clients: Int[np.ndarray, "n"]) -> Reply:
-    """The reply with means by model, computed from the single replies of clients.
+    """The reply with one mean for each model, computed from the separate replies of clients.
 
-    Rows are added in the order of client ids, as every world does, so that the bits are the same.
+    Rows are added in the order of client ids. All worlds, simulated or real, use this order, so
+    their means have the same bits.
 
     Args:
-        task: the task that requests means.
+        task: the task that asks for means by model.
         reply: the reply of ``task.single()``, with one entry for each client.
         clients: the client of each row.
     """
@@ -337,10 +342,10 @@ def _check_axes(task: Task, sizes: Mapping[str, int]) -> None:
 
 
 def _numbers(array: Array, sizes: Mapping[str, int]) -> int:
-    """How many numbers a reply's array has for one row or one model."""
+    """How many numbers a reply's array has for one row (a client) or one model."""
     return int(np.prod(array.shape(sizes)))
 
 
 def flat(values: np.ndarray) -> np.ndarray:
-    """Flatten each entry to one row of numbers, also for an array without entries."""
+    """Flatten each entry of an array to one row of numbers, also for an array without entries."""
     return values.reshape(len(values), int(np.prod(values.shape[1:])))

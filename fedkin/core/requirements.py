@@ -64,7 +64,8 @@ class ClientReads:
             other values need only means. Empty: ``updates`` does not depend on an option.
         sends: other data that each client sends, in addition to updates of whole models. Empty:
             clients send nothing else.
-        standing: tasks that clients answer in every reply, such as whether their data have shifted.
+        standing: tasks that are not requested separately, because clients add the answer to every
+            reply. An example is the question whether a client's data have shifted.
 
     Examples:
         >>> import fedkin as fk
@@ -129,7 +130,8 @@ class RoundNeeds:
         full_cohort: whether all clients should take part in every round.
         first_clustering: the first round in which the method can form clusters; 0: before the first
             round, or never.
-        stage_one: number of rounds in the first stage of a peer. The run must have more rounds.
+        stage_one: number of rounds in the first stage of a method without a server, if its peers
+            train in two stages; 0 for other methods. A peer needs more rounds to reach the second.
 
     Examples:
         >>> import fedkin as fk
@@ -166,8 +168,9 @@ class DataNeeds:
 
     Attributes:
         true_clusters: whether the true clusters must be known. Only a simulation knows them.
-        earlier_samples: whether clients accumulate the samples of a stream and train on all of
-            them. Only samples that were not there before count as new.
+        earlier_samples: whether clients with data that arrive in steps must keep the samples of
+            earlier steps (``Steps(history=True)``), because the method trains on all of them. Only
+            the samples that a step adds count as new.
         newcomer_labels: whether the placement of a newcomer needs its labels. If False,
             ``run.place(x)`` is enough.
 
@@ -201,9 +204,10 @@ class Requirements:
         memory: memory that grows with the number of clients.
         data: requirements for the clients' data.
         peers: whether clients train without a server and choose their peers themselves.
-        keeps_clusters: whether a robust rule may split clusters. It may if clients stay in their
-            clusters, the method stores nothing but a model for each cluster, and the number of
-            clusters may grow between rounds.
+        keeps_clusters: whether a robust aggregation rule (against attackers) may split the method's
+            clusters. Three conditions must hold: the method itself never moves clients between
+            clusters, it stores only a model for each cluster, and the number of clusters may grow
+            between rounds.
         start_sums: number of noisy sums over all clients that the method needs before the first
             round of a private run.
 

@@ -39,8 +39,8 @@ class Schedule:
 
     Args:
         name: a name from the table.
-        length: steps from the end of the warm-up to the last step; None: all steps that a client
-            does (local steps only).
+        length: steps from the end of the warm-up to the last step. None: until a client's last
+            local step, which is possible only for ``step_schedule``.
         every: number of steps after which the rate drops.
         gamma: factor of each drop.
         end: last factor, as a share of ``lr``; None: 0.
@@ -132,7 +132,7 @@ def read_schedule(value: Any, place: str) -> Schedule | None:
     unchanged.
 
     Args:
-        value: the given value.
+        value: the name of a schedule, a table of its options, a Schedule or None.
         place: the name of the setting, for messages.
 
     Raises:

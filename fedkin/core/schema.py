@@ -27,18 +27,19 @@ class Array:
     """One array of a reply.
 
     Attributes:
-        axes: sizes after the row axis, by name or as numbers, such as ``K`` or ``2 64``.
+        axes: sizes of a client's (or model's) entry, by names or numbers, such as ``K`` or ``2
+            64``.
         dtype: NumPy type.
         low, high: bounds of possible values; a reply outside the bounds is refused.
         missing: value for a client that did not reply.
         finite: whether a client that sends NaN or infinity is excluded.
-        over: ``row``: one entry for each row. ``model``: one entry for each model, the mean over
-            its clients weighted by examples. ``all``: the sum over all clients. The default is
-            ``row`` in ``Rows`` and ``all`` in ``Sums``.
+        over: ``row``: one entry for each row (a client that does the task). ``model``: one entry
+            for each model, the mean over its clients weighted by examples. ``all``: the sum over
+            all clients. The default is ``row`` in ``Rows`` and ``all`` in ``Sums``.
         counted: whether the ledger counts the array's bytes. The few numbers sent along with a
             model are not counted.
-        carried: whether the reply contains the array. Values that a simulation already has are only
-            declared, so that their bytes are counted.
+        carried: whether replies contain the array. If False, it is declared only so that its bytes
+            are counted. Replies leave it out, because the simulation already has its values.
         norm_checked: whether a server excludes vectors with a much larger norm than the others.
         registered: whether clients send the value once at registration, such as their number of
             training samples. A task that requests only means does not send it again.
@@ -74,24 +75,29 @@ class Array:
                 "type"
             )
         if self.norm_checked and (dtype.kind != "f" or self.over == "all"):
-            raise TaskError(f"{name}: norm_checked is for vectors of floats, by row or by model")
+            raise TaskError(
+                f"{name}: norm_checked needs an array of floats with over = 'row' or 'model', got "
+                f"{dtype} with over = {self.over!r}; remove norm_checked"
+            )
 
     @property
     def excludes(self) -> bool:
-        """Whether rows can be excluded for NaN, infinity or numbers out of bounds in this array."""
+        """Whether rows (clients' replies) can be excluded for NaN, infinity or numbers out of
+        bounds in this array."""
         return np.dtype(self.dtype).kind == "f" and (
             self.finite or self.low > -np.inf or self.high < np.inf
         )
 
     def shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
-        """The array's shape without the row axis. Raises TaskError for an axis of unknown size."""
+        """The array's shape without the row axis (one row per client). Raises TaskError for an axis
+        of unknown size."""
         if not self.axes:
             return ()
         try:
             return tuple(int(axis) if axis.isdigit() else sizes[axis] for axis in self.axes.split())
         except KeyError as error:
             raise TaskError(
-                f"the size {error} is not known; known sizes: {', '.join(sorted(sizes))}"
+                f"the size of axis {error} is not known; known sizes: {', '.join(sorted(sizes))}"
             ) from error
 
 
@@ -140,19 +146,19 @@ class Schema:
             array.check(name)
         if self.of("model") and not {WEIGHT, INDEX} <= self.of("row").keys():
             raise TaskError(
-                f"means by model ({', '.join(self.of('model'))}) need {WEIGHT} and {INDEX} by row; "
-                "declare them too"
+                f"means by model ({', '.join(self.of('model'))}) need the arrays {WEIGHT} and "
+                f"{INDEX}, with one entry for each client; declare them too"
             )
 
     def of(self, over: str) -> dict[str, Array]:
-        """The arrays with the given ``over``: an entry for each ``row``, an entry for each
-        ``model``, or one entry for ``all`` clients."""
+        """The arrays with the given ``over``: an entry for each ``row`` (a client that does the
+        task), an entry for each ``model``, or one entry for ``all`` clients."""
         return self._of[over]
 
     @property
     def flags_rows(self) -> bool:
-        """Whether a message must mark the rows whose clients replied. It must if the other rows are
-        filled with ordinary numbers (``missing``) instead of NaN."""
+        """Whether a message must mark the rows of the reply's arrays whose clients replied. It must
+        if the other rows are filled with ordinary numbers (``missing``) instead of NaN."""
         for array in self.arrays.values():
             is_float = np.dtype(array.dtype).kind == "f"
             if array.finite and is_float and array.over != "all" and not np.isnan(array.missing):

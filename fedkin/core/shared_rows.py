@@ -1,4 +1,5 @@
-"""A table with one row per client, whose versions share unchanged rows."""
+"""A table with one row per client (such as the client's model), whose versions share unchanged
+rows."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from jaxtyping import Int, Shaped
 
 
 class SharedRows:
-    """An immutable table [N p]. A new version stores only its new rows and shares the others.
+    """An immutable table [N p] with one row per client. A new version stores only its new rows and
+    shares the others.
 
     A method's state is never changed in place. A method that stores a model of every client in an
     array would therefore copy N x P numbers in each round, although the round changes only a few
@@ -42,7 +44,7 @@ class SharedRows:
         )
 
     def replaced(self, index: Int[np.ndarray, "n"], rows: Shaped[np.ndarray, "n p"]) -> SharedRows:
-        """A new version with some rows replaced.
+        """A new version of the table with some rows replaced.
 
         Args:
             index: indices of the replaced rows.
@@ -59,8 +61,8 @@ class SharedRows:
     def distinct(
         self, index: Int[np.ndarray, "n"]
     ) -> tuple[Shaped[np.ndarray, "d p"], Int[np.ndarray, "n"]]:
-        """The d distinct rows among n indexed rows, and the position of each indexed row among
-        them. A computation on the d distinct rows then serves all n rows."""
+        """The d distinct rows among n indexed rows of the table, and the position of each indexed
+        row among them. A computation on the d distinct rows then serves all n rows."""
         # Shared rows are the same object, so rows need not be compared number by number.
         _, first, inverse = np.unique(
             [id(row) for row in self._rows[index]], return_index=True, return_inverse=True
@@ -86,8 +88,8 @@ class SharedRows:
         return len(self._rows)
 
     def __getitem__(self, index: Any) -> Shaped[np.ndarray, "..."]:
-        """One row, or an array of several rows. The index is a number, a slice, or an array of
-        numbers or booleans."""
+        """One row of the table, or an array of several rows. The index is a number, a slice, or an
+        array of numbers or booleans."""
         rows = np.arange(len(self))[index]
         if rows.ndim == 0:
             return self._rows[rows]

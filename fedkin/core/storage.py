@@ -90,8 +90,8 @@ def check_output(path: Path, inputs: Iterable[Path] = (), begins: str | None = N
     """Check that a command may write to a path. Raises StorageError rather than overwrite a file
     that fedkin did not write.
 
-    A file may be replaced if it is empty, is a figure or page with fedkin's mark, or begins like
-    the new file.
+    A file may be replaced if it is empty, is a figure or page with fedkin's mark (the words
+    "written by fedkin"), or begins like the new file.
 
     Args:
         path: the new file.
@@ -124,7 +124,8 @@ def check_output(path: Path, inputs: Iterable[Path] = (), begins: str | None = N
 
 
 def _both_ends(path: Path) -> bytes:
-    """The first and last bytes of a file, one of which has fedkin's mark; a small file whole."""
+    """The first and last bytes of a file, where fedkin's mark (the words "written by fedkin") would
+    be. A small file is returned whole."""
     with path.open("rb") as file:
         first = file.read(_END_BYTES)
         file.seek(max(len(first), path.stat().st_size - _END_BYTES))
@@ -136,7 +137,7 @@ def toml_text(path: Path) -> str:
     UTF-8, such as in file names, become surrogate escapes. Raises ValueError for UTF-16."""
     content = path.read_bytes()
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        raise ValueError("it is text in UTF-16, but TOML must be UTF-8; save it as UTF-8")
+        raise ValueError("the file is text in UTF-16, but TOML must be UTF-8; save it as UTF-8")
     return content.decode("utf-8-sig", "surrogateescape")
 
 

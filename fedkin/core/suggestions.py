@@ -66,8 +66,8 @@ def _checked(call: Callable[..., Any], name: str, owner: type | None = None) -> 
 
 
 def _argument_with(call: Callable[..., Any], option: str) -> str:
-    """A hint that an unknown argument is a field of another argument of the call (e.g. of
-    ``scoring``); the hint is empty if it is not."""
+    """A hint for an unknown argument that is a field of another argument of the call (e.g. of
+    ``scoring``). The hint is empty if no argument has such a field."""
     try:
         hints = typing.get_type_hints(call)
     except Exception:  # annotations of a user's class that only type checkers see

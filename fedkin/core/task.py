@@ -5,7 +5,8 @@ A task is a frozen dataclass, and ``World.run`` runs it on simulated or real cli
 sent to clients, each as declared (``shared``, ``chosen``, ``each``, ``kept``, ``initial``,
 ``stays``). Any other field is a plain setting. ``up`` is the schema of the reply: ``Rows`` if the
 server receives each client's values, ``Sums`` if it receives only sums over clients. Shapes: n rows
-of a call, K models, P parameters, C classes, d numbers of a sample.
+of a call of ``World.run`` (each row is a client that does the task), K models, P parameters, C
+classes, d numbers of a sample.
 """
 
 from __future__ import annotations
@@ -48,20 +49,21 @@ def shared(axes: str, **default: Any) -> Any:
 
 
 def chosen(axes: str, by: str = INDEX, **default: Any) -> Any:
-    """Declare a field of models. The field ``by`` holds the model index of each row, and a client
-    receives the models that its rows index. If the field ``by`` is None, it receives all models."""
+    """Declare a field of models. The field ``by`` holds the model index of each row (a client that
+    does the task once), and a client receives the models that its rows index. If the field ``by``
+    is None, the client receives all models."""
     return _field(Down("chosen", axes, by), **default)
 
 
 def each(**default: Any) -> Any:
-    """Declare a field with an entry for each row, or None. A client receives the entries of its
-    rows."""
+    """Declare a field with an entry for each row (a client that does the task once), or None. A
+    client receives the entries of its rows."""
     return _field(Down("each"), **default)
 
 
 def kept(axes: str, **default: Any) -> Any:
     """Declare a field whose array a client receives once and keeps. Its bytes are counted once, for
-    the task with the delivery ``announced``."""
+    the task that announces the array to clients (a task with ``delivery = "announced"``)."""
     return _field(Down("kept", axes), **default)
 
 
@@ -83,7 +85,8 @@ def stays(**default: Any) -> Any:
 
 @dataclass(frozen=True)
 class Task:
-    """Base of all client work. A subclass is a frozen dataclass with ``up`` and ``compute``."""
+    """Base of all client work. A subclass is a frozen dataclass with the reply's schema ``up`` and
+    the function ``compute``."""
 
     # Its name in messages and on the ledger; by default the class's name in lower case with _.
     name: ClassVar[str] = ""
@@ -122,14 +125,14 @@ class Task:
     work = cast(Any, None)
 
     def compute(self, client: Client) -> dict[str, Any]:
-        """The reply of one client: its arrays without the row axis. Fields by row have one entry,
-        the client's."""
+        """The reply of one client: its arrays without the row axis. The task's fields with an entry
+        for each client have only this client's entry."""
         raise NotImplementedError(f"{type(self).__name__} has no compute(client)")
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
-        """Yield the replies of all rows in portions: the indices of the portion's rows, and their
-        arrays. The default computes one client after another; a task may override it with a faster
-        form."""
+        """Yield the replies of all rows (clients that do the task) in portions: the indices of the
+        portion's rows, and the arrays of their replies. The default computes one client after
+        another; a task may override it with a faster form."""
         return rows.one_by_one(self)
 
     def check(self, model: str, spec: ModelSpec, classes: int) -> None:
@@ -172,7 +175,7 @@ class Task:
         return sizes
 
     def select(self, rows: Int[np.ndarray, "r"]) -> Task:
-        """The task restricted to the rows with the given indices."""
+        """The task restricted to the rows (clients) with the given indices."""
         selected: dict[str, Any] = {}
         for field, down in fields_down(self):
             value = getattr(self, field)
@@ -211,7 +214,7 @@ class Task:
         return None
 
     def stored_models(self, reply: Any) -> dict[str, np.ndarray]:
-        """Models in its reply that a real client also stores on its own device, by name."""
+        """Models in the task's reply that a real client also stores on its own device, by name."""
         return {}
 
     def __init_subclass__(cls) -> None:
@@ -229,7 +232,7 @@ def fields_down(task: Task | type[Task]) -> tuple[tuple[str, Down], ...]:
 @cache
 def _fields_of(kind: type[Task]) -> tuple[tuple[str, Down], ...]:
     """The names of a task class's fields, and how each is sent to clients (``fields_down``). The
-    result is cached, since every call needs it."""
+    result is cached, since every run of a task needs it."""
     if "__dataclass_fields__" not in kind.__dict__ and inspect.get_annotations(kind):
         raise TaskError(
             f"task {kind.name}: put @dataclass(frozen=True) above the class, which has fields"
@@ -240,33 +243,35 @@ def _fields_of(kind: type[Task]) -> tuple[tuple[str, Down], ...]:
 
 
 def call_clients(task: Task, clients: Int[np.ndarray, "n"], total: int) -> Int[np.ndarray, "n"]:
-    """Check the client ids of a call's rows, and convert them to integers.
+    """Check the ids of the clients that are to do a task, and convert them to integers.
 
     Args:
-        task: the call's task.
-        clients: client ids, one per row.
+        task: the task.
+        clients: client ids; a client that does the task several times is given several times.
         total: N, the number of clients.
 
     Raises:
-        TaskError: a client is unknown, or has two rows although the task has memory.
+        TaskError: a client is unknown, or is given twice although the task has memory.
     """
     clients = np.asarray(clients, np.int64)
     if clients.size and not 0 <= clients.min() <= clients.max() < total:
         raise TaskError(f"task {task.name}: clients must be from 0 to {total - 1}, got {clients}")
     if task.memory and len(np.unique(clients)) < len(clients):
-        names = " and one ".join(task.memory)
+        names = " and ".join(task.memory)
         raise TaskError(
-            f"task {task.name}: a client may have only one row, because it keeps one {names}"
+            f"task {task.name}: a client may be given only once, because the task keeps {names} in "
+            "the client's memory; leave out repeated clients"
         )
     return clients
 
 
 def call_sizes(task: Task, rows: int, known: Mapping[str, int]) -> dict[str, int]:
-    """The sizes of all axes in a call, by name: the sizes that the world knows, and the task's.
+    """The sizes of all axes of a task's arrays, by name: the sizes that the world knows, and the
+    sizes in the task's fields.
 
     Args:
-        task: the call's task.
-        rows: n, the number of rows.
+        task: the task.
+        rows: n, the number of rows (clients that do the task).
         known: sizes that the world knows, by name.
 
     Raises:
@@ -289,22 +294,25 @@ def call_sizes(task: Task, rows: int, known: Mapping[str, int]) -> dict[str, int
 
 
 def _check_entries(task: Task, field: str, value: Any, rows: int) -> None:
-    """Raise TaskError unless a task's field with an entry for each row has as many entries as the
-    call has rows."""
+    """Raise TaskError unless a task's field with an entry for each row has as many entries as there
+    are rows (clients that do the task)."""
     if not isinstance(value, np.ndarray):
         raise TaskError(
-            f"task {task.name}: {field} must be an array with an entry for each row, got {value!r}"
+            f"task {task.name}: {field} must be an array with an entry for each client, got "
+            f"{value!r}"
         )
     if np.shape(value)[:1] != (rows,):
         entries = len(value) if value.ndim else "no"
         raise TaskError(
-            f"task {task.name}: {field} has {entries} entries, but the call has {rows} rows"
+            f"task {task.name}: {field} has {entries} entries, but world.run got {rows} clients; "
+            "give one entry for each client"
         )
 
 
 def _check_index(task: Task, field: str, down: Down) -> None:
-    """Check a field of models of which a client receives only those that its rows index. Raise
-    TaskError if an index is out of range, or if the reply has an entry for each model."""
+    """Check a field declared with ``chosen``, of which a client receives only the models that its
+    index names. Raise TaskError if an index is out of range, or if the reply has an entry for each
+    model: a client that has only some of the models cannot give such a reply."""
     count = len(getattr(task, field))
     index = np.asarray(getattr(task, down.by))
     # A row with several models may index fewer of them: -1 stands for none.
@@ -330,15 +338,15 @@ def traffic(
     answered: Bool[np.ndarray, "n"],
     sizes: Mapping[str, int],
 ) -> tuple[int, int] | None:
-    """Bytes (downloaded, uploaded) of a call, from the task's declarations; None for a task without
-    counted traffic.
+    """Bytes (downloaded, uploaded) when clients do a task, from the task's declarations; None for a
+    task without counted traffic.
 
-    Every number counts as 4 bytes, the size in which models and updates are sent. A client with
-    several rows of one model receives the model once.
+    Every number counts as 4 bytes, the size in which models and updates are sent. A client that
+    uses a model in several rows (repetitions of the task) receives it once.
 
     Args:
-        task: the call's task.
-        clients: client of each row.
+        task: the task.
+        clients: the client of each row (a client that does the task once).
         answered: mask of the rows with a reply.
         sizes: sizes of the axes, by name.
     """
@@ -364,7 +372,7 @@ def traffic(
 
 
 def _copies(task: Task, how: Down, value: np.ndarray, clients: Int[np.ndarray, "n"]) -> int:
-    """How many numbers are sent for one field of a task, over all clients of a call."""
+    """How many numbers are sent for one field of a task, over all clients that do the task."""
     index = getattr(task, how.by) if how.kind == "chosen" else None
     # Most calls have strictly ascending clients, so no search for duplicates is needed.
     distinct = bool((clients[1:] > clients[:-1]).all())

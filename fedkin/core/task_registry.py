@@ -118,8 +118,9 @@ def all_tasks() -> list[Any]:
 
 
 def _entries(kind: Any) -> set[str]:
-    """Header entries that a task may add to requests of other tasks. Only tasks that are answered
-    in every reply, or sent with the next message, add an entry."""
+    """Names of the entries that a task adds to the headers of other tasks' requests. It adds one if
+    clients answer it in every reply (``standing``), and one if it is sent together with the next
+    request (``delivery = "next"``). Other tasks add none."""
     entries = set()
     if kind.standing:
         entries.add(kind.standing)
@@ -180,8 +181,13 @@ def _kind_of(default: Any) -> str:
 
 
 def _refuse(kind: Any, what: str, names: Iterable[str]) -> None:
-    """Raise TaskError if a task uses reserved names (``names``, which may be empty). ``what`` says
-    for what it uses them."""
+    """Raise TaskError if a task uses reserved names.
+
+    Args:
+        kind: the task's class.
+        what: beginning of the message, such as ``a field cannot be called``.
+        names: the reserved names that the task uses; there may be none.
+    """
     if names := sorted(names):
         raise TaskError(f"task {kind.name}: {what} {', '.join(names)}, a reserved name; rename it")
 

@@ -19,17 +19,17 @@ AddScaled = Callable[[Any, Any, Any], Any]  # (a, factor, b) -> a + factor b
 
 
 def _add_scaled(a: Any, factor: Any, b: Any) -> Any:
-    """a + factor * b, rounded as the library of the arrays (e.g. NumPy) rounds by itself."""
+    """a + factor * b, with the default rounding of the arrays' library (e.g. NumPy)."""
     return a + factor * b
 
 
 class GradientTerms(NamedTuple):
-    """Additional terms of each row's loss, given by their gradients. In every step they are added
-    to the gradient before it is clipped to ``clip_norm``.
+    """Additional terms of the loss of each row (a client with its model), given by their gradients.
+    In every step they are added to the gradient before it is clipped to ``clip_norm``.
 
     Every field has an entry for each row: a vector [r P], or a number [r]. To add a term, add a
     field and its lines in ``added_to``, which the trainers of all libraries run. The arrays of a
-    call are NumPy arrays; a trainer converts them to its library.
+    ``TrainCall`` are NumPy arrays; a trainer converts them to its library.
     """
 
     correction: Any = None  # [r P] a constant vector
@@ -37,14 +37,14 @@ class GradientTerms(NamedTuple):
     strength: Any = None  # [r] strength of the proximal term
 
     def added_to(self, gradient: Any, w: Any, add_scaled: AddScaled = _add_scaled) -> Any:
-        """A gradient plus the terms.
+        """A gradient plus the additional terms (correction and proximal term).
 
         Args:
             gradient: gradient of the loss without the terms, for all rows, for one row, or for one
                 array of a model.
             w: the parameters where the gradient was taken, in the same shape.
-            add_scaled: function that returns a + factor b for (a, factor, b), with the library's
-                rounding.
+            add_scaled: function that returns a + factor b for (a, factor, b), with the rounding of
+                the trainer's library (e.g. JAX).
         """
         if self.correction is not None:
             gradient = gradient + self.correction
@@ -53,7 +53,8 @@ class GradientTerms(NamedTuple):
         return gradient
 
     def select(self, rows: Any) -> GradientTerms:
-        """The terms of the given rows. If ``rows`` is a number, the terms have no row axis."""
+        """The terms of the given rows (clients with one model each). If ``rows`` is a number, the
+        terms have no row axis."""
         return self.map(lambda term: term[rows])
 
     def map(self, function: Callable[[Any], Any]) -> GradientTerms:
@@ -61,26 +62,28 @@ class GradientTerms(NamedTuple):
         return GradientTerms(*(None if term is None else function(term) for term in self))
 
     def by_entry(self, cut: Callable[[Any], Sequence[Any]], entries: int) -> list[GradientTerms]:
-        """Split the terms of one row by the arrays (entries) of its model. Vectors are cut; numbers
-        are repeated.
+        """Split the terms of one row (a client with its model) by the arrays (entries) of the
+        model. Vectors are cut; numbers are repeated.
 
         Args:
             cut: splits a vector [P] into its parts, one for each entry of the model.
-            entries: number of entries.
+            entries: number of arrays of the model.
         """
         columns = self.map(lambda term: cut(term) if term.ndim else [term] * entries)
         return [columns.map(lambda parts, entry=entry: parts[entry]) for entry in range(entries)]
 
 
 class MixedModel(NamedTuple):
-    """A second model v for each row. It trains with the same batches and optimiser as the first
-    model w, on the loss of the mix share * v + (1 - share) * w, in which w is held constant."""
+    """A second model v for each row (a client with its first model w). It trains with the same
+    batches and optimiser as w, on the loss of the mix share * v + (1 - share) * w, in which w is
+    held constant."""
 
     start: Any  # [r P] initial v
     share: Any  # [r] weight of v in the mix
 
     def select(self, rows: Any) -> MixedModel:
-        """The models of the given rows. If ``rows`` is a number, they have no row axis."""
+        """The second models of the given rows (clients). If ``rows`` is a number, the models have
+        no row axis."""
         return MixedModel(self.start[rows], self.share[rows])
 
 
@@ -95,7 +98,7 @@ class Envelope(NamedTuple):
 
 @dataclass(frozen=True)
 class TrainCall:
-    """A request for local training of r rows.
+    """A request for local training of r rows, each a client with one model.
 
     Attributes:
         models: the K models that rows start from.
@@ -103,7 +106,7 @@ class TrainCall:
         model_index: the initial model of each row, an index of ``models``.
         work: batches and optimiser. ``work.positive`` holds the class of each row's detector.
         num_steps: epochs of each row, or steps if ``work.steps`` is set.
-        stream: random numbers of the call.
+        stream: random numbers of the training.
         gradient: whether to return each row's full gradient at the initial model. Detectors support
             neither this option nor the following ones.
         terms: terms that are added to the gradients; None: none.
@@ -131,13 +134,13 @@ class TrainCall:
 
     @property
     def options(self) -> set[str]:
-        """Names of the optional fields that this call uses."""
+        """Names of the optional fields that this training request uses."""
         optional = [field for field in fields(self) if field.default is not MISSING]
         return {field.name for field in optional if getattr(self, field.name) is not field.default}
 
     def select(self, rows: Int[np.ndarray, "q"]) -> TrainCall:
-        """The call restricted to the given rows. It keeps all models, since rows refer to them by
-        index."""
+        """The training request restricted to the given rows (clients with one model each). It keeps
+        all models, since rows refer to them by index."""
         return replace(
             self,
             clients=self.clients[rows],

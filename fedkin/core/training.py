@@ -42,14 +42,14 @@ _RANGES = {
 @plain_options
 @dataclass(frozen=True)
 class LocalTraining:
-    """Settings of local training. If a field is an array, it has one entry for each row of the
-    call, so that clients can have different values.
+    """Settings of local training. If a field is an array, it has one entry for each row (a client
+    that trains), so that clients can have different values.
 
     A step takes the gradient of the mini-batch's loss and FedProx's term, clips it to
     ``clip_norm``, and adds ``weight_decay`` times w (sgd and adam). The optimiser turns this into a
     direction, to which ``weight_decay`` times w is added (adamw). The direction is multiplied by
-    the learning rate of the round and the step. The optimiser's state starts at zero in every call.
-    docs/training.md says which of this follows Optax and which PyTorch.
+    the learning rate of the round and the step. The optimiser's state starts at zero in every local
+    training. docs/training.md says which of this follows Optax and which PyTorch.
 
     Examples:
         >>> import fedkin as fk
@@ -83,11 +83,11 @@ class LocalTraining:
 
     @property
     def count(self) -> int:
-        """The number of epochs (or steps) of the first row."""
+        """The number of epochs (or steps) of the first row (a client that trains)."""
         return int(np.asarray(self.epochs if self.steps is None else self.steps).flat[0])
 
     def select(self, rows: Int[np.ndarray, "r"]) -> LocalTraining:
-        """The settings of the rows with the given indices."""
+        """The settings of the rows (clients that train) with the given indices."""
         by_row = {
             name: getattr(self, name)[rows]
             for name in ("epochs", "positive")
@@ -173,8 +173,8 @@ class LocalTraining:
             )
 
     def settings(self) -> dict[str, Any]:
-        """The settings by name, with schedules as tables. Options that were added in later versions
-        are included only if they are set."""
+        """The settings by name, with schedules as tables. Options that the first version of fedkin
+        did not have are included only if they are set (``without_unused``)."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
         values |= {n: s.settings() for n, s in values.items() if isinstance(s, Schedule)}
         return without_unused(values)
@@ -217,7 +217,10 @@ class LocalTraining:
                 )
         # Classes count from 0, but ``_is_count`` from 1.
         if self.positive is not None and self.positive.size and not _is_count(self.positive + 1):
-            raise ConfigError(f"positive must hold classes from 0 up, got {self.positive}")
+            raise ConfigError(
+                "positive (the class of each detector) must be integers of at least 0, got "
+                f"{self.positive}"
+            )
         self._check_numbers()
         self._check_optimizer()
         if self.precision not in (None, "bfloat16"):
@@ -266,8 +269,8 @@ class LocalTraining:
 
 
 def without_unused(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Remove unset options that were added in later versions of fedkin from a table of settings, so
-    that it equals the tables of earlier versions."""
+    """Remove options from a table of settings if they are not set and the first version of fedkin
+    did not have them. The table then equals one that an earlier version has stored."""
     return {name: value for name, value in values.items() if name not in _LATER or value}
 
 
@@ -327,7 +330,8 @@ def SGD(  # noqa: N802
 def Adam(  # noqa: N802
     epochs: int = 1, batch_size: int = 32, lr: float = 1e-3, **options: Any
 ) -> LocalTraining:
-    """Local training by Adam (Kingma & Ba 2015), whose moments start at zero in every call.
+    """Local training by Adam (Kingma & Ba 2015), whose moments start at zero in every local
+    training.
 
     Args:
         epochs: passes over a client's training samples.

@@ -1,7 +1,7 @@
 """The interface between methods and clients, simulated or real: ``World``.
 
-A model is a flat ``float32[P]`` vector. Shapes: N clients, n rows of a call (a client with its
-entries of the task's arrays), P parameters.
+A model is a flat ``float32[P]`` vector. Shapes: N clients, n rows of a call of ``World.run`` (each
+row is a client that does the task, with its entries in the task's arrays), P parameters.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ class World(Protocol):
 
     @property
     def update_memory(self) -> int:
-        """Memory limit in bytes for updates of single clients that a call requests only for
-        measurements, when the method itself needs only means."""
+        """Memory limit in bytes for updates of single clients in tasks for which the method needs
+        only the means of updates. Within the limit, single updates are computed too, for
+        measurements."""
         ...
 
     @property
@@ -60,11 +61,12 @@ class World(Protocol):
 
         Args:
             task: the data sent to clients, their computation and their reply.
-            clients: ids, one per row of the call.
+            clients: ids, one per row (a client that does the task once).
             stream: the clients' random numbers; None if the task draws none.
 
         Returns:
-            The reply. Rows of clients that did not reply hold the schema's missing values.
+            The reply. In its arrays, rows of clients that did not reply hold the schema's missing
+            values.
 
         Raises:
             TaskError: a reply does not fit the schema, or this world cannot run the task.
@@ -75,7 +77,7 @@ class World(Protocol):
     def reassigned(self, clients: Int[np.ndarray, "n"]) -> None:
         """Notify clients that their cluster changes now, so that they delete memory with the
         lifetime ``assignment``. A method calls this before these clients work for the new cluster.
-        For other changes of clusters, the run's loop calls it at the end of a round."""
+        For other changes of clusters, the run's loop calls this function at the end of a round."""
         ...
 
     def memory(self) -> dict[str, np.ndarray]:
@@ -100,8 +102,10 @@ class RegisteringWorld(Protocol):
 
 
 def known_clients(world: World) -> Int[np.ndarray, "c"] | None:
-    """Ids of all clients that a world ever accepted, including absent ones. None in a simulation,
-    where an unreachable client has not arrived yet or has left for good.
+    """Ids of all clients that a world ever accepted, including absent ones.
+
+    None in a simulation. There, no client is absent for a while: a client that cannot be reached
+    has not arrived yet, or has left for good.
 
     Args:
         world: the world.
@@ -128,24 +132,24 @@ class WaitingWorld(Protocol):
     """A world that may wait longer than one round for replies."""
 
     def late_replies(self, task: Task, rounds: int) -> Sequence[LateReply]:
-        """The late replies to tasks of one kind that have arrived since the last call. Each reply
-        is returned once.
+        """The late replies to tasks of one kind that have arrived since this function was last
+        called. Each reply is returned once.
 
         Args:
             task: any task of the kind.
-            rounds: age in rounds after which a reply is dropped. The world waits for that many
-                rounds for replies to the next task of this kind.
+            rounds: for the next task of this kind, how many rounds late a reply may be. The world
+                drops later replies.
         """
         ...
 
 
 def late_replies(world: World, task: Task, rounds: int) -> Sequence[LateReply]:
-    """Late replies of a world, as ``WaitingWorld.late_replies``. The result is empty if the world
-    does not wait longer than a round.
+    """Late replies of a world to tasks of one kind. The result is empty if the world does not wait
+    longer than a round.
 
     Args:
         world: the world.
-        task: as in ``WaitingWorld.late_replies``.
-        rounds: as in ``WaitingWorld.late_replies``.
+        task: any task of the kind.
+        rounds: for the next task of this kind, how many rounds late a reply may be.
     """
     return world.late_replies(task, rounds) if isinstance(world, WaitingWorld) else ()

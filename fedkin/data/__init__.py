@@ -1,7 +1,7 @@
 """Federated data: named data sets, the user's own files, partitions and transforms.
 
 A named set is a function of keyword options that returns :class:`FederatedData`; ``DATASETS`` maps
-names to these functions. They are listed in ``fedkin.data.named_sets``.
+names to these functions. The data sets are listed in ``fedkin.data.named_sets``.
 """
 
 from __future__ import annotations

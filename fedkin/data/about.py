@@ -35,10 +35,11 @@ class AboutData:
         content: a few words that describe a sample.
         source: where the files come from; None if the set needs no files.
         forms: the forms in which the files may exist. ``fedkin data list`` shows the first one that
-            is found. Empty if the files can only exist as in ``source``.
+            is found. Empty if ``source`` describes the only form.
         without_files: where the samples of a set without files come from.
-        overlapping: whether the samples of a client overlap (e.g. windows of one text). Then some
-            of them must not be validation samples for the others.
+        overlapping: whether the samples of a client overlap (e.g. windows of one text). Then the
+            option ``validation`` is refused, because the same text would be in training and
+            validation samples.
     """
 
     clients: int

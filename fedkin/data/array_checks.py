@@ -11,7 +11,7 @@ _BLOCK_BYTES = 2**24  # bytes of samples that are checked at a time
 
 
 def row_blocks(rows: int, row_bytes: int) -> Iterator[slice]:
-    """Slices that cover all rows, each of bounded size.
+    """Slices that cover all rows (samples) of an array, each of a bounded number of bytes.
 
     Args:
         rows: number of rows.
@@ -24,8 +24,8 @@ def row_blocks(rows: int, row_bytes: int) -> Iterator[slice]:
 def first_not_finite(x: Shaped[np.ndarray, "M ..."]) -> int | None:
     """The first sample with a NaN or infinite feature; None if there is none.
 
-    It works in blocks of rows, because a mask of all features at once takes a quarter of the memory
-    of x.
+    It works in blocks of samples, because a mask of all features at once takes a quarter of the
+    memory of x.
     """
     for rows in row_blocks(len(x), x[:1].nbytes):
         block = x[rows]

@@ -1,5 +1,5 @@
-"""Allocates the arrays into which samples are written: in memory, or while data are packed, in
-files."""
+"""Allocates the arrays into which samples are written: in memory or, while data are packed (written
+to a folder of memory-mapped files), in these files."""
 
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ def sample_arrays(
 def feature_array(
     place: Path | str, shape: tuple[int, ...], dtype: Any
 ) -> Shaped[np.ndarray, "M ..."]:
-    """An uninitialised array for the features of the user's samples, filled a block at a time.
+    """An uninitialised array for the features of the user's samples. The caller fills it, a block
+    of samples at a time.
 
     Args:
         place: where the samples come from, for the message.
@@ -81,8 +82,8 @@ def feature_array(
 
 @contextmanager
 def samples_made_in(folder: Path) -> Iterator[None]:
-    """Context manager: inside it, the functions above return arrays in the files ``x.npy`` and
-    ``y.npy`` of a folder, instead of arrays in memory."""
+    """Context manager: inside it, ``sample_arrays`` and ``feature_array`` return arrays that are
+    mapped to the files ``x.npy`` and ``y.npy`` of a folder, instead of arrays in memory."""
     token = _folder.set(folder)
     try:
         yield

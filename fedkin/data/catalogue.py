@@ -24,7 +24,7 @@ class FoundEntry(NamedTuple):
 
 
 def found_entries() -> list[FoundEntry]:
-    """The named data sets, and where their files were found. It downloads nothing."""
+    """The named data sets, and where their files were found. Nothing is downloaded."""
     entries = []
     for name, make in DATASETS.items():
         about: AboutData = make.about  # type: ignore[attr-defined]
@@ -41,7 +41,7 @@ def found_entries() -> list[FoundEntry]:
 
 
 def available() -> pd.DataFrame:
-    """A table of the named data sets, one row each. It downloads nothing.
+    """A table with a row for each named data set. Nothing is downloaded.
 
     Returns:
         A table with the columns name, where, clients (by default), samples and about.

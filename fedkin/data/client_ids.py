@@ -1,5 +1,5 @@
-"""Checks and converts the client of each sample as users give it: numbers, text or bytes, none
-missing."""
+"""Checks and converts the client ids that users give, one for each sample. Ids are numbers, text or
+bytes, and none may be missing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def client_ids(values: Any, place: Path | str, name: str = "client_id") -> Shape
     types.
 
     Args:
-        values: the client of each sample.
+        values: the client id of each sample.
         place: file or name with which error messages begin.
         name: name of the ids in error messages.
 
@@ -57,10 +57,10 @@ def _of_list(values: Any) -> Shaped[np.ndarray, "..."]:
 def check_owners(
     owners: Shaped[np.ndarray, "..."], place: Path | str, name: str = "client_id"
 ) -> None:
-    """Raise DataError if ids are missing or infinite, or have several types.
+    """Raise DataError if client ids are missing or infinite, or have several types.
 
     Args:
-        owners: the client of each sample.
+        owners: the client id of each sample.
         place: file or name with which error messages begin.
         name: name of the ids in error messages.
     """
@@ -90,7 +90,7 @@ def check_owners(
 
 
 def _infinite_rows(owners: Shaped[np.ndarray, "M"]) -> Int[np.ndarray, "m"]:
-    """The rows in which a client's id is an infinite number."""
+    """The rows (samples) in which a client's id is an infinite number."""
     if owners.dtype.kind == "f":
         return np.flatnonzero(np.isinf(owners))
     if owners.dtype != object:

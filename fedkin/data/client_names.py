@@ -50,7 +50,7 @@ class ClientNames(Sequence[str]):
         return cls(np.frombuffer(bytes(text), np.uint8), offsets)
 
     def is_whole(self) -> bool:
-        """Whether the arrays are valid. The arrays of a damaged file may not be."""
+        """Whether the arrays of names are valid. Those of a damaged file may be invalid."""
         text = self.text
         offsets = self.offsets
         if text.dtype != np.uint8 or offsets.dtype.kind != "i":
@@ -111,7 +111,7 @@ class ClientNames(Sequence[str]):
 
     @cached_property
     def _by_checksum(self) -> tuple[Int[np.ndarray, "N"], Int[np.ndarray, "N"]]:
-        """Sorted checksums of all names, and their clients. It is computed on first use."""
+        """Sorted checksums of all names, and the client of each; computed on first use."""
         checksums = np.fromiter(map(_checksum, self), np.int64, len(self))
         clients = np.argsort(checksums, kind="stable")
         return checksums[clients], clients

@@ -46,7 +46,7 @@ _log = logging.getLogger("fedkin")
 
 
 def read_csv(path: Path, names: str | None = None) -> Table:
-    """Read a CSV file as a table, gzipped or not.
+    """Read a CSV file, which may be gzipped, as a table.
 
     Columns may be separated by commas, semicolons, tabs or bars. The text is UTF-8, or UTF-16 with
     a byte-order mark. If columns are not separated by commas, numbers may have decimal commas.
@@ -58,11 +58,11 @@ def read_csv(path: Path, names: str | None = None) -> Table:
             1e3 as a number would change it.
 
     Returns:
-        A DataFrame with a row for each line.
+        A DataFrame with a row for each line below the header.
 
     Raises:
-        DataError: the encoding is another one, a column has no name, two columns have one name, or
-            rows are longer than the header.
+        DataError: the file is not text, or neither UTF-8 nor UTF-16; two columns have the same
+            name; rows have more cells than the header; or points may be thousands separators.
     """
     encoding = _encoding(path)
     try:
@@ -83,7 +83,7 @@ def read_csv(path: Path, names: str | None = None) -> Table:
 
 
 def _encoding(path: Path) -> str:
-    """The encoding of a file, from its first bytes. Raises DataError if they are not text."""
+    """The encoding of a file, from its first bytes. Raises DataError if the bytes are not text."""
     with _binary(path) as file:
         first = file.read(4096)
     for mark, encoding in _MARKS.items():
@@ -94,8 +94,8 @@ def _encoding(path: Path) -> str:
             raise DataError(f"{path}: expected a CSV file, but it is {kind}; write it as CSV")
     if b"\0" in first:
         raise DataError(
-            f"{path}: expected a CSV file, but it holds zero bytes: it is not text, or UTF-16 "
-            "without a byte-order mark; write it as UTF-8"
+            f"{path}: expected a CSV file, but it holds NUL bytes, so it is not text, or it is "
+            "UTF-16 without a byte-order mark; write it as UTF-8"
         )
     return "utf-8"
 
@@ -175,7 +175,7 @@ def _check_width(table: Table, header: list[str], path: Path) -> None:
 
 
 def _without_empty_columns(table: Table) -> Table:
-    """The table without columns that have neither a name nor an entry.
+    """The table without columns that have neither a name nor a filled cell.
 
     Such a column comes from a separator at the end of each line.
     """
@@ -196,7 +196,11 @@ def _with_decimal_points(table: Table, names: str | None, path: Path) -> Table:
         if _has_decimal_commas(column):
             changed[name] = pd.to_numeric(column.str.replace(",", ".", regex=False))
     if changed:
-        _log.warning("%s: read with decimal commas: %s", path, ", ".join(map(str, changed)))
+        _log.warning(
+            "%s: these columns were read as numbers with decimal commas: %s",
+            path,
+            ", ".join(map(str, changed)),
+        )
     return table.assign(**changed)
 
 
@@ -239,8 +243,8 @@ def _has_decimal_commas(column: Any) -> bool:
 
 
 def _typed_names(table: Table, names: str) -> Table:
-    """The table with the entries of the column ``names`` converted to numbers, if that changes none
-    of them (as it would change 01)."""
+    """The table with its column ``names`` converted to numbers. The column stays text if a number,
+    written as text again, would differ from its cell: 01 would become 1."""
     if names not in table:
         return table
     for kind in (np.int64, np.float64):
@@ -248,7 +252,7 @@ def _typed_names(table: Table, names: str) -> Table:
             numbers = table[names].astype(kind)
         except (ValueError, OverflowError):
             continue
-        # Written back as text, every name must be the same: 01 would become 1.
+        # Written as text again, every name must be the same.
         if np.array_equal(numbers.astype(str), table[names]):
             typed = table.copy()
             typed[names] = numbers

@@ -1,5 +1,5 @@
-"""A digest (checksum) of federated data. It is compared when a run is resumed, which must have the
-same data."""
+"""Computes a digest (checksum) of federated data. It is part of the fingerprint that a run folder
+stores. A run is only resumed on data with the same digest."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ _BLOCK_NAMES = 2**16
 
 
 def data_digest(data: FederatedData) -> str:
-    """A digest of features, labels, owners, names, true clusters and words.
+    """A digest of the data: features, labels, which samples each client has, names, number of
+    classes, true clusters, and vocabulary with its vectors.
 
     The digest of packed data is computed at packing and read from their description.
     """
@@ -42,7 +43,11 @@ def data_digest(data: FederatedData) -> str:
 
 
 def _tuple_text(names: Sequence[str] | None) -> Iterator[str]:
-    """The ``repr`` of a tuple of these names, a block of them at a time."""
+    """The ``repr`` of a tuple of these names, a block of names at a time.
+
+    Client names once were a tuple, and its ``repr`` is part of the digests that older runs stored.
+    With the same text, these runs can still be resumed.
+    """
     if names is None:
         yield repr(None)
         return

@@ -3,8 +3,8 @@ cache.
 
 ``FEDKIN_DATA`` is the user's own folder and is only read. The cache is the folder ``data`` in
 ``$FEDKIN_CACHE``, or else in the operating system's place for caches (``pooch.os_cache("fedkin")``:
-~/.cache/fedkin on Linux). Compiled programs are in the same cache. Files with a published checksum
-are checked at every use.
+~/.cache/fedkin on Linux). The programs that JAX compiles for models are next to it, in the folder
+``compiled``. Files with a published checksum are checked at every use.
 """
 
 from __future__ import annotations
@@ -178,7 +178,8 @@ def _download_file(url: str, path: Path, md5: str | None) -> None:
         ) from error
     except OSError as error:
         raise StorageError(
-            f"{path.parent}: cannot be written ({error.strerror or error}); set FEDKIN_CACHE"
+            f"{path.parent}: cannot be written ({error.strerror or error}); set FEDKIN_CACHE to a "
+            "folder that can be written"
         ) from error
     finally:
         # pooch leaves the file open after a failed download.
@@ -186,7 +187,8 @@ def _download_file(url: str, path: Path, md5: str | None) -> None:
 
 
 def _download_archive(source: Source, base_url: str, folder: Path) -> None:
-    """Download a tar file and unpack the set's files. The folder appears when it is complete."""
+    """Download a tar file and unpack the set's files. The set's folder appears when all files are
+    complete."""
     assert source.archive
     name, md5 = source.archive
     archive = folder.parent / name
@@ -202,11 +204,13 @@ def _download_archive(source: Source, base_url: str, folder: Path) -> None:
         archive.unlink()
     except (tarfile.TarError, EOFError, zlib.error) as error:
         raise DataError(
-            f"{archive}: expected a tar file, but it is damaged ({error}); delete it"
+            f"{archive}: expected a tar file, but it is damaged ({error}); delete it "
+            "to download it again"
         ) from error
     except OSError as error:
         raise StorageError(
-            f"{folder}: cannot be written ({error.strerror or error}); set FEDKIN_CACHE"
+            f"{folder}: cannot be written ({error.strerror or error}); set FEDKIN_CACHE to a "
+            "folder that can be written"
         ) from error
 
 
@@ -218,7 +222,11 @@ def _unpack(archive: Path, names: list[str], folder: Path) -> None:
         members = {Path(member.name).name: member for member in tar.getmembers() if member.isfile()}
         for name in names:
             if name not in members:
-                raise DataError(f"{archive}: expected it to hold {name}, found {sorted(members)}")
+                raise DataError(
+                    f"{archive}: expected the file {name} in this archive, found "
+                    f"{sorted(members)}; get the file from elsewhere, and put it into a folder "
+                    "below FEDKIN_DATA"
+                )
             content = tar.extractfile(members[name])
             # None would mean a folder, but these members are files.
             assert content is not None

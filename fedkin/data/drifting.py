@@ -46,9 +46,10 @@ CIRCLES = ((0.2, 0.5, 0.15), (0.6, 0.5, 0.25))
 
 @dataclass(frozen=True)
 class StreamData(FederatedData):
-    """Samples that arrive in T steps: ``train`` is step 0 and ``test`` is step 1.
+    """Samples that arrive in T steps. At first, ``train`` is step 0 and ``test`` is step 1.
 
-    During a run, the shift ``Steps`` advances both by one step at a time.
+    During a run, the shift ``fedkin.Steps`` (a rule by which data change between rounds) advances
+    both by one step at a time.
 
     Attributes:
         steps: the samples of each client in each step.
@@ -119,7 +120,8 @@ def sine(
         seed: seed of the samples.
 
     Raises:
-        ConfigError: numbers or concepts are impossible.
+        ConfigError: ``clients`` or ``samples`` is out of range, or ``changes`` has fewer than two
+            steps, texts of different lengths, or digits for which there is no concept.
     """
     generator = _Generator(name="sine", features=2, width=1.0, label=_sine, concepts=2)
     return _stream(generator, clients=clients, samples=samples, changes=changes, seed=seed)
@@ -145,7 +147,8 @@ def circle(
         seed: seed of the samples.
 
     Raises:
-        ConfigError: numbers or concepts are impossible.
+        ConfigError: ``clients`` or ``samples`` is out of range, or ``changes`` has fewer than two
+            steps, texts of different lengths, or digits for which there is no concept.
     """
     generator = _Generator(
         name="circle", features=2, width=1.0, label=_circle, concepts=len(CIRCLES)
@@ -180,7 +183,8 @@ def sea(
         seed: seed of the samples.
 
     Raises:
-        ConfigError: numbers or concepts are impossible.
+        ConfigError: ``clients``, ``samples`` or ``noise`` is out of range, or ``changes`` has fewer
+            than two steps, texts of different lengths, or digits for which there is no concept.
     """
     if not 0 <= noise < 1:
         raise ConfigError(f"noise must be a fraction of at least 0 and below 1, got {noise}")
@@ -223,7 +227,7 @@ def _stream(
     seed: int,
     noise: float = 0.0,
 ) -> StreamData:
-    """Generate the samples of a stream. Rows are ordered by step, then client, then sample."""
+    """Generate the samples of a stream, ordered by step, then client, then sample."""
     positive("clients", clients)
     positive("samples", samples)
     concepts = _concepts(CHANGES_A if changes is None else changes, clients, generator.concepts)

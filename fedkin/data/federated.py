@@ -27,7 +27,8 @@ SPLITS = ("train", "validation", "test")
 
 @dataclass(frozen=True)
 class FederatedData:
-    """A federation's data on one machine: samples of all N clients, and the rows of each client.
+    """A federation's data on one machine: samples of all N clients, and which of them (rows of
+    ``x`` and ``y``) each client has.
 
     A row (sample) may belong to two clients, as in the published FEMNIST split.
 
@@ -87,7 +88,7 @@ class FederatedData:
     def trusted(cls, packed: PackedFiles, **fields: Any) -> FederatedData:
         """Federated data from packed files, whose samples were checked at packing.
 
-        Only the rows of the clients are checked, and ``x`` is not read.
+        Only the index of the clients' rows is checked, and ``x`` is not read.
 
         Args:
             packed: the files of the data.
@@ -165,7 +166,8 @@ class FederatedData:
         return counts.reshape(len(part), self.classes)
 
     def part(self, split: str) -> Ragged:
-        """The rows of each client in one split: ``train``, ``test`` or ``validation``.
+        """The rows of ``x`` and ``y`` (samples) that each client has in one split: ``train``,
+        ``test`` or ``validation``.
 
         Raises:
             DataError: the data have no such split.
@@ -254,13 +256,15 @@ class FederatedData:
         y: Int[np.ndarray, "M"] | None = None,
         validation: Ragged | None = None,
     ) -> FederatedData:
-        """The same federation with other rows per client. None keeps the current value.
+        """The same federation with other rows (samples) for each client. None keeps the current
+        value.
 
-        The rows are checked, but samples are not: this would read all of ``x``, which takes too
-        long for data that change in every round. The caller must check new samples.
+        The rows are checked, but the samples are not, because a check reads all of ``x``. That
+        takes too long for data that change in every round. The caller must check new samples.
 
         Raises:
-            DataError: the index does not fit the samples or the clients.
+            DataError: a row is not among the samples, splits have different numbers of clients,
+                true clusters do not fit the clients, or a client has no training sample.
         """
         values = {
             "train": train,
@@ -287,7 +291,7 @@ class FederatedData:
         self._check_owners()
 
     def _check_owners(self) -> None:
-        """Check the rows that clients own in every split, and the number of clients."""
+        """Check which rows (samples) clients own in every split, and the number of clients."""
         for split in self.splits:
             self._check_part(split)
         self._check_clients()
@@ -354,7 +358,8 @@ class FederatedData:
             )
 
     def _check_part(self, split: str) -> None:
-        """Check the index of one split: its type, and that all rows exist."""
+        """Check the index of one split (the sample rows of each client): its type, and that the
+        rows exist."""
         part = self.part(split)
         if not isinstance(part, Ragged):
             raise DataError(
@@ -382,8 +387,7 @@ class FederatedData:
         for split in self.splits[1:]:
             if N != len(self.part(split)):
                 raise DataError(
-                    f"{self.name}: train names {N} clients, but {split} names "
-                    f"{len(self.part(split))}"
+                    f"{self.name}: train has {N} clients, but {split} has {len(self.part(split))}"
                 )
         if self.true_clusters is not None:
             integers = is_array(self.true_clusters, "i", 1)

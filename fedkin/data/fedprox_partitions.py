@@ -23,8 +23,8 @@ class _Cursors:
         self.at = np.zeros(len(self.rows), np.int64)
 
     def take(self, c: int, count: int) -> Int[np.ndarray, "_"]:
-        """Take the next ``count`` rows of class c. The result is shorter if the class has fewer
-        rows left."""
+        """Take the next ``count`` rows (samples) of class c. The result is shorter if the class has
+        fewer rows left."""
         rows = self.rows[c][self.at[c] : self.at[c] + count]
         self.at[c] += len(rows)
         return rows
@@ -128,12 +128,13 @@ def ditto(
     classes_per_client: int,
     random: np.random.RandomState,
 ) -> tuple[Ragged, Ragged]:
-    """Ditto's FashionMNIST (Li et al. 2021): train and test rows of every client, in class order.
+    """Ditto's FashionMNIST (Li et al. 2021): rows of the training and test samples of every client,
+    in class order.
 
     Sizes are lognormal(3, 1) + 10, scaled to M in total, and divided among the client's classes by
-    lognormal(1, 1). A test part is a sixth of its train part. If the rows of a class are used up,
-    the first rows are used again, so a few images have two owners. The published set is
-    ``RandomState(233)`` with 500 clients of 5 classes.
+    lognormal(1, 1). A client has a sixth as many test samples as training samples. If the rows of a
+    class are used up, the first rows are used again, so a few images have two owners. The published
+    set is ``RandomState(233)`` with 500 clients of 5 classes.
 
     Args:
         train_labels, test_labels: class of each training sample, and of each test sample.
@@ -161,7 +162,8 @@ def ditto(
 
 
 def _take_cyclic(cursors: _Cursors, c: int, count: int) -> Int[np.ndarray, "_"]:
-    """Take the next ``count`` rows of class c. After the last row, the first row follows again."""
+    """Take the next ``count`` rows (samples) of class c. After the last row, the first row follows
+    again."""
     if cursors.at[c] + count > cursors.sizes[c]:
         cursors.at[c] = 0
     return cursors.take(c, count)

@@ -54,18 +54,19 @@ def femnist(
 ) -> FederatedData:
     """FEMNIST, 784 flat pixels scaled to 0 .. 1 (1 = white paper, as in LEAF).
 
-    By default lower-case a .. j, 200 clients of 5 classes, as in FedSim's text. The file of
-    FedGroup and FlexCFL has 3 classes per client (``classes_per_client=3``), and clients share
-    images (``shared_images=True``).
+    By default, the images are the lower-case letters a .. j, and 200 clients have 5 classes each,
+    as in FedSim's text. The file of FedGroup and FlexCFL has 3 classes per client
+    (``classes_per_client=3``), and clients share images (``shared_images=True``).
 
-    FedProx's authors shuffle the files of a class before clients take its first images. The pool is
-    sorted by writer, so it is shuffled too: otherwise the first images of a class would come from
-    few writers and be too similar. It is unknown which NIST images the authors had for a class, in
-    which order, and how they made the thumbnails.
+    FedProx's authors shuffle the files of a class before clients take its first images. Here the
+    images of each class are shuffled as well, because the file of letters
+    (``femnist_aj_pool.npz``) is sorted by writer: otherwise the first images of a class would come
+    from few writers and be too similar. It is unknown which NIST images the authors had for a
+    class, in which order, and how they made the thumbnails.
 
     Files, in the folder FEMNIST: ``femnist_aj_pool.npz`` with x uint8 [M, 784], y 0 .. 9;
-    ``femnist_0.npz``, ``_1`` .. with x, y 0 .. 61, client_id (into writers), split (0 train, 1
-    test), writers (names).
+    ``femnist_0.npz``, ``_1`` .. with x, y 0 .. 61, client_id (index into writers), split (0 train,
+    1 test), writers (names).
 
     Args:
         clients: number of clients N; None for 200, or for all writers. With ``writer``, the first N
@@ -76,7 +77,7 @@ def femnist(
         shared_images: whether to use the published partition, in which clients share images, and
             train on each other's test images.
         shuffled: whether the images of each class are in an order drawn from the seed; otherwise in
-            the pool's order.
+            the order of the file.
         writer: whether each writer is a client, with all 62 classes and the split of the files.
         train_fraction: each client's share of training samples; None for 0.9.
         partition: partition of all letters, instead of FedProx's: ``dirichlet``, ``shards``,
@@ -128,7 +129,9 @@ def _refuse(form: str, options: Mapping[str, object]) -> None:
     ignoring them silently."""
     for name, value in options.items():
         if value is not None:
-            raise ConfigError(f"femnist by {form} has no {name}; leave it out, or {form}")
+            raise ConfigError(
+                f"{name} does not apply to femnist with {form}; leave out either {name} or {form}"
+            )
 
 
 def _letters_divided(
@@ -186,7 +189,8 @@ def _pool(classes: int) -> tuple[Float32[np.ndarray, "M 784"], Int[np.ndarray, "
     have."""
     if classes < 10:
         raise ConfigError(
-            f"classes is the width of the output, at least 10 for the letters a to j; got {classes}"
+            "classes is the number of outputs of the model, at least 10 for the letters a to j; "
+            f"got {classes}"
         )
     path = fetch(LETTERS) / "femnist_aj_pool.npz"
     arrays = read_npz(path, ("x", "y"))
@@ -242,7 +246,8 @@ def _by_writer(clients: int | None) -> FederatedData:
 
 
 def _one_file(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of a file after checks. x is checked later, when all files have been read."""
+    """The arrays of one file of writers, after checks. x is checked later, when all files have been
+    read."""
     arrays = read_npz(path, ("x", "y", "client_id", "split", "writers"))
     M = len(arrays["y"])
     for name in ("x", "client_id", "split"):

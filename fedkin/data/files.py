@@ -144,7 +144,8 @@ def read_idx_pair(
 
 
 def read_cifar(path: Path) -> tuple[UInt8[np.ndarray, "M 32 32 3"], Int[np.ndarray, "M"]]:
-    """Images and labels of a batch of CIFAR-10's binary version, with any number of records."""
+    """Images and labels of a batch file of CIFAR-10's binary version, with any number of records (a
+    label and its image)."""
     path = Path(path)
     with reading(path, "a CIFAR-10 binary batch"):
         raw = np.frombuffer(path.read_bytes(), np.uint8)
@@ -230,14 +231,14 @@ def read_npy_folder(path: Path, mapped: tuple[str, ...] = ()) -> dict[str, np.nd
 
 
 def table_kind(path: Path, others: str = "") -> str:
-    """``csv``, ``parquet`` or ``npz``, by the ending of a file.
+    """The kind of a file by its ending: ``csv`` (also for .tsv), ``parquet`` or ``npz``.
 
     Args:
         path: the file.
         others: further kinds that the caller accepts, for the message.
 
     Raises:
-        DataError: the ending is another one.
+        DataError: the name of the file has none of the endings in ``ENDINGS_OF``.
     """
     name = path.name.lower()
     for kind, endings in ENDINGS_OF.items():
@@ -266,7 +267,7 @@ def read_table(path: Path, names: str | None = None) -> Table:
         A DataFrame, one row per sample.
 
     Raises:
-        DataError: the file does not exist, is of another kind, is damaged, or has no rows.
+        DataError: the file does not exist, is neither CSV nor Parquet, is damaged, or has no rows.
     """
     path = Path(path)
     kind = table_kind(path)

@@ -66,10 +66,10 @@ def from_arrays(
         The federation.
 
     Raises:
-        DataError: there are no samples, lengths differ, entries are missing, of mixed types or not
-            finite, or a client has no training sample.
-        ConfigError: clients and a partition are given, or neither; options of another partition are
-            given.
+        DataError: there are no samples, arrays have different lengths, values are missing, of mixed
+            types or not finite, or a client has no training sample.
+        ConfigError: ``clients`` and ``partition`` are both given or both missing, or an option does
+            not apply to the partition.
     """
     options = own_partition(
         partition=partition,
@@ -80,8 +80,8 @@ def from_arrays(
     )
     if (clients is None) == (options is None):
         raise ConfigError(
-            "give either the client of each sample with clients=, an id for each of the samples, "
-            "or a partition of the samples with partition= and num_clients=; got "
+            "give either clients= (the client of each sample, as a number or a name), or "
+            "partition= and num_clients= (to divide the samples among clients); got "
             f"{'neither' if options is None else 'both'}"
         )
     if clients is not None and (isinstance(clients, (str, bytes)) or not np.iterable(clients)):
@@ -144,8 +144,8 @@ def from_pandas(
     Raises:
         DataError: a column does not exist, there are no rows, or a value is missing, of another
             type or not finite; the message names column and row.
-        ConfigError: client and a partition are given, or neither; options of another partition are
-            given.
+        ConfigError: ``client`` and ``partition`` are both given or both missing, or an option does
+            not apply to the partition.
     """
     options = own_partition(
         partition=partition,
@@ -157,8 +157,8 @@ def from_pandas(
     check_frame(frame)
     if (client is None) == (options is None):
         raise ConfigError(
-            "give either the column with the client of each sample with client=, or a partition of "
-            "the samples with partition= and num_clients=; got "
+            "give either client= (the column with the client of each sample), or partition= and "
+            "num_clients= (to divide the samples among clients); got "
             f"{'neither' if options is None else 'both'}"
         )
     split = test if isinstance(test, str) else None

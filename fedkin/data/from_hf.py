@@ -68,7 +68,8 @@ def from_hf(
     Raises:
         DataError: a column does not exist, values are missing, a feature is text, or samples have
             different shapes.
-        ConfigError: by and a partition are given, or neither; options contradict each other.
+        ConfigError: ``by`` and ``partition`` are both given or both missing, or other options
+            contradict each other.
     """
     by = _one_of(by, client)
     options = own_partition(
@@ -129,8 +130,8 @@ def _check_source(by: Any, options: Any) -> None:
     """Raise ConfigError unless either ``by`` or a partition gives the client of each sample."""
     if (by is None) == (options is None):
         raise ConfigError(
-            "give either the column with the client of each sample, or a partitioner, with by=; or "
-            "a partition of the samples with partition= and num_clients=; got "
+            "give either by= (the column with the client of each sample, or a partitioner), or "
+            "partition= and num_clients= (to divide the samples among clients); got "
             f"{'neither' if options is None else 'both'}"
         )
 
@@ -267,7 +268,7 @@ def _images(dataset: Any, column: str, rows: slice, place: str) -> Shaped[np.nda
 
 
 class HFFeatures:
-    """The feature columns of a data set as numbers [M ...], read a block of rows at a time.
+    """The feature columns of a data set as numbers [M ...], read a block of samples at a time.
 
     Args:
         dataset: the data set.
@@ -293,7 +294,7 @@ class HFFeatures:
         self.shape = (len(dataset), *block.shape[1:])
 
     def _values(self, column: str, rows: slice) -> Shaped[np.ndarray, "b ..."]:
-        """The numbers of one feature column, in the given rows."""
+        """The numbers of one feature column, for the given rows (samples)."""
         place = f"{self._name}: column {column}"
         if type(self._dataset.features[column]).__name__ == "Image":
             return _images(self._dataset, column, rows, place)

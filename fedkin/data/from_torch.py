@@ -158,7 +158,8 @@ def _join(sources: dict[Any, Any], place: str) -> tuple[_Read, np.ndarray]:
 
 
 def _check_all_have_samples(sources: dict[Any, Any], owners: np.ndarray, place: str) -> None:
-    """Raise DataError for a client without samples, since the next client would get its number."""
+    """Raise DataError for a client without samples, since the next client would get the number of
+    the empty one."""
     empty = sorted({str(key) for key in sources} - {str(owner) for owner in owners})
     if empty:
         raise DataError(
@@ -224,8 +225,8 @@ def _dataset(source: Any, place: str) -> Any:
     """The dataset of a DataLoader; a dataset is returned unchanged.
 
     Raises:
-        DataError: it is neither, or a DataLoader that does not read every sample once, or that has
-            a collate function of the user.
+        DataError: ``source`` is neither a dataset nor a DataLoader; or it is a DataLoader that can
+            repeat samples or leave some out, or one with a collate function of the user.
     """
     from torch.utils.data import (
         BatchSampler,
@@ -251,9 +252,9 @@ def _dataset(source: Any, place: str) -> Any:
     every_sample = every_sample and len(sampler) == len(cast(Any, source.dataset))
     if not every_sample or getattr(source.sampler, "replacement", False):
         raise DataError(
-            f"{place}: its DataLoader draws with a {type(sampler).__name__}, which may not draw "
-            "every sample once; give the samples that you need: torch.utils.data.Subset(dataset, "
-            "indices)"
+            f"{place}: its DataLoader draws with a {type(sampler).__name__}, which can repeat "
+            "samples or leave some out; give the samples that you need: "
+            "torch.utils.data.Subset(dataset, indices)"
         )
     if source.collate_fn not in (default_collate, default_convert):
         raise DataError(

@@ -104,11 +104,11 @@ def goodreads(
             training sentences.
         length: number of words in a sentence; None for 40.
         pad: where short sentences are padded, "end" (also None) or "front".
-        reviews: number of reviews to read from ``path``; None for 200,001.
-        clients: number of clients N, with ``path``; None for 100.
-        min_df: a feature is a word that occurs in at least this number of sentences, with ``path``;
-            None for 1,000.
-        seed: seed of the draws, with ``path``.
+        reviews: number of reviews to read from ``path``; None for 200,001, as in the authors' code.
+        clients: number of clients N, only with ``path``; None for 100.
+        min_df: a feature is a word that occurs in at least this number of sentences, only with
+            ``path``; None for 1,000.
+        seed: seed of the draws, only with ``path``.
 
     Raises:
         ConfigError: options cannot be combined.
@@ -197,12 +197,14 @@ class _Encoding:
 
 
 def _published(encoding: _Encoding | None) -> FederatedData:
-    """The published federation: word indices by this encoding, or word counts without one."""
+    """The published federation: word indices if an encoding is given, otherwise word counts."""
     files, place = _files(COUNTS if encoding is None else TEXT)
     check_labels(files.y, CLASSES, place)
     if encoding is not None:
         if not isinstance(files.x, tuple):
-            raise DataError(f"{place}: expected sentences as x, got numbers; leave out text")
+            raise DataError(
+                f"{place}: expected sentences as x, got numbers; leave out the option text=True"
+            )
         return encoding.federation(
             texts=files.x, y=files.y, train=files.train, test=files.test, users=files.users
         )
@@ -223,8 +225,8 @@ def _published(encoding: _Encoding | None) -> FederatedData:
 
 
 def _files(source: Source) -> tuple[LeafFiles, Path]:
-    """The published files of Fed-Goodreads, or otherwise a folder in LEAF's layout, with the
-    path."""
+    """The content of the published files of Fed-Goodreads or, if there are none, of a folder in
+    LEAF's layout; and the path from which it was read."""
     folder = locate(source)
     if folder is None:
         # ``fetch`` raises an error that names the folders.
@@ -269,7 +271,8 @@ def _from_reviews(path: Path, sampling: _Sampling, encoding: _Encoding | None) -
 
 
 def _selected(path: Path, reviews: int, rows: list[int]) -> tuple[list[str], Int[np.ndarray, "M"]]:
-    """Texts and labels of these sentences, which are numbered in the order of the file."""
+    """Texts and labels of the sentences in ``rows``, which are numbered in the order of the
+    file."""
     needed = set(rows)
     text_of: dict[int, str] = {}
     label_of: dict[int, bool] = {}
@@ -341,8 +344,8 @@ def _survey(path: Path, sampling: _Sampling, count_words: bool) -> _Survey:
 
 
 def _draw(survey: _Survey, sampling: _Sampling, path: Path) -> Ragged:
-    """Draw the sentences of each client, as their numbers in the file. They are in random order,
-    and the first ones will be for training."""
+    """Draw the sentences of each client, as their numbers in the file. The sentences of a client
+    are in random order, and the first ones will be for training."""
     # All sentences in a random order, which also determines the order of the users.
     order = legacy_random(sampling.seed).permutation(len(survey.owner))
     owner = survey.owner[order]
@@ -397,7 +400,8 @@ def _sentences(path: Path, reviews: int) -> Iterator[tuple[str, bool, str]]:
 
 
 def _of_review(text: bytes, place: str) -> Iterator[tuple[str, bool, str]]:
-    """User, class and text of each sentence of a review. Raises DataError for another form."""
+    """User, class (True for a spoiler) and text of each sentence of a review, which is a line of
+    JSON. Raises DataError if the line is not a review."""
     try:
         review = json.loads(text)
         user = review["user_id"]

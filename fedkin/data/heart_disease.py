@@ -91,22 +91,22 @@ def heart_disease(*, scaling: str = "hospital") -> FederatedData:
     become 3 and 2 columns of 0 and 1. 66 % of each hospital's patients are for training:
     scikit-learn draws them with the seed 43, stratified if each class has at least 3 patients.
     Features have mean 0 and standard deviation 1 on the hospital's training patients. A feature
-    with one value for all
-    training patients is only centred. Training and test sizes: Cleveland 199/104, Hungary 172/89,
-    Switzerland 30/16, Long Beach 85/45.
+    with one value for all training patients is only centred. Training and test sizes: Cleveland
+    199/104, Hungary 172/89, Switzerland 30/16, Long Beach 85/45.
 
-    The files are UCI's four, or one table ``heart.csv`` of the same rows, with a header and a
+    The files are UCI's four, or one table ``heart.csv`` of the same patients, with a header and a
     column ``hospital``.
 
     Args:
-        scaling: the training patients on which features have mean 0 and standard deviation 1:
-            each ``hospital``'s, or ``pooled``, all four hospitals'. FLamby scales by all four for
-            its pooled accuracies, which are not means over the hospitals' tests.
+        scaling: the training patients on which features have mean 0 and standard deviation 1.
+            ``hospital``: each hospital uses its own. ``pooled``: all use those of all four
+            hospitals together. FLamby uses ``pooled`` for the accuracy on the joined test patients,
+            which is not a mean over hospitals.
 
     Raises:
-        ConfigError: ``scaling`` has another value.
-        DataError: files can neither be found nor downloaded, or have another form; the message
-            names file and row.
+        ConfigError: ``scaling`` is neither ``hospital`` nor ``pooled``.
+        DataError: files can neither be found nor downloaded, or have other columns or values than
+            UCI's; the message names file and row.
     """
     if scaling not in SCALINGS:
         raise ConfigError(unknown("scaling", scaling, SCALINGS))
@@ -170,7 +170,7 @@ def _read(path: Path, columns: tuple[str, ...], header: int | None) -> Table:
 
 
 def _complete(table: Table, path: Path, hospital: str) -> Table:
-    """The rows without a missing value in a used column, as numbers."""
+    """The patients (rows of a table) without a missing value in a used column, as numbers."""
     import pandas as pd
 
     used = table[[name for name in COLUMNS if name not in UNUSED]]

@@ -2,7 +2,7 @@
 
 Options of every set:
 
-* ``partition``: see the table.
+* ``partition``: how samples are divided over clients; see the table below.
 * ``clients``: number of clients N.
 * ``train_fraction``: each client's share of training samples.
 * ``samples``: size of a random subset of the images; None for all. Not for digits.
@@ -28,8 +28,8 @@ partition      options (default)           samples of a client
 ``dirichlet``  ``alpha`` (0.5)             class shares by Dirichlet, at least 10 (NIID-Bench)
 ``shards``     ``classes_per_client`` (2)  equal shards of the sorted samples (McMahan et al.)
 ``iid``                                    an even share at random
-``blocks``     ``classes_per_client`` (2)  even slices of the k classes of its block (ATHENA-FL);
-                                           blocks are the true clusters
+``blocks``     ``classes_per_client`` (2)  clients form blocks, the true clusters; the clients of a
+                                           block share its few classes evenly (ATHENA-FL)
 ``writer``                                 the samples of a writer (mnist only)
 ``ditto``      ``classes_per_client`` (5)  Ditto's federation (fashion_mnist only)
 =============  ==========================  =======================================================
@@ -135,7 +135,8 @@ def mnist(
     train_fraction: float | int = 0.9,
     seed: int = 0,
 ) -> FederatedData:
-    """MNIST, its 70,000 images pooled, each of 784 pixels standardised over all of them.
+    """MNIST, all 70,000 images pooled, as 784 flat pixels. Each pixel is standardised over all
+    images.
 
     1,000 clients of 2 classes by default, as in FedGroup, FlexCFL and FedSim.
     ``partition="writer"`` has one client per writer by QMNIST's labels: 539 writers of training
@@ -199,7 +200,8 @@ def fashion_mnist(
     train_fraction: float | int | None = None,
     seed: int = 0,
 ) -> FederatedData:
-    """Fashion-MNIST, 784 flat pixels standardised over the training images.
+    """Fashion-MNIST, 784 flat pixels. Each pixel is standardised over the official training
+    images.
 
     The default is Ditto's federation, as FlexCFL uses it: 500 clients of 5 classes, 61,251 training
     and 11,254 test samples. They are cut from the official training and test images, so
@@ -274,8 +276,8 @@ def cifar10(
     batches: int = 5,
     seed: int = 0,
 ) -> FederatedData:
-    """CIFAR-10 from the official binary version, all images pooled, [32, 32, 3], each channel
-    standardised over the training images.
+    """CIFAR-10 from the official binary version, all images pooled, with shape [32, 32, 3]. Each
+    channel is standardised over the official training images.
 
     100 clients by default; ``clients=10, train_fraction=0.7`` is ATHENA-FL's Dirichlet split.
 
@@ -310,7 +312,7 @@ def cifar10(
 def _ditto(
     images: published.Images, clients: int, classes_per_client: int | None, seed: int
 ) -> tuple[Ragged, Ragged]:
-    """Training and test rows of each client in Ditto's federation."""
+    """The rows of the training and test images of each client in Ditto's federation."""
     k = 5 if classes_per_client is None else classes_per_client
     train, test = ditto(
         train_labels=images.y[: images.train],

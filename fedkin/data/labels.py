@@ -49,7 +49,7 @@ def encode_labels(
     and True. Whole numbers are not changed.
 
     Args:
-        values: M labels: text, booleans, or whole numbers from 0 (1.0 is one).
+        values: M labels: text, booleans, or whole numbers from 0 (1.0 counts as a whole number).
         place: file or name with which error messages begin.
         classes: number of classes C; None for the number of names, or the largest label + 1. It
             must be given if a label exceeds the number of samples.
@@ -148,7 +148,7 @@ def _kind(value: Any) -> str:
 
 
 def check_present(values: Shaped[np.ndarray, "M"], place: Path | str) -> None:
-    """Raise DataError for missing labels, as ``missing_rows`` finds them.
+    """Raise DataError for missing labels, such as None, NaN or blank text.
 
     Args:
         values: the labels.
@@ -163,7 +163,7 @@ def check_present(values: Shaped[np.ndarray, "M"], place: Path | str) -> None:
 
 
 def _check_names(names: Names, classes: int | None, place: Path | str) -> None:
-    """Raise DataError for repeated names, or for another number of names than of classes."""
+    """Raise DataError if names of classes repeat, or if their number is not ``classes``."""
     if len(set(names)) != len(names):
         raise DataError(f"{place}: the names of the classes must be different, got {listed(names)}")
     if classes is not None and classes != len(names):
@@ -197,7 +197,7 @@ def _largest(y: Int[np.ndarray, "M"], place: Path | str) -> int:
     """The largest label, if it is plausible.
 
     Raises:
-        DataError: it exceeds the number of samples, so it is probably a wrong entry.
+        DataError: the label exceeds the number of samples, so it is probably wrong.
     """
     largest = int(y.max(initial=0))
     if largest >= max(len(y), 1):

@@ -28,8 +28,9 @@ Samples = Shaped[np.ndarray, "_ ..."] | list[str]
 class LeafFiles:
     """The content of a federation's files.
 
-    All training samples come first, then all test samples, then all validation samples, each by
-    user in the order of the files. An npz file keeps the order of its rows.
+    Samples from JSON files are in this order: all training samples, all test samples, all
+    validation samples, and within each of these parts the users in the order of the files. Samples
+    from an npz file keep the order of its rows.
 
     Attributes:
         users: names of the N users.
@@ -116,7 +117,7 @@ def read_leaf(folder: Path) -> LeafFiles:
 
 
 def split_files(folder: Path) -> tuple[list[Path], list[Path]] | None:
-    """Training and test files; None if the folder is not in LEAF's layout. It reads no file."""
+    """Training and test files; None if the folder is not in LEAF's layout. No file is read."""
     train = _visible(folder / "train", "*.json")
     test = _visible(folder / "test", "*.json")
     if train and test:
@@ -356,7 +357,8 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 def _distinct(pairs: list[tuple[str, Any]], path: Path) -> dict[str, Any]:
-    """The entries of an object. Raises DataError for a repeated key, since json keeps the last."""
+    """The entries of a JSON object. Raises DataError for a repeated key, of which Python would keep
+    the last."""
     content = dict(pairs)
     if len(content) < len(pairs):
         names = [name for name, _ in pairs]

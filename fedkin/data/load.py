@@ -45,6 +45,8 @@ def load(
 ) -> FederatedData:
     """A federation from a file with an entry for each sample, or from a folder in LEAF's layout.
 
+    A file has these arrays (npz) or columns (tables), with one entry for each sample:
+
     * ``x``: features, kept as float32. npz: an array [M, ...] of floats or integers; uint8 are
       pixels and scaled to 0 .. 1. Tables: every other column, in order, is a numeric feature
     * ``y``: label: a whole number from 0, text (numbered in sorted order, and remembered as
@@ -71,8 +73,9 @@ def load(
             folder.
         classes: number of classes C; None for the largest label + 1. It must be given if a label
             exceeds the number of samples.
-        train_fraction: each client's share of training samples without ``split``; None for 0.9.
-        seed: seed of the split without ``split``, and of a partition; None for 0.
+        train_fraction: each client's share of training samples if the data have no ``split``; None
+            for 0.9.
+        seed: seed of a random split (if the data have no ``split``) and of a partition; None for 0.
         label: column (or array of an npz file) of the labels; None for ``y``. A number is the name
             of a column, not its position.
         client: column of the clients; None for ``client_id``.
@@ -95,8 +98,9 @@ def load(
     Raises:
         DataError: the data are missing, damaged, out of range or not finite; the message names the
             file.
-        ConfigError: ``train_fraction`` or ``seed`` is given for data with a split, columns for a
-            folder, or both ``client`` and a partition.
+        ConfigError: ``train_fraction`` or ``seed`` is given although the data have a split; an
+            option for files, such as ``label``, is given for a folder in LEAF's layout or of packed
+            data; or ``client`` and ``partition`` are both given.
     """
     path = user_path(path)
     features = None if features is None else _feature_names(features)
@@ -193,13 +197,13 @@ def _samples(
 
 _CURES = {
     LABEL: "name the column of the labels with label=",
-    CLIENT: "name the column with the client of each sample with client=, "
-    "or divide samples with partition= and clients=",
+    CLIENT: "name the column of the clients with client=, "
+    "or divide the samples with partition= and clients=",
 }
 
 
 def has_arrays(path: Path) -> bool:
-    """Whether a folder has samples as an npy file for each array, and is not packed."""
+    """Whether a folder holds npy files, one for each array, but no packed data."""
     return not is_packed(path) and any(path.glob("*.npy"))
 
 

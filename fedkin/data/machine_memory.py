@@ -19,15 +19,16 @@ _log = logging.getLogger("fedkin")
 
 
 def check_memory(parts: Mapping[str, int], cure: str, available: int | None = None) -> None:
-    """Refuse to allocate clearly more than the available memory, and warn if it is nearly as much.
+    """Raise an error if the memory that will be allocated clearly exceeds the available memory. Log
+    a warning if most of the available memory would be used.
 
     Args:
-        parts: bytes of each part that will be allocated, by its name in messages.
+        parts: bytes of each thing that will be allocated (e.g. models), by its name in messages.
         cure: advice for the message.
         available: available bytes; None for the memory of this machine.
 
     Raises:
-        ConfigError: the parts do not fit.
+        ConfigError: all parts together need more than ``REFUSED`` times the available memory.
     """
     if available is None:
         available = available_memory()
@@ -39,12 +40,12 @@ def check_memory(parts: Mapping[str, int], cure: str, available: int | None = No
         f"{size / _GB:.1f} GB for {name}" for name, size in largest if size >= needed / 100
     )
     what = (
-        f"about {needed / _GB:.1f} GB of memory ({listed}), but only {available / _GB:.1f} GB are "
-        f"available: {cure}"
+        f"about {needed / _GB:.1f} GB of memory are needed ({listed}), and {available / _GB:.1f} "
+        f"GB are available; {cure}"
     )
     if needed > REFUSED * available:
-        raise ConfigError(f"this takes {what}")
-    _log.warning("this takes %s", what)
+        raise ConfigError(f"not enough memory: {what}")
+    _log.warning("memory may be short: %s", what)
 
 
 def available_memory(root: Path = Path("/")) -> int | None:

@@ -24,7 +24,8 @@ def map_member(path: Path, member: zipfile.ZipInfo) -> Shaped[np.ndarray, "..."]
         member: entry of the array in the file.
 
     Raises:
-        ValueError: the checksum differs, the array holds objects, or the file is too short.
+        ValueError: the checksum differs from the stored one, the array holds objects, or the file
+            is too short.
     """
     with path.open("rb") as file:
         file.seek(member.header_offset)
@@ -47,10 +48,10 @@ def map_member(path: Path, member: zipfile.ZipInfo) -> Shaped[np.ndarray, "..."]
 
 
 def _check(content: Shaped[np.ndarray, "b"], member: zipfile.ZipInfo) -> None:
-    """Check the checksum of a file's content, a block at a time. Raises ValueError if it
-    differs."""
+    """Compute the checksum of an array's bytes, a block at a time. Raises ValueError if the
+    checksum differs from the one that the npz file stores."""
     checksum = 0
     for start in range(0, len(content), _BLOCK_BYTES):
         checksum = zlib.crc32(content[start : start + _BLOCK_BYTES].data, checksum)
     if checksum != member.CRC:
-        raise ValueError(f"the checksum of {member.filename} differs")
+        raise ValueError(f"the checksum of {member.filename} differs from the stored one")

@@ -76,15 +76,15 @@ def mex(
     seed: int = 0,
 ) -> FederatedData:
     """Fed-MEx: 7 exercises, 30 clients with one or two of them, x float32 [M, 1280]: 5 frames of 16
-    x 16 in 0 .. 1.
+    x 16 pressures in 0 .. 1.
 
     There are three federations, with different names:
 
     * ``mex``: the published one, 934 training and 250 test samples in the published split, from
-      ``train.json`` and ``test.json`` (or any folder in LEAF's layout) in FedMEx
-    * ``mex (test part)``, if only ``fed_mex_TESTONLY.npz`` exists: the 250 published *test*
-    samples,
-      split again within clients. Its results cannot be compared with published ones
+      ``train.json`` and ``test.json`` (or other files in LEAF's layout) in the folder FedMEx
+    * ``mex (test part)``, if the folder FedMEx has only ``fed_mex_TESTONLY.npz``: the 250
+      published *test* samples; each client's are split again into training and test samples. Its
+      results cannot be compared with published ones
     * ``mex (recorded)``: made from the recordings in ``path``
 
     The last one follows the authors (section 4.1 and their code). Each recording is divided by its
@@ -100,10 +100,12 @@ def mex(
             the published split.
         repeats: whether to duplicate the samples of a class that was drawn twice, as the published
             files seem to do. A sample may then be among both the training and the test samples.
-        seed: seed of the draws; 0 is the authors' pair of seeds.
+        seed: seed of the draws. Two generators have the seeds ``seed`` and ``seed + 1``: with 0,
+            these are the authors' seeds.
 
     Raises:
-        DataError: recordings are damaged or have another form; the message names file and row.
+        DataError: a recording is damaged, or its name or its rows are not as described; the message
+            names file and row.
     """
     fraction = 0.8 if train_fraction is None else train_fraction
     if path is not None:
@@ -127,7 +129,7 @@ def _published() -> tuple[LeafFiles, Path] | None:
     """The published federation, and its folder; None if only its test part exists.
 
     Raises:
-        DataError: neither exists.
+        DataError: neither the published files nor their test part exist.
     """
     if folder := locate(PUBLISHED):
         return read_leaf_files([folder / "train.json"], [folder / "test.json"]), folder
@@ -262,7 +264,8 @@ def _recording(path: Path) -> tuple[Shaped[np.ndarray, "f"], Float[np.ndarray, "
     top = frames.max()
     if not top > 0:
         raise DataError(
-            f"{path}: expected some pressure, but the largest of {len(frames)} frames is {top}"
+            f"{path}: expected pressure above 0, but the largest number in {len(frames)} frames is "
+            f"{top}; remove this recording"
         )
     return times, np.round(frames / top, 5)
 
@@ -312,11 +315,11 @@ def _windows(
 
 
 def _every(first: int | np.integer, last: int | np.integer) -> Int[np.ndarray, "5"]:
-    """The frames that are kept of a window: every 15th of 75 frames in the middle of first .. last
-    - 1.
+    """The frames that are kept of a window: every 15th of 75 frames.
 
-    If there are fewer frames, the ends are repeated. If the number of frames to add or to cut is
-    odd, the front gets one more.
+    The window has the frames first .. last - 1. If it has more than 75 frames, frames are cut at
+    both ends; if it has fewer, its first and last frames are repeated. If the number of frames to
+    cut or to add is odd, one more is cut or added at the front.
     """
     spare = int(last - first) - FRAMES
     front = (abs(spare) + 1) // 2

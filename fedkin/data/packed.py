@@ -180,7 +180,7 @@ def _description(folder: Path) -> dict[str, Any]:
         has_splits = {"train", "test"} <= splits <= set(SPLITS)
         has_entries = {*_PLAIN, "digest"} <= set(about)
         if not has_splits or not has_entries or not needed <= files <= allowed:
-            raise ValueError("entries are missing")
+            raise ValueError("its splits, files or other entries are incomplete or unknown")
     except DataError:
         raise
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -193,7 +193,7 @@ def _description(folder: Path) -> dict[str, Any]:
 def _client_names(
     folder: Path, about: dict[str, Any], arrays: dict[str, np.ndarray]
 ) -> ClientNames | None:
-    """The names of clients, from two files; older folders have them in their description."""
+    """The names of clients, from two files; older folders have them in ``federation.json``."""
     text, offsets = _NAMES
     if text not in arrays:
         names = about.get("client_names")

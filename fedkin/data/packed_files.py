@@ -28,7 +28,7 @@ class PackedFiles:
     states: dict[str, tuple[int, int]]
 
     def check(self) -> None:
-        """Raise DataError if files have changed or are missing, since samples may then differ."""
+        """Raise DataError if files have been changed or removed, since samples may then differ."""
         check_files(
             {self.folder / name: state for name, state in self.states.items()},
             "pack them again, and start",
@@ -56,16 +56,17 @@ def mapped_files(arrays: Iterable[np.ndarray | None]) -> dict[Path, tuple[int, i
 
 
 def check_files(states: dict[Path, tuple[int, int]], cure: str = "start") -> None:
-    """Raise DataError if files have changed or are missing since they were opened.
+    """Raise DataError if files have been changed or removed since they were opened.
 
     Args:
         states: size in bytes and time of the last change, by file.
-        cure: advice that comes before "the run again".
+        cure: beginning of the message's advice, which ends with "the run again": "start", or for
+            example "pack them again, and start".
     """
     for path, state in states.items():
         if state != file_state(path):
             raise DataError(
-                f"{path} has changed or is missing since these data were opened: {cure} the run "
+                f"{path} has been changed or removed since the data were opened; {cure} the run "
                 "again"
             )
 

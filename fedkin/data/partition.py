@@ -1,4 +1,5 @@
-"""Partitions of samples over clients: pure functions from labels to one list of rows per client.
+"""Partitions of samples over clients: pure functions from labels to a list of rows (samples) for
+each client.
 
 Published partitions use NumPy's legacy generator (``RandomState``) to reproduce the published
 numbers. The others take a Stream. N clients, M samples, C classes; labels are 0 .. C-1.
@@ -38,7 +39,8 @@ def dirichlet(
         minimum: smallest number of samples per client.
 
     Raises:
-        DataError: the minimum is impossible, or not reached in 200 draws.
+        DataError: there are too few samples for the minimum, or in each of 200 draws some client
+            has fewer samples than the minimum.
     """
     check_counts(len(labels), clients)
     _check_alpha(alpha)
@@ -62,7 +64,7 @@ def dirichlet(
 def _dirichlet_once(
     labels: np.ndarray, clients: int, alpha: float, random: np.random.RandomState
 ) -> list[np.ndarray]:
-    """Draw the rows of each client once; some clients may get too few."""
+    """Draw the rows (samples) of each client once; some clients may get too few."""
     drawn = [np.zeros(0, np.int64) for _ in range(clients)]
     for c in range(int(labels.max()) + 1):
         rows = random.permutation(np.flatnonzero(labels == c))
@@ -151,7 +153,7 @@ def blocks(
         stream: orders the samples of each class.
 
     Returns:
-        The rows of each client, and its block, which is its true cluster.
+        The rows (samples) of each client, and the client's block, which is its true cluster.
 
     Raises:
         ConfigError: k does not divide C, or a block would have no client.
@@ -204,7 +206,7 @@ def by_writer(writers: Shaped[np.ndarray, "M"]) -> Ragged:
 def split_train_test(
     owned: Ragged, stream: Stream | None, train_fraction: float | int = 0.9
 ) -> tuple[Ragged, Ragged]:
-    """Training and test rows of every client.
+    """Training and test rows (samples) of every client.
 
     The n rows of a client are shuffled. The first int(train_fraction * n) of them, and at least
     one, are for training.
@@ -237,21 +239,22 @@ def split_train_test(
 
 
 def redistribute(owned: Ragged, stream: Stream) -> Ragged:
-    """The rows of all clients, divided evenly at random. A row with several owners occurs once."""
+    """The rows (samples) of all clients, divided evenly at random. A row with several owners occurs
+    once."""
     rows = stream.rng().permutation(np.unique(owned.rows))
     return Ragged.of(np.array_split(rows, len(owned)))
 
 
 def shuffle_rows(owned: Ragged, stream: Stream) -> Ragged:
-    """Each client's rows in a random order."""
+    """Each client's rows (samples) in a random order."""
     return split_train_test(owned, stream, 1.0)[0]
 
 
 def clients_of_parts(parts: list[list[np.ndarray]], partition: str) -> Ragged:
-    """Join the parts of each client, which are arrays of rows, into one index.
+    """Join the arrays of rows (samples) of each client into one index.
 
     Args:
-        parts: arrays of rows for each client.
+        parts: a list of arrays of rows for each client, such as one array per class.
         partition: name of the partition, for error messages.
 
     Raises:

@@ -71,7 +71,8 @@ def checked(make: Callable[P, R]) -> Callable[P, R]:
 
 
 def _checked_value(name: str, given: object, kind: typing.Any) -> typing.Any:
-    """The value of an argument, in Python's types. Raises ConfigError if it is not a ``kind``."""
+    """The value of an argument, in Python's types. Raises ConfigError unless the value is of the
+    type ``kind``."""
     if kind == Sequence[str] | None:
         names = plain_lists(given)
         _check_names(name, names)
@@ -176,7 +177,8 @@ class PartitionOptions:
             seed: seed of the partition.
 
         Returns:
-            The rows of each client, and its true cluster if the partition makes clusters.
+            The rows (samples) of each client, and the client's true cluster if the partition makes
+            clusters.
         """
         clients = clients if self.clients is None else self.clients
         k = 2 if self.classes_per_client is None else self.classes_per_client
@@ -212,7 +214,7 @@ class PartitionOptions:
 
 
 def by_writer(writers: Shaped[np.ndarray, "M"], clients: int | None) -> Ragged:
-    """One client for each writer: the first ``clients`` of them, or all for None."""
+    """One client for each writer: the first ``clients`` writers, or all if it is None."""
     owned = partition.by_writer(writers)
     if clients is None:
         return owned

@@ -26,7 +26,7 @@ class Ragged:
 
     @classmethod
     def of(cls, lists: Sequence[np.ndarray]) -> Ragged:
-        """An index from an array of rows for each client."""
+        """An index that is made from an array of sample rows for each client."""
         # The empty array comes first, so that there is an array even without clients.
         arrays = [np.zeros(0, np.int64), *(np.asarray(array, np.int64) for array in lists)]
         return cls(np.concatenate(arrays), _offsets([len(array) for array in lists]))
@@ -69,6 +69,6 @@ class Ragged:
 
 
 def _offsets(sizes: Sequence[int] | Int[np.ndarray, "N"]) -> Int[np.ndarray, "N_plus_1"]:
-    """The position of each client's first entry, followed by the total number of entries, from the
-    number of entries per client."""
+    """The position in ``rows`` at which each client's samples begin, and after these the total
+    number of samples; computed from the number of samples per client."""
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)

@@ -80,13 +80,13 @@ def sent140(
         glove: file of word vectors, whose words are the vocabulary; None for the words of the
             training texts.
         most: size of the vocabulary without ``glove``; None for all words.
-        skip_bad: whether to drop rows without a user or a text; otherwise they raise an error. A
+        skip_bad: whether to drop tweets without a user or a text; otherwise they raise an error. A
             text without tokens, such as ":-)", is kept as padding.
         seed: seed of users and split.
 
     Raises:
-        DataError: there are such rows, labels other than 0 and 4, or no user is left; the message
-            names the file.
+        DataError: a row has no user or no text (without ``skip_bad``), a label is neither 0 nor 4,
+            or no user has enough samples; the message names the file.
         ConfigError: options are invalid.
     """
     import pandas as pd
@@ -161,7 +161,7 @@ def _form(path: Path) -> dict[str, Any]:
 
 
 def _complete(table: Table, path: Path, skip_bad: bool) -> Table:
-    """The rows that have a user and a text. Other rows are refused, or dropped."""
+    """The rows (tweets) that have a user and a text. Other rows are refused, or dropped."""
     bad: Bool[np.ndarray, "M"] = np.zeros(len(table), bool)
     for name in ("user", "text"):
         empty = (table[name].str.strip() == "").to_numpy(bool)
@@ -193,8 +193,8 @@ def _check_labels(table: Table, path: Path) -> None:
 def _sample_users(
     codes: Int[np.ndarray, "M"], fraction: float | int, least: int, stream: Stream
 ) -> tuple[Int[np.ndarray, "N"], Ragged]:
-    """Draw random users until they have the share ``fraction`` of all rows, then drop those with
-    few rows. Returns the users and the rows of each."""
+    """Draw random users until they have the share ``fraction`` of all rows (tweets), then drop
+    users with few rows. Returns the users and the rows of each."""
     sizes = np.bincount(codes)
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     order = stream.rng().permutation(len(sizes))

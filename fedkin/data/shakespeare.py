@@ -53,15 +53,15 @@ def shakespeare(
 ) -> FederatedData:
     """The plays of Shakespeare, one client for each speaking role.
 
-    x [M, length] are characters, y is the next character.
+    x [M, length] are characters, y is the next character. Both are indices into ``vocabulary``,
+    which has the C characters of the file, sorted. A role's lines are joined with a space (LEAF has
+    no line breaks either).
 
-    x and y are numbers of the C characters in ``vocabulary``: all characters of the file, sorted. A
-    role's lines are joined with a space (LEAF has no line breaks either).
-
-    The split is in time. The first windows of a role are for training. Windows that start after the
-    last training label are for testing, so no window starts at the ``length`` characters in
-    between. (LEAF leaves out 79 windows of 80 characters, so its last training label is the first
-    test character.)
+    The split is in time. The first windows of a role are for training. The label of a window is the
+    character after it. Windows that start after the last training label are for testing. Windows
+    that start within ``length`` characters after the start of the last training window are left
+    out, so training and test samples have no character in common. (LEAF leaves out 79 windows of 80
+    characters, so its last training label is the first test character.)
 
     Args:
         path: a JSON file (.json or .json.gz), ``{"users": ["play/ROLE", ..], "lines": {"play/ROLE":
@@ -200,8 +200,8 @@ def _draw_roles(
 
 
 def _alternating(sizes: list[int]) -> tuple[Ragged, Ragged]:
-    """Training and test rows of each client, if samples are stored in consecutive parts of these
-    sizes.
+    """The rows of the training and test samples of each client, if samples are stored in
+    consecutive parts of these sizes.
 
     The parts are: training of client 0, test of client 0, training of client 1, ...
     """

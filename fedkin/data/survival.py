@@ -1,9 +1,10 @@
 """Survival data as risk sets: samples on which a Cox model learns to predict who dies first.
 
-Cox's partial likelihood (1972) is a product over deaths. Its factor is the softmax of the risks of
-all patients who were at risk: patients whose time is the time of the death or later. So here a
-sample is a death together with the patients at risk (the risk set), and its label is the position
-of the patient who died. The cross entropy of a sample is its term of the Cox loss.
+Cox's partial likelihood (1972) is a product over deaths. The factor of a death is the softmax over
+the risks of all patients who were at risk, taken at the patient who died. A patient is at risk if
+the patient's time is the time of the death or later. So here a sample is a death together with the
+patients at risk (the risk set), and its label is the position of the patient who died. The cross
+entropy of a sample is the term of this death in the Cox loss.
 
 The training loss is the mean over samples, not over deaths: a death without another patient at risk
 has no sample, because its term is 0 for every model. So the loss of whole risk sets is the Cox loss
@@ -55,7 +56,8 @@ def followed_up(
 ) -> Bool[np.ndarray, "n n"]:
     """For each pair of patients i, j: whether i certainly died before j.
 
-    Patient j was seen alive later, or was censored at that time.
+    That is, the death of i was observed, and the time of j is later, or it is the same and j was
+    censored.
 
     Args:
         times: time until death, or until a patient was last seen.
@@ -122,12 +124,14 @@ def comparable_pairs(
     size: int,
     rng: np.random.Generator,
 ) -> tuple[Float32[np.ndarray, "s size d+1"], Int[np.ndarray, "s"]]:
-    """All pairs of patients with a known first death, for tests: accuracy is Harrell's C-index.
+    """Test samples: all pairs of patients of which it is known who died first. The accuracy on them
+    is Harrell's C-index.
 
     Args:
         x, times, died: features, times and deaths, as in ``risk_sets``.
         size: number of places for patients in a sample; all but two are empty.
-        rng: draws the order of the two, so that equal risks are right in half of the pairs.
+        rng: draws the order of the two patients, so that a model that predicts equal risks is right
+            for half of the pairs.
 
     Returns:
         Samples, and the position in each of the patient who died first.

@@ -1,4 +1,5 @@
-"""Converts a table to samples. Its columns are features, the label, the client and the split."""
+"""Converts a table (DataFrame) to samples. The table's columns are features, the label, the client
+and the split."""
 
 from __future__ import annotations
 
@@ -108,7 +109,8 @@ def feature_columns(table: Table, columns: Columns, place: Path | str) -> list[A
 
 
 def without_row_numbers(names: Sequence[Any], place: Path | str) -> list[Any]:
-    """Names of columns, without pandas row numbers, which as features would identify samples.
+    """The given names of columns, without the names of columns that hold the row numbers of pandas.
+    As a feature, a row number would identify its sample.
 
     A column with a name such as ``__index_level_0__`` is the index of a DataFrame, and is left out.
     A column without a name may be an index or something else, so it is refused.
@@ -196,7 +198,8 @@ def with_features(
 
 
 def column_facts(columns: Columns) -> dict[str, str]:
-    """The names of a table's label and client columns, which are needed to read other tables.
+    """The names of a table's label and client columns, which are needed to read new samples for
+    predictions.
 
     Args:
         columns: roles of the columns.
@@ -213,14 +216,14 @@ def _named(columns: Columns) -> list[Any]:
 
 
 def check_table(table: Table, place: Path | str) -> None:
-    """Raise DataError for a table without rows, or with two columns of one name."""
+    """Raise DataError for a table without rows, or with two columns of the same name."""
     if not len(table):
         raise DataError(f"{place}: expected one row per sample, found none")
     check_different(table, place)
 
 
 def check_different(table: Table, place: Path | str) -> None:
-    """Raise DataError for a table with two columns of one name."""
+    """Raise DataError for a table with two columns of the same name."""
     twice = table.columns[table.columns.duplicated()]
     if len(twice):
         raise DataError(f"{place}: expected columns of different names, got {twice[0]!r} twice")
@@ -229,11 +232,12 @@ def check_different(table: Table, place: Path | str) -> None:
 def check_columns(
     table: Table, names: Sequence[Any], place: Path | str, cures: Mapping[str, str] | None = None
 ) -> None:
-    """Raise DataError for a column that does not exist. The message names the nearest one.
+    """Raise DataError for a column that does not exist. The message names the column with the most
+    similar name.
 
     Args:
         table: a DataFrame.
-        names: columns that it must have.
+        names: columns that the table must have.
         place: file or name with which error messages begin.
         cures: advice for a column that does not exist, by the column's name.
     """
@@ -247,7 +251,7 @@ def check_columns(
 
 
 def _text(column: np.ndarray) -> np.ndarray:
-    """A column of the table in which objects are converted to text."""
+    """A column of a table, converted to text if its entries are Python objects."""
     return column.astype(str) if column.dtype == object else column
 
 

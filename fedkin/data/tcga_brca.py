@@ -65,7 +65,7 @@ def tcga_brca(
 ) -> FederatedData:
     """TCGA-BRCA: survival of 1,088 breast cancer patients, a client for each of six regions.
 
-    The split is FLamby's. Train it with ``fedkin.models.cox``.
+    The split is FLamby's. The model for these data is ``fedkin.models.cox``.
 
     A training sample is a death with patients of the same region who were at risk at that time: x
     float32 [m, 40]. The last of the 40 features is 1 for a patient, and 0 for a place that is empty
@@ -75,8 +75,8 @@ def tcga_brca(
     35, 14, 16, 7 and 2 deaths for training and 14, 4, 8, 3, 2 and 1 for testing, so the C-index of
     a small region is not reliable.
 
-    The files are FLamby's two, or one table ``brca.csv`` of the same rows with the columns region
-    and split.
+    The files are FLamby's two, or one table ``brca.csv`` of the same patients with the columns
+    region and split.
 
     Args:
         at_risk: m, the number of places for patients in a sample, at least 2.
@@ -88,10 +88,10 @@ def tcga_brca(
         seed: seed of the draws.
 
     Raises:
-        ConfigError: ``scaling`` or ``ties`` has another value, or there are fewer than 2 patients,
-            or no draw.
-        DataError: files can neither be found nor downloaded, or have another form, or a region has
-            no death.
+        ConfigError: ``scaling`` or ``ties`` is unknown, ``at_risk`` is below 2, or ``draws`` is
+            below 1.
+        DataError: files can neither be found nor downloaded, or have other columns or values than
+            FLamby's; or in some region no training patient died while another was at risk.
     """
     for name, least, value in (("at_risk", 2, at_risk), ("draws", 1, draws)):
         if value < least:

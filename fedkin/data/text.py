@@ -63,9 +63,9 @@ def encode_texts(
         texts: M texts.
         train: rows of the training texts.
         length: number of tokens L; tokens beyond it are ignored.
-        glove: a file for :func:`read_glove`. The vocabulary is the words of the texts that the file
-            has, in its order. None: the words of the training texts, the most frequent first, ties
-            in alphabetical order.
+        glove: a file for :func:`read_glove`. The vocabulary then has the words of the texts that
+            also occur in this file, in the order of the file. None: the vocabulary has the words of
+            the training texts, the most frequent first, ties in alphabetical order.
         pad: where short texts are padded, "end" (FedProx) or "front" (FlexCFL).
         most: size of the vocabulary without ``glove``; None for all words.
         width: number of values D that the vectors in ``glove`` must have; None for any number.
@@ -128,7 +128,7 @@ def _frequent(x: Int32[np.ndarray, "s L"], words: list[str], most: int | None) -
 def read_glove(
     path: str | Path, words: Collection[str], width: int | None = None
 ) -> tuple[tuple[str, ...], Float32[np.ndarray, "n D"]]:
-    """The words that a GloVe file has, in the order of the file, and their vectors.
+    """The given words that occur in a GloVe file, in the order of the file, and their vectors.
 
     Each line is a word and D numbers, separated by single spaces. The first line gives D. Lines are
     read one by one, and numbers are read only for the given words. If a word occurs twice, the
@@ -141,7 +141,8 @@ def read_glove(
         width: number of values D in a vector; None to take it from the first line.
 
     Raises:
-        DataError: a line has another form, or the file is empty; the message names file and line.
+        DataError: a line is not a word and D numbers, or the file is empty; the message names file
+            and line.
     """
     path = Path(path)
     encoded = {word.encode() for word in words}
@@ -180,8 +181,8 @@ def _first_width(line: bytes, width: int | None, where: str) -> int:
 
 
 def _vector(line: bytes, where: str) -> Float32[np.ndarray, "D"]:
-    """The vector in a line of a GloVe file. Raises DataError if its parts are not finite
-    numbers."""
+    """The vector in a line of a GloVe file. Raises DataError if the parts of the line after the
+    word are not finite numbers."""
     try:
         vector = np.array([float(part) for part in line.split(b" ")[1:]])
     except ValueError:
@@ -215,8 +216,8 @@ def _lines(path: Path, width: int | None) -> Iterator[tuple[int, bytes]]:
 
 
 def _opened(path: Path, width: int | None, stack: ExitStack) -> Any:
-    """Open a GloVe file, which may be compressed or in a zip archive, as text. The stack closes
-    it."""
+    """Open a GloVe file, which may be compressed or in a zip archive, as text. ``stack`` closes the
+    file."""
     if path.suffix == ".gz":
         return stack.enter_context(gzip.open(path))
     if path.suffix != ".zip":

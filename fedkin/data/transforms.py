@@ -71,8 +71,8 @@ class ImageTransform:
         """Raise ConfigError for invalid options.
 
         Args:
-            flat: published side of images that are flat unless a size is given; None for images
-                that are never flat.
+            flat: side of the published images in pixels, if they are flat vectors unless a size is
+                given; None for images that are never flat.
         """
         if self.size is not None and not 1 <= self.size <= LARGEST:
             raise ConfigError(f"size must be from 1 to {LARGEST} pixels, got {self.size}")
@@ -161,9 +161,9 @@ def augmented(
     the range. All three give ATHENA-FL's four-fold training data. No paper states the strength of
     the noise: its standard deviation here is a tenth of ``high - low``.
 
-    In each training part, copies follow the images, one augmentation after another. Test parts do
-    not change. (The authors augment before they split, so copies of one image are in both parts.) A
-    client's noise depends only on the seed, its number and its images.
+    Each client's training images are followed by their copies, one augmentation after another. Test
+    samples do not change. (The authors augment before they split, so copies of one image are for
+    training and for testing.) A client's noise depends only on the seed, its number and its images.
 
     Args:
         data: ``x`` must be images [M, H, W] or [M, H, W, c] within low .. high; augment before
@@ -218,8 +218,8 @@ def _copy(
 
 
 def _with_copies(train: Ragged, first: int, copies: int) -> Ragged:
-    """The index in which each client has its rows, followed by the rows of its augmented copies.
-    The copies of all clients begin at row ``first`` of the images."""
+    """The index in which each client has the rows of its training images, followed by the rows of
+    their augmented copies. The copies of all clients begin at row ``first`` of the images."""
     S = len(train.rows)
     lists: list[Int[np.ndarray, "s"]] = []
     for start, end in zip(train.offsets, train.offsets[1:], strict=False):

@@ -84,7 +84,8 @@ def _refuse_sparse(values: Any, place: Path | str, name: str) -> None:
 
 
 def _of_list(values: Any, place: Path | str, name: str) -> Shaped[np.ndarray, "..."]:
-    """A list of rows, which may be images, tensors, masked arrays or numbers, as an array."""
+    """A list with an entry for each sample (an image, tensor, masked array or number), as an
+    array."""
     if all(map(is_image, values)):
         return pixels_of_all(values, f"{place}: {name}")
     if hasattr(values[0], "detach"):
@@ -127,7 +128,8 @@ def _known_type(array: Shaped[np.ndarray, "..."]) -> Shaped[np.ndarray, "..."]:
 
 
 def missing_rows(values: Shaped[np.ndarray, "M"]) -> Int[np.ndarray, "m"]:
-    """The rows without an entry: None, NaN, NaT, ``pd.NA``, masked entries, and blank text.
+    """The rows (samples) whose value is missing: None, NaN, NaT, ``pd.NA``, masked entries, and
+    blank text.
 
     Args:
         values: labels, or the client of each sample.

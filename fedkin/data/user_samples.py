@@ -31,7 +31,8 @@ COUNT = "num_clients"
 
 @runtime_checkable
 class Features(Protocol):
-    """Numbers [M ...]: an array, or a source larger than memory that returns slices of its rows."""
+    """Numbers [M ...]: an array, or a source larger than memory that returns slices of its rows
+    (samples)."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -128,7 +129,8 @@ class OwnSamples:
     def _split(
         self, owned: Ragged, train_fraction: float | int, seed: int
     ) -> tuple[Ragged, Ragged, Ragged | None]:
-        """Training, test and validation rows of each client; None without validation rows."""
+        """Training, test and validation rows (samples) of each client; for validation, None if
+        there are no such rows."""
         if self.split is None:
             train, test = split_train_test(
                 owned, Stream(seed, purpose="data/split"), train_fraction
@@ -136,7 +138,7 @@ class OwnSamples:
             if train_fraction < 1 and not test.sizes.all():
                 untested = int((test.sizes == 0).sum())
                 _log.warning(
-                    "%s: %d of %d clients have too few samples for a test",
+                    "%s: %d of %d clients have no test sample, because they have too few samples",
                     self.place,
                     untested,
                     len(test),
@@ -195,7 +197,8 @@ def own_partition(
             data name it differently).
 
     Raises:
-        ConfigError: the partition is unknown, or options are given without it or for another one.
+        ConfigError: the partition is unknown, an option is given that it does not have, or options
+            are given without a partition.
     """
     if partition is not None:
         options = PartitionOptions(
@@ -289,7 +292,8 @@ def clean_features(
 
 
 def _not_finite(block: Shaped[np.ndarray, "b ..."], start: int) -> list[int]:
-    """The rows of a block that hold NaN or infinity; the block begins at row ``start``."""
+    """The rows (samples) of a block that hold NaN or infinity; the block begins at row
+    ``start``."""
     finite = np.isfinite(block)
     if finite.all():
         return []
@@ -301,7 +305,8 @@ def split_numbers(split: Shaped[np.ndarray, "M"], place: Path | str) -> Int[np.n
     """The split of each sample as a number: 0 for training, 1 for test, 2 for validation.
 
     Raises:
-        DataError: another entry; the message names its row.
+        DataError: an entry is none of train, test, validation, 0, 1 and 2; the message names its
+            row.
     """
     if split.dtype.names is not None:
         raise DataError(
@@ -343,7 +348,7 @@ def _warn_of_classes(y: Int[np.ndarray, "M"], names: Names | None, place: Path |
 
 
 def _select(owned: Ragged, selected: Bool[np.ndarray, "M"]) -> Ragged:
-    """The index with only the selected rows of every client."""
+    """The index with only the selected rows (samples) of every client."""
     rows: Int[np.ndarray, "s"] = owned.rows[selected[owned.rows]]
     before = np.concatenate([[0], np.cumsum(selected[owned.rows])])
     return Ragged(rows, before[owned.offsets].astype(np.int64))

@@ -46,7 +46,7 @@ def architecture_of(model: AnyModel) -> Architecture | None:
 
 
 def entry_of(model: AnyModel, architecture: Architecture | None) -> dict[str, Any] | None:
-    """The section [model] of a configuration for the same network.
+    """The section [model] of a configuration that makes this network.
 
     Args:
         model: the network.

@@ -55,7 +55,7 @@ def write(
         format: ``safetensors``, ``torch`` or ``onnx``.
 
     Returns:
-        The card's path.
+        The path of ``card.json``.
 
     Raises:
         ConfigError: the format is unknown.
@@ -72,7 +72,10 @@ def write(
     }
     # Equal file names share one entry of the dictionary.
     if len(files) < len(entries):
-        raise StorageError("two clients' names give the same file name; rename one of them")
+        raise StorageError(
+            f"the models of two clients would have the file name {max(names, key=names.count)!r}; "
+            "rename one of these clients"
+        )
     first = entries[0].predictor
     plain = architecture.architecture_of(first.model)
     card = {"fedkin": __version__, "format": format, **_described(first), **facts}
@@ -95,8 +98,8 @@ def write(
 
 
 def write_model(predictor: Predictor, path: str | Path, format: str = "safetensors") -> Path:
-    """Write one model, such as a fine-tuned one, into a new folder with a card, as ``run.export``
-    does.
+    """Write one model, such as a fine-tuned one, and its card (``card.json``) into a new folder, as
+    ``run.export`` does.
 
     Args:
         predictor: the model, from ``run.fine_tune`` or ``run.model_for``.
@@ -104,7 +107,7 @@ def write_model(predictor: Predictor, path: str | Path, format: str = "safetenso
         format: ``safetensors``, ``torch`` or ``onnx``.
 
     Returns:
-        The card's path.
+        The path of ``card.json``.
 
     Raises:
         ConfigError, ModelError, MissingExtra, StorageError: as for ``write``.
@@ -177,15 +180,18 @@ def accuracy_facts(correct: np.ndarray, samples: np.ndarray) -> dict[str, Any]:
 
 
 def read_card(folder: Path) -> dict[str, Any]:
-    """Read the card of an export.
+    """Read the card of an export (``card.json``, which describes the models).
 
     Raises:
-        ConfigError: there is no card, or it is damaged.
+        ConfigError: there is no card, or the card is damaged.
     """
     try:
         card = json.loads((folder / CARD).read_text(encoding="utf-8-sig"))
         if card["format"] not in SUFFIXES or not card["models"]:
-            raise ValueError("it has no model, or a format of another version")
+            raise ValueError(
+                "the card lists no model, or a format that this version of fedkin does not know; "
+                "export the run again"
+            )
     except FileNotFoundError:
         raise ConfigError(
             f"{folder} holds no export: there is no {CARD} in it; make an export with fedkin "

@@ -13,8 +13,8 @@ from fedkin.data.labels import LABELS, NUMBERS, label_array, named_booleans
 
 
 def numbers_are_classes(columns: Mapping[str, str] | None) -> bool:
-    """Whether the labels of the run's data were numbers, so that a number in new data may be the
-    index of a class that has a name.
+    """Whether the labels in the run's data were numbers. Then a number in new data may be a class
+    number, even if the classes have names (which were given separately).
 
     Args:
         columns: ``FederatedData.columns`` of the run's data.
@@ -37,13 +37,13 @@ def encoded_labels(
             counts as a name, not as an index.
         label_names: names of the classes 0, 1, ..; None if labels are numbers.
         classes: C, the number of classes.
-        by_number: whether a number may be the index of a named class.
+        by_number: whether a number may be a class number although the classes have names.
         rows: row of each label in its file, for messages; None if every row has a label, so that
             label i is in row i.
 
     Raises:
-        DataError: the run does not know a label (the message names the row), or labels are booleans
-            and the names are not False and True.
+        DataError: no class of the run has a label's name or number (the message names the row), or
+            labels are booleans and the names are not False and True.
     """
     names = [] if label_names is None else [str(name) for name in label_names]
     labels = label_array(y, "labels")
@@ -96,13 +96,15 @@ def _number_names(
 def _positions(
     labels: Shaped[np.ndarray, "s"], names: Sequence[str], rows: Int[np.ndarray, "s"]
 ) -> Int[np.ndarray, "s"]:
-    """The class number of each name. Raises DataError for a name that the run does not know."""
+    """The class number of each name. Raises DataError for a name that no class of the run has."""
     numbers = {name: number for number, name in enumerate(names)}
     unseen = ~np.isin(labels, names)
     if unseen.any():
         first = int(np.argmax(unseen))
         message = unknown("label", str(labels[first]), names)
-        raise DataError(f"labels: row {rows[first]}: {message}; the run was trained without it")
+        raise DataError(
+            f"labels: row {rows[first]}: {message}; the run was trained without this label"
+        )
     return np.array([numbers[label] for label in labels.tolist()], np.int64)
 
 

@@ -4,9 +4,11 @@
     import json, torch
     from model import build
 
-    card = json.load(open("card.json"))     network = build(card["architecture"]).eval()
-    network.load_state_dict(torch.load(card["models"][0]["file"], weights_only=True)) # x: float32
-    [B, ...], as described in card["input"]; scores [B, C], before the softmax scores = network(x)
+    card = json.load(open("card.json"))
+    network = build(card["architecture"]).eval()
+    network.load_state_dict(torch.load(card["models"][0]["file"], weights_only=True))
+    # x: float32 [B, ...], as described in card["input"]; scores: [B, C], before the softmax
+    scores = network(x)
 
 The entries of the ``state_dict`` have the names and shapes of fedkin's layers. Images are [B, H, W,
 channels], flat images [B, H W channels]. Images are flattened in this order before the first dense
@@ -124,7 +126,7 @@ class Detectors(nn.Module):
 
 
 def build(architecture: dict[str, Any]) -> nn.Module:
-    """Build the network of a card's ``architecture``, with new weights.
+    """Build the network that ``architecture`` in ``card.json`` describes, with new weights.
 
     If a cluster has detectors, ``architecture`` describes a single one of them; use
     ``build_detectors`` for the whole classifier.
@@ -139,7 +141,7 @@ def build_detectors(architecture: dict[str, Any], detected: list[int], classes: 
 
     Args:
         architecture: the architecture of a detector.
-        detected: the classes that have a detector, from the model's entry in the card.
+        detected: the classes that have a detector, from the model's entry in ``card.json``.
         classes: C, the number of classes.
     """
     return Detectors({positive: build(architecture) for positive in detected}, classes)

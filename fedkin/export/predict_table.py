@@ -35,8 +35,8 @@ class Predictions(NamedTuple):
 
     Attributes:
         table: a row for each sample: ``prediction``, and ``probability_LABEL`` for each class.
-        accuracy: accuracy over the rows with a label; None if no row has one.
-        scored: number of rows with a label.
+        accuracy: accuracy over the samples with a label; None if no sample has one.
+        scored: number of samples with a label.
     """
 
     table: pd.DataFrame
@@ -61,9 +61,9 @@ def predict_file(
 ) -> Predictions:
     """Predict every sample of a file.
 
-    Without ``model``, ``client`` and ``cluster``, each row is predicted with its client's model. A
-    column of the file names the client. An export with one model needs no such column. Labels are
-    optional: a row without a label is predicted but not scored.
+    Without ``model``, ``client`` and ``cluster``, each sample (row) is predicted with its client's
+    model. A column of the file names the client. An export with one model needs no such column.
+    Labels are optional: a sample without a label is predicted but not scored.
 
     Args:
         export: the export with the models.
@@ -114,7 +114,7 @@ def _prediction_table(export: Export, classes: np.ndarray, proba: np.ndarray) ->
 def _scored(
     export: Export, table: pd.DataFrame, classes: np.ndarray, y: np.ndarray, path: Path
 ) -> Predictions:
-    """The predictions, with their accuracy over the rows that have a label."""
+    """The predictions, with their accuracy over the samples that have a label."""
     # Only rows with a label are scored.
     rows = np.setdiff1d(np.arange(len(y)), missing_rows(y))
     if not len(rows):
@@ -136,8 +136,9 @@ def _scored(
 
 
 def _samples(export: Export, x: np.ndarray, path: Path) -> np.ndarray:
-    """Convert all samples to model input at once. Converted per client, an error would count the
-    rows of that client instead of the rows of the file."""
+    """Convert all samples of the file to model input at once, so that an error names a row of the
+    file. If each client's samples were converted separately, an error would give a position among
+    these samples."""
     try:
         return as_samples(x, export.samples)
     except DataError as error:
@@ -153,8 +154,8 @@ def _decisions(model: Classifier, x: np.ndarray, path: Path) -> Decisions:
 
 
 def _by_client(export: Export, x: np.ndarray, clients: np.ndarray, path: Path) -> Decisions:
-    """Predict each client's rows with the client's model, and return all predictions in the order
-    of the file."""
+    """Predict each client's samples (rows of the file) with the client's model, and return all
+    predictions in the order of the file."""
     _, column = _columns(export)
     missing = missing_rows(clients)
     if len(missing):

@@ -111,8 +111,8 @@ class Predictor(Classifier):
     Attributes:
         name: ``cluster-2`` for the model of a cluster, ``client-7`` for the model of a client.
         model: the network, without weights.
-        vectors: the weights. Row i is a detector or a component of a mixture; other models have one
-            row.
+        vectors: the weights: a vector for each detector or each component of a mixture; other
+            models have one vector.
         samples: a sample, which defines the shape and type of all samples.
         label_names: name of each class, if labels have names.
         positive: the class of each detector; None for other models.
@@ -148,16 +148,18 @@ class Predictor(Classifier):
         """The weights as one vector.
 
         Raises:
-            ModelError: detectors and mixtures have several vectors (``vectors``).
+            ModelError: the predictor has detectors or a mixture, so it has several vectors, which
+                are in the attribute ``vectors``.
         """
         if self.shares is not None:
             raise ModelError(
-                f"{self.name} is a mixture of {len(self.vectors)} models; use vectors and shares"
+                f"{self.name} is a mixture of {len(self.vectors)} models; use its attributes "
+                "vectors and shares (the weight of each model)"
             )
         if self.detects:
             raise ModelError(
-                f"{self.name} has {len(self.vectors)} detectors, not one model; use vectors and "
-                "positive"
+                f"{self.name} has {len(self.vectors)} detectors, not one model; use its attributes "
+                "vectors and positive (the class of each detector)"
             )
         return self.vectors[0]
 
@@ -189,7 +191,7 @@ class Predictor(Classifier):
         ``(init, apply)`` pair.
 
         Raises:
-            ModelError: detectors and mixtures have several modules.
+            ModelError: the predictor has detectors or a mixture, so it has several modules.
         """
         if isinstance(self.model, ModelWithWorkers):
             return self.model.network(self.vector).eval()  # type: ignore[attr-defined]
@@ -199,8 +201,8 @@ class Predictor(Classifier):
         return model.whole(model.unflatten(jnp.asarray(self.vector)))
 
     def _scores(self, x: Shaped[np.ndarray, "B ..."]) -> Float[np.ndarray, "B C"]:
-        """Scores of one network; for a mixture, log probabilities; for detectors, one column
-        each."""
+        """Scores of one network; for a mixture, log probabilities; for detectors, a column of
+        scores for each."""
         if self.shares is not None:
             # A mixture averages probabilities, so its scores are the logarithm of the average.
             mixed: Any = sum(
@@ -273,8 +275,8 @@ def as_samples(x: Any, samples: Samples) -> Shaped[np.ndarray, "B ..."]:
         kind = "numbers" if floats else "integers"
         raise DataError(
             f"expected samples of shape [B, {', '.join(map(str, shape))}] ({kind}, as "
-            f"in {samples.name}), got {array.dtype} of shape {list(array.shape)}; one "
-            "sample is x[None]"
+            f"in {samples.name}), got {array.dtype} of shape {list(array.shape)}; for a "
+            "single sample x, pass x[None]"
         )
     if floats and array.dtype == np.uint8:
         if not getattr(samples, "from_uint8", False):

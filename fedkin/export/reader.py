@@ -105,7 +105,7 @@ class Export:
         argument.
 
         Args:
-            name: name of the model in the card.
+            name: name of the model in ``card.json``.
             client: name of a client, as text (7 is "7"). For a client without a name, its position
                 in the run's data.
             cluster: number of a cluster.
@@ -180,8 +180,8 @@ class Export:
         return entries[0]
 
     def _of_cluster(self, cluster: int) -> dict[str, Any]:
-        """The entry of a cluster's model. Raises ConfigError, with the exported clusters, if there
-        is none."""
+        """The entry of ``card.json`` about a cluster's model. Raises ConfigError if the cluster has
+        no model; the message lists the clusters that have one."""
         shared = {
             entry["cluster"]: entry
             for entry in self.card["models"]
@@ -246,19 +246,19 @@ def _arrays(content: bytes, format: str) -> dict[str, np.ndarray]:
 
 
 def _vector(model: AnyModel, arrays: dict[str, np.ndarray], prefix: str) -> Float[np.ndarray, "P"]:
-    """The flat parameter vector from the arrays whose names begin with a prefix. Entries that are
-    not parameters, such as counters, are ignored."""
+    """The flat parameter vector from the arrays whose names begin with a prefix. Arrays that are
+    not parameters, such as counters of batches, are ignored."""
     names = [prefix + name for name in model.spec.slices]
     missing = [name for name in names if name not in arrays]
     if missing:
         raise ModelError(
-            f"model {model.name!r} has a layer {missing[0]!r}, but the export does not; give the "
-            "model of the export"
+            f"model {model.name!r} has a layer {missing[0]!r}, but the export does not; pass the "
+            "model with which the run was trained: load(folder, model=...)"
         )
     vector = np.concatenate([arrays[name].ravel() for name in names]).astype(np.float32)
     if len(vector) != model.spec.parameters:
         raise ModelError(
             f"model {model.name!r} has {model.spec.parameters} parameters, but the export has "
-            f"{len(vector)}"
+            f"{len(vector)}; pass the model with which the run was trained: load(folder, model=...)"
         )
     return vector

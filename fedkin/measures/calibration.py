@@ -60,11 +60,11 @@ def platt_scale(counts: Int[np.ndarray, "*D 2 64"]) -> Float64[np.ndarray, "*D 2
     is positive.
 
     The fit is maximum likelihood at the bin centres, with Platt's targets (N+ + 1) / (N+ + 2) for
-    the N+ positive samples and 1 / (N- + 2) for the N- negative ones, instead of 1 and 0. So a has
-    a finite optimum even for a detector without errors (Platt 1999). It uses Newton's method with
-    backtracking (Lin, Lin & Weng, Machine Learning 68, 2007). Replacing scores by bin centres makes
-    a too small: by 1 % for widely spread scores, and by 10 % if their standard deviation is 0.5,
-    the width of a bin.
+    the N+ positive samples and 1 / (N- + 2) for the N- negative ones, instead of 1 and 0. With
+    these targets, ``a`` has a finite optimum even for a detector without errors (Platt 1999). The
+    fit uses Newton's method with backtracking (Lin, Lin & Weng, Machine Learning 68, 2007). Because
+    scores are replaced by bin centres, ``a`` is too small: by 1 % for widely spread scores, and by
+    10 % if their standard deviation is 0.5, the width of a bin.
 
     ``a`` is negative if a detector is worse than chance; this reverses its scores. A detector
     without positive or without negative samples cannot be calibrated, and keeps its scores: (1, 0).
@@ -100,7 +100,7 @@ def fold_scale(
     """Build each scale into its detector: change the last layer so that the new score is a s + b.
 
     Args:
-        models: one detector per row.
+        models: the parameters of one detector per row.
         head: the slice of the last layer, weights and bias (``ModelSpec.head``). It is multiplied
             by a.
         bias: the slice of the last layer's bias (``ModelSpec.head_bias``), to which b is added.

@@ -20,9 +20,9 @@ def convergence_epoch(accuracy: Float[np.ndarray, "*D T"], tolerance: float = 0.
 
     Epochs are counted from 1, so the result is at least 2, or None. The criterion is prev (1 -
     tolerance) < accuracy < prev (1 + tolerance), with prev the accuracy of the previous epoch. This
-    may be long before the best epoch. While accuracies are 0, it never holds, because the bounds
-    are then 0 too. For several detectors, it is applied to their mean accuracy. The authors average
-    differently: ``mean_convergence_epoch``.
+    may be long before the best epoch. While accuracies are 0, the criterion never holds, because
+    the bounds are then 0 too. For several detectors, the criterion is applied to their mean
+    accuracy. The authors average differently: ``mean_convergence_epoch``.
     """
     if not len(accuracy):
         return None

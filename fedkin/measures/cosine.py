@@ -1,4 +1,4 @@
-"""Cosine similarity between updates. Shapes: n and m rows, P parameters."""
+"""Cosine similarity between updates. Shapes: n and m updates, P parameters."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ def cosine(a: Float[np.ndarray, "n P"], b: Float[np.ndarray, "m P"]) -> Float[np
     """Cosine similarities cos(a_i, b_j) = <a_i, b_j> / (|a_i| |b_j|) of all pairs (FedGroup, eq.
     5).
 
-    A row of zeros has no direction. Its similarities are zero, never NaN.
+    An update of zeros has no direction. Its similarities are zero, never NaN.
     """
     return np.clip(unit_rows(a) @ unit_rows(b).T, -1, 1)
 
 
 def unit_rows(rows: Float[np.ndarray, "n P"]) -> Float[np.ndarray, "n P"]:
-    """Each row scaled to length 1; zero rows are unchanged.
+    """Each row (a vector, such as an update) scaled to length 1; rows of zeros are unchanged.
 
     Lengths are computed in float64, because they may overflow or underflow float32.
     """
@@ -36,7 +36,8 @@ def cosine_from(
     """Cosine similarities of a and b relative to an origin, computed in column blocks to avoid
     large copies.
 
-    The similarity is also zero if float32 cannot represent a squared length.
+    The similarity of two vectors is zero if one of them equals the origin, or if float32 cannot
+    represent its squared distance from the origin.
 
     Args:
         a: vectors, one for each row of the result.
@@ -67,12 +68,13 @@ def cosine_from(
 def _relative(
     rows: Float[np.ndarray, "n P"], columns: slice, origin: Float[np.ndarray, "P"] | None
 ) -> np.ndarray:
-    """The selected columns of the vectors (rows), minus the same columns of the origin."""
+    """The selected columns of vectors (one per row), minus the same entries of the origin."""
     return rows[:, columns] if origin is None else rows[:, columns] - origin[columns]
 
 
 def column_blocks(columns: int) -> Iterator[slice]:
-    """Yield slices of columns that are small enough for a core's cache with some hundred rows."""
+    """Yield slices of the columns of a matrix, so narrow that each block of a few hundred rows fits
+    into the cache of a core."""
     for first in range(0, columns, _COLUMNS):
         yield slice(first, first + _COLUMNS)
 

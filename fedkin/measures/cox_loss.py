@@ -26,7 +26,8 @@ TIES = ("breslow", "efron")  # treatments of events at the same time
 
 
 def cox_loss(scores: Any, times: Any, died: Any, ties: str = "breslow") -> float | None:
-    """The Cox loss per event; None for patients without an event.
+    """The Cox loss of some patients: their negative log partial likelihood, divided by the number
+    of events (observed deaths). None if there is no event.
 
     Args:
         scores: risk score of each patient [n]; a higher score means an earlier death.
@@ -81,7 +82,9 @@ def _finite(name: str, values: Any) -> Float[np.ndarray, "n"]:
         )
     if not np.isfinite(array).all():
         row = int(np.flatnonzero(~np.isfinite(array))[0])
-        raise DataError(f"cox_loss: {name} must be finite numbers, got {array[row]} in row {row}")
+        raise DataError(
+            f"cox_loss: {name} must be finite numbers, got {name}[{row}] = {array[row]}"
+        )
     return array
 
 

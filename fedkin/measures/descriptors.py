@@ -54,7 +54,7 @@ def group_moments(
     divisor = np.maximum(count, 1)
 
     def sums(rows: Float[np.ndarray, "t C"]) -> Float64[np.ndarray, "groups C"]:
-        """The sum of the rows of each group, column by column."""
+        """The sum of the rows (samples) of each group, column by column."""
         columns = [np.bincount(group, column, groups) for column in rows.T]
         return np.stack(columns, axis=1).astype(np.float64)
 
@@ -64,8 +64,8 @@ def group_moments(
 
 
 def value_ranges(descriptors: Float[np.ndarray, "n D"], classes: int) -> Float64[np.ndarray, "2 B"]:
-    """Minimum (row 0) and maximum (row 1) of each block of C columns, over all clients and all
-    columns of the block.
+    """Minimum and maximum (the two rows of the result) of each block of C columns, over all clients
+    and all columns of the block.
 
     Args:
         descriptors: finite descriptors.
@@ -98,7 +98,7 @@ def inverse_distances(
     first: Float[np.ndarray, "n D"], second: Float[np.ndarray, "m D"]
 ) -> Float64[np.ndarray, "n m"]:
     """For each ``first`` descriptor, a weight for each ``second`` one: 1 / (distance + 1e-8),
-    divided by the sum of these, so that close descriptors weigh most (FEROMA)."""
+    divided by the sum over all ``second`` ones, so that close descriptors weigh most (FEROMA)."""
     from scipy.spatial.distance import cdist
 
     distances = cdist(first.astype(np.float64), second.astype(np.float64))

@@ -1,4 +1,5 @@
-"""Distances between all pairs of long rows, in bounded memory. Shapes: n rows, P parameters."""
+"""Distances between all pairs of long vectors (rows), such as updates, in bounded memory. Shapes: n
+rows, P parameters."""
 
 from __future__ import annotations
 
@@ -18,12 +19,12 @@ _CLOSE = 1e-6
 
 
 def pairwise(rows: Float[np.ndarray, "n P"], metric: str) -> Float64[np.ndarray, "n n"]:
-    """Distances d(x_i, x_j) of all pairs of rows, symmetric with a zero diagonal.
+    """Distances d(x_i, x_j) of all pairs of rows (vectors), symmetric with a zero diagonal.
 
     ``l1`` is the sum of absolute differences, ``l2`` the Euclidean distance, and ``cosine`` is 1 -
     cos in [0, 2]. A zero row has no direction, so its cosine distance to all other rows is 1. l2
-    and cosine use one matrix product. Close rows are compared element by element, because the
-    product loses precision for them.
+    and cosine use one matrix product. Rows that are close to each other are compared element by
+    element, because the product loses precision for them.
 
     Raises:
         MethodError: the metric is unknown.
@@ -50,8 +51,9 @@ def _squared(
     inner: Float64[np.ndarray, "n n"],
     scale: Float64[np.ndarray, "n"],
 ) -> Float64[np.ndarray, "n n"]:
-    """Squared distances |s_i x_i - s_j x_j|^2 of scaled rows, from the matrix ``inner`` of the
-    inner products <x_i, x_j>. Rows scaled to length 1 have the squared distances 2 (1 - cos)."""
+    """Squared distances |s_i x_i - s_j x_j|^2 of rows x_i, each scaled by its number s_i, from the
+    matrix ``inner`` of the inner products <x_i, x_j>. Rows scaled to length 1 have the squared
+    distances 2 (1 - cos)."""
     inner = inner * np.outer(scale, scale)
     lengths = inner.diagonal()[:, None] + inner.diagonal()
     squared = np.clip(lengths - 2 * inner, 0, None)
@@ -70,8 +72,8 @@ def _from_differences(
     scale: Float64[np.ndarray, "n"],
     metric: Literal["cityblock", "sqeuclidean"],
 ) -> Float64[np.ndarray, "k k"]:
-    """Distances of all pairs of the rows ``chosen``, computed from the differences of their
-    entries, which is exact but slow."""
+    """Distances of all pairs of the rows (vectors) ``chosen``, computed from the differences of
+    their entries, which is exact but slow."""
     from scipy.spatial.distance import pdist, squareform
 
     count = len(chosen)

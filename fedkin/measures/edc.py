@@ -10,15 +10,20 @@ from fedkin.measures.gram import gram, leading_eigenpairs
 
 
 def edc_embedding(updates: Float[np.ndarray, "n P"], directions: int) -> Float64[np.ndarray, "n m"]:
-    """Embedding E_ij = cos(x_i, v_j) of update x_i, with v_j the first m left singular vectors of
-    the P x n matrix of all updates: K(dW, V^T) in eq. 7.
+    """The cosines E_ij = cos(x_i, v_j) of each update x_i with m directions, as the input of
+    K-means.
 
-    The entries are cosines in [-1, 1], the input of K-means. They are computed from the Gram matrix
-    G: with G a_j = lambda_j a_j, v_j = sum_k a_kj x_k / sqrt(lambda_j), so that <x_i, v_j> = (G
-    a_j)_i / sqrt(lambda_j), and no P x m matrix is formed. (This also equals sqrt(lambda_j) a_ij,
-    which loses precision for updates much smaller than the others.) The sign of a singular vector
-    is arbitrary, so the entry of largest magnitude in each column is made positive. Directions
-    beyond the rank of the updates are zero columns; zero updates are zero rows.
+    The directions v_1, ..., v_m are the first m left singular vectors of the P x n matrix of all
+    updates. E is the matrix K(dW, V^T) in eq. 7 of FlexCFL.
+
+    * Signs: the sign of a singular vector is arbitrary, so the entry of largest magnitude in each
+      column of E is made positive.
+    * Zeros: a direction beyond the rank of the updates gives a column of zeros. An update of zeros
+      gives a row of zeros.
+    * Computation: no P x m matrix is formed. The Gram matrix G of the updates has unit
+      eigenvectors a_j: G a_j = lambda_j a_j. Then v_j = sum_k a_kj x_k / sqrt(lambda_j), and
+      <x_i, v_j> = (G a_j)_i / sqrt(lambda_j). The equal expression sqrt(lambda_j) a_ij is not
+      used, because it loses precision for updates much smaller than the others.
 
     Raises:
         MethodError: there are fewer updates than directions, or ``directions`` is below 1.
@@ -35,8 +40,8 @@ def edc_embedding(updates: Float[np.ndarray, "n P"], directions: int) -> Float64
 
 
 def edc(embedding: Float[np.ndarray, "n m"]) -> Float64[np.ndarray, "n n"]:
-    """Distances EDC(i, j) = |E_i - E_j| / m of eq. 7. The factor 1/m does not change a clustering
-    into a given number of clusters."""
+    """Distances EDC(i, j) = |E_i - E_j| / m of FlexCFL's eq. 7, where E_i is row i of ``embedding``
+    (update i). The factor 1/m does not change a clustering into a given number of clusters."""
     from scipy.spatial.distance import pdist, squareform
 
     return squareform(pdist(embedding)) / embedding.shape[1]

@@ -1,4 +1,5 @@
-"""Gram matrices of long rows, and their leading eigenvectors. Shapes: n updates, P parameters."""
+"""Gram matrices of long vectors (updates), and their leading eigenvectors. Shapes: n updates, P
+parameters."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ def float64_blocks(updates: Float[np.ndarray, "n P"]) -> Iterator[Float64[np.nda
 
 
 def gram(updates: Float[np.ndarray, "n P"]) -> Float64[np.ndarray, "n n"]:
-    """Gram matrix G_ij = <x_i, x_j>: the inner products of all updates, in float64. It resolves
-    directions that are a thousand times weaker than the strongest one."""
+    """Gram matrix G_ij = <x_i, x_j>: the inner products of all updates, in float64. The matrix
+    resolves directions that are a thousand times weaker than the strongest one."""
     total = np.zeros((len(updates), len(updates)))
     for block in float64_blocks(updates):
         total += block @ block.T

@@ -33,8 +33,8 @@ def measures_in(description: Mapping[str, Any]) -> tuple[Measure, ...]:
 
 
 def _from_entry(entry: Any) -> Measure | None:
-    """A user's measure from its entry in a run's description. It has no function, as the values are
-    already in the records. None for a damaged entry."""
+    """A user's measure from its entry in a run's description. The measure has no function, as its
+    values are already in the records. None for a damaged entry."""
     if not isinstance(entry, Mapping):
         return None
     # Keys that this version does not know are ignored.
@@ -73,7 +73,8 @@ def compared_by(word: str, own: Iterable[Measure] = ()) -> Measure:
         own: the user's measures (``measures_in``).
 
     Raises:
-        ConfigError: the word is unknown, or the measure has no better direction.
+        ConfigError: the word is unknown, or the measure does not say whether higher or lower values
+            are better.
     """
     by_word = {measure.by: measure for measure in (*measures_of(COMPARED), *own)}
     if word not in by_word:

@@ -44,8 +44,8 @@ def madc(similarity: Float[np.ndarray, "n n"]) -> Float64[np.ndarray, "n n"]:
 
 
 def _cityblock(rows: Float64[np.ndarray, "n z"]) -> Float64[np.ndarray, "n n"]:
-    """L1 distances between all rows, in parallel strips. Threads help because SciPy releases the
-    GIL."""
+    """L1 distances between all rows of a matrix, computed in parallel by strips of rows. Threads
+    help because SciPy releases the GIL."""
     from scipy.spatial.distance import cdist
 
     total = np.zeros((len(rows), len(rows)))

@@ -1,4 +1,5 @@
-"""The class ``Measure``: a metric of a run with its name, headings, unit and better direction.
+"""The class ``Measure``: a metric of a run with its name, headings and unit, and whether higher or
+lower values are better.
 
 Shapes: c scored clients.
 """
@@ -60,7 +61,8 @@ class ScoredClients:
 
 @dataclass(frozen=True)
 class Measure:
-    """A metric of a run: its names, its number format, and its better direction.
+    """A metric of a run: its names, its number format, and whether higher or lower values are
+    better.
 
     Args:
         name: the name in records, summaries and tables: lower-case letters, digits and underscores.
@@ -78,8 +80,8 @@ class Measure:
         phrase: name in a sentence; ``{split}`` is replaced by the scored split.
         column: name in records; default: the name.
         moment: whether the value of a whole run comes from its ``last`` or from its ``best`` round.
-        over_all: name of the measure that is used instead, to include all clients, if some clients
-            had no cluster.
+        over_all: name of a measure of the same quantity over all clients. A run is compared by that
+            measure if this one leaves out clients that had no cluster or were absent.
         kept: where the measure is stored: in the record of a ``round``, in the summary of a
             ``run``, or in ``both``.
 
@@ -115,7 +117,7 @@ class Measure:
             raise ConfigError(f"measure {self.name!r}: the name must have {expected}")
         if self.of is not None and not callable(self.of):
             raise ConfigError(
-                f"measure {self.name}: of must be a function of the scored clients, got "
+                f"measure {self.name}: the argument of= must be a function of ScoredClients, got "
                 f"{self.of!r:.80}"
             )
         if self.unit not in UNITS:

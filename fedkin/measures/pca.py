@@ -1,6 +1,6 @@
 """Principal component analysis of a few long rows, such as client updates.
 
-Shapes: n rows, P parameters, q components.
+Shapes: n rows (vectors), P parameters, q components.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from fedkin.measures.gram import float64_blocks, leading_eigenpairs
 def principal_scores(
     rows: Float[np.ndarray, "n P"], variance: float | int = 0.95
 ) -> Float64[np.ndarray, "n q"]:
-    """Scores on the fewest principal components that explain more than ``variance`` of the rows'
-    variance.
+    """Scores of rows (vectors) on the fewest principal components that explain more than
+    ``variance`` (a share) of the rows' variance.
 
     The result is exact, without decomposing an n x P matrix. With Z the centred rows and Z Z^T = U
     diag(s^2) U^T, the scores are U s (FedSim, Alg. 2, l. 5). A ``variance`` of 1 keeps all
@@ -37,14 +37,14 @@ def principal_scores(
 
 def explained_variance(rows: Float[np.ndarray, "n P"]) -> Float64[np.ndarray, "n"]:
     """The share of the variance that each principal component explains, largest first. All shares
-    are zero if rows are equal."""
+    are zero if all rows (vectors) are equal."""
     values, _ = leading_eigenpairs(_centred_gram(rows), len(rows))
     return explained_shares(values)
 
 
 def count_distinct(scores: Float64[np.ndarray, "n q"]) -> int:
-    """Number of distinct rows. Numbers count as equal if they differ by less than about 1e-9 of the
-    largest number."""
+    """Number of distinct rows in a matrix of scores. Numbers count as equal if they differ by less
+    than about 1e-9 of the largest number."""
     scale = np.abs(scores).max(initial=0)
     if not scale > 0:
         return min(1, len(scores))
@@ -65,8 +65,8 @@ def explained_shares(values: Float64[np.ndarray, "n"]) -> Float64[np.ndarray, "n
 
 
 def _centred_gram(rows: Float[np.ndarray, "n P"]) -> Float64[np.ndarray, "n n"]:
-    """Gram matrix (inner products of all pairs) of the rows minus their mean; zeros if all rows are
-    equal.
+    """Gram matrix (inner products of all pairs) of the rows (vectors) minus their mean; zeros if
+    all rows are equal.
 
     The mean is subtracted before the products, because it may be a thousand times longer than the
     differences.

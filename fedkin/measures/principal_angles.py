@@ -20,12 +20,13 @@ _BLOCK = 2**23  # number of cosines in memory at a time
 
 
 def leading_directions(samples: Num[np.ndarray, "s d"], p: int) -> Float64[np.ndarray, "d p"]:
-    """The first p left singular vectors of the d x s sample matrix, from the smaller Gram matrix.
+    """The first p left singular vectors of the d x s sample matrix.
 
-    Samples are neither centred nor scaled, as in the authors' code, so the first direction is close
-    to the mean sample. The sign of a direction is chosen so that its largest component is positive
-    (the first of ties). If there are fewer than p directions, because samples are few or equal, the
-    last columns are zero.
+    They are computed from the d x d or the s x s Gram matrix, whichever is smaller. Samples are
+    neither centred nor scaled, as in the authors' code, so the first direction is close to the mean
+    sample. The sign of a direction is chosen so that its largest component is positive (the first
+    of ties). If there are fewer than p directions, because samples are few or equal, the last
+    columns are zero.
     """
     rows = samples.astype(np.float64)
     is_wide = len(rows) <= rows.shape[1]
@@ -69,8 +70,8 @@ def side_by_side(bases: Float[np.ndarray, "N d C p"]) -> Float[np.ndarray, "N d 
 
 
 def orthonormal(bases: Float[np.ndarray, "N d q"]) -> Float64[np.ndarray, "N d r"]:
-    """An orthonormal basis of the columns' span, as principal angles need it. Extra columns are
-    zero."""
+    """An orthonormal basis of the span of each client's columns, as principal angles need it.
+    Columns beyond the dimension of the span are zero."""
     left, values, _ = np.linalg.svd(np.nan_to_num(bases.astype(np.float64)), full_matrices=False)
     in_span = values > _DEPENDENT * np.maximum(values[:, :1], _WEAKEST)
     return left * in_span[:, None]
@@ -137,8 +138,9 @@ def subspace_angles(
     * ``as_coded``: the smallest angle between any two vectors, as in the authors' code. It is never
       below ``smallest``.
 
-    The last two depend on the signs of the vectors. Zero columns are ignored in all forms. A client
-    without any direction, or without a reply (NaN), has NaN. A client's angle with itself is 0.
+    The last two forms depend on the signs of the vectors. Zero columns are ignored in all forms. A
+    client without any direction, or without a reply (NaN), has NaN. A client's angle with itself is
+    0.
 
     Args:
         bases: orthonormal columns of each client. With float32, angles below some hundredths of a

@@ -5,8 +5,8 @@ The count sketch (Charikar, Chen and Farach-Colton 2002) adds every coordinate, 
 to one of s buckets. The inner product of two sketches equals the inner product of the vectors x and
 y on average, with a standard deviation of about |x| |y| / sqrt(s).
 
-Shapes: r rows, P numbers of a vector, s numbers of a sketch, m = s (s + 1) / 2 products of two
-numbers of a sketch.
+Shapes: r rows (vectors), P numbers of a vector, s numbers of a sketch, m = s (s + 1) / 2 products
+of two numbers of a sketch.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from jaxtyping import Float, Float64
 def unit_sketches(
     rows: Float[np.ndarray, "r P"], size: int, seed: int
 ) -> Float64[np.ndarray, "r s"]:
-    """Sketches of rows, normalised to length 1. A zero row gives zeros, a nonfinite row gives NaN.
+    """Sketches of vectors (rows), normalised to length 1. A vector of zeros gives zeros, a
+    nonfinite vector gives NaN.
 
     Args:
         rows: the vectors.
@@ -41,19 +42,20 @@ def unit_sketches(
 
 
 def second_moments(rows: Float[np.ndarray, "r s"]) -> Float64[np.ndarray, "r m"]:
-    """Second moments of each row x: the upper triangle of the matrix x x^T, as a row. Entries off
-    the diagonal are multiplied by sqrt(2), so that the result has length |x|^2, like the whole
-    matrix."""
+    """Second moments of each row (sketch) x: the upper triangle of the matrix x x^T, as a row of
+    the result. Entries off the diagonal are multiplied by sqrt(2), so that the norm of this row is
+    |x|^2, the Frobenius norm of the whole matrix."""
     upper, across = np.triu_indices(rows.shape[1])
     scale = np.where(upper == across, 1, np.sqrt(2))
     return rows[:, upper].astype(np.float64) * rows[:, across] * scale
 
 
 def moment_matrix(moments: Float[np.ndarray, "m"], size: int) -> Float64[np.ndarray, "s s"]:
-    """The symmetric matrix of second moments, from the result of ``second_moments``.
+    """The symmetric matrix of second moments, from its scaled upper triangle (see
+    ``second_moments``).
 
     Args:
-        moments: a row of ``second_moments``, or a sum of such rows.
+        moments: a row of the result of ``second_moments``, or a sum of such rows.
         size: s, the length of a sketch.
     """
     upper, across = np.triu_indices(size)

@@ -2,8 +2,9 @@
 comparisons and the documentation use.
 
 ``PLACED`` measures have a fixed column in certain tables. ``EXTRA`` measures are appended to every
-table. To add a measure that is computed from the scored clients, add one line to ``EXTRA``. The
-user's measures follow. ``lookup`` finds measures by name and in the description of a run.
+table, and the user's measures come after them. To add a measure that is computed from the scored
+clients, add one line to ``EXTRA``. ``lookup`` finds measures by name and in the description of a
+run.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ def label_blind(
 def label_aware(
     new: Real[np.ndarray, "n C"], old: Real[np.ndarray, "n C"]
 ) -> Float64[np.ndarray, "n"]:
-    """Distance 1/C sum_c |new_ic - old_ic|, in samples. It compares the counts class by class, and
-    is not from a paper.
+    """Distance 1/C sum_c |new_ic - old_ic|, in samples. This distance compares the counts class by
+    class, and is not from a paper.
 
     It is never below ``label_blind``, because sorting is the optimal matching of counts.
     """
@@ -33,8 +33,8 @@ def label_aware(
 def shift_threshold(
     sizes: Real[np.ndarray, "n"], classes: int, fraction: float = 0.2
 ) -> Float64[np.ndarray, "n"]:
-    """Threshold tau_i = fraction n_i / C, in samples (eq. 9). A client's labels have shifted if
-    their distance is *above* the threshold.
+    """Threshold tau_i = fraction n_i / C, in samples (eq. 9). A client's labels have shifted if the
+    distance of its label counts is *above* the threshold.
 
     Args:
         sizes: each client's number of samples at the start.

@@ -38,9 +38,10 @@ class About:
         membership: hard (one cluster per client), soft (shares of several clusters), or -.
         decides: who chooses a client's cluster: client or server.
         count: how the number of clusters is determined: given, found, or -.
-        leaves: data that a client sends in addition to FedAvg's.
-        meanings: the meaning of each option that another method has too. In a comparison, a method
-            takes the value of an option from the main method if both give it the same meaning. The
+        leaves: data that leave a client, in addition to the data that FedAvg's clients send.
+        meanings: the meaning of each option that another method has too. In a comparison, the
+            section [method] of the configuration describes the main method. The other methods take
+            the value of an option from this section if they give the option the same meaning. The
             value of an option without an entry is never taken over.
     """
 

@@ -4,7 +4,7 @@ learns.
 Y. Deng, M. M. Kamani, M. Mahdavi: Adaptive Personalized Federated Learning. arXiv 2003.13461
 (2020).
 
-    w:        FedAvg; w_i is client i's local solution, step by step
+    w:        trained by FedAvg; w_i is client i's copy of w, which changes with each local step
     client i: v_i  <- v_i - lr grad_v f_i(v~_i),   v~_i = a_i v_i + (1 - a_i) w_i
                       (the gradient has a factor a_i)
               a_i  <- a_i - lr <v_i - w, grad f_i(v~_i)>, cut to 0 .. 1, once a round
@@ -13,14 +13,14 @@ Y. Deng, M. M. Kamani, M. Mahdavi: Adaptive Personalized Federated Learning. arX
 w_i and v_i take their steps on the same batch, and the mix uses w_i before its step. The share a_i
 is updated at the start of a round, with the gradient at the received w, but training still uses the
 old a_i. This gradient is an inner product over the *whole* model, so at lr 0.1 a share becomes 0 or
-1 after a few rounds. A smaller ``share_lr`` slows it down, and ``adapt=False`` keeps the share
+1 after a few rounds. A smaller ``share_lr`` slows this change, and ``adapt=False`` keeps the share
 fixed.
 
 Differs from the paper: the gradient of a_i uses the full training loss (the text: one batch), which
 costs one more pass. v_i starts as the first w that the client receives. A client that never
 trained, such as a new client, is tested with w. Other libraries use the name APFL for other
-methods: PFLlib trains v_i on v_i's loss and overwrites it with the mix; the code of FedEM and FedRC
-replaces it after every batch.
+methods: PFLlib trains v_i on the loss of v_i, and then overwrites v_i with the mix; the code of
+FedEM and FedRC overwrites v_i with the mix after every batch.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ from fedkin.tasks.apfl import EvaluateMixed, TrainMixed
 
 @dataclass(frozen=True)
 class APFLState(State):
-    """One model. Each client keeps a personal model and its share in the mix of both, with which
-    the client is tested."""
+    """The global model. Each client keeps a personal model and a share, and is tested with share
+    times the personal model plus (1 - share) times the global model."""
 
     def evaluation(self, spec: ModelSpec, clients: Int[np.ndarray, "n"]) -> Task:
         return EvaluateMixed(self.models, self.assignment[clients])

@@ -11,13 +11,12 @@ Federado. CoUrb 2023; and the thesis.
 Clusters come from the detectors' last layers, or are given: ``assignment`` has the cluster of every
 client (-1: excluded), e.g. of a run of Hierarchical with another model (the paper: a MobileNet). If
 several clusters have a class, a client uses its own cluster's detector, or otherwise the one of the
-cluster where most clients have the class. Every client trains all detectors of its cluster on the
-same batches, and only these are sent. The server learns which classes a client has. A class that
-comes later, with a new client, gets no detector: its samples are negatives in its cluster.
+cluster where most clients have the class. For training, a client gets only its cluster's
+detectors, and trains all of them on the same batches. Clients tell the server their classes. A
+class that a later client brings gets no detector: its samples are negatives in its cluster.
 
 A cluster with a single class has no negative samples, so its detector is not trained. It scores 0,
 probability 1/2, and wins if all others are negative. A class that no cluster has is never chosen.
-
 Detectors of different clusters were not trained on each other's classes, so their scores may not be
 comparable. Every ``calibrate`` rounds (0, as in the paper: never), all clients return histograms of
 all detectors' scores on their training samples. Platt's method then scales each detector's score.
@@ -123,7 +122,8 @@ class Athena(LastLayerClustering):
             object.__setattr__(self, "assignment", tuple(map(int, self.assignment)))
 
     def _check_assignment(self) -> None:
-        """Raise MethodError unless clusters are 0, 1, .. without a gap and given only here."""
+        """Raise MethodError unless ``assignment`` numbers clusters 0, 1, .. without a gap, and the
+        options ``clusters`` and ``suspicious`` are not set."""
         labels = np.unique(np.asarray(self.assignment))
         clusters = labels[labels != UNASSIGNED]
         are_integers = len(clusters) and labels.dtype.kind == "i"
@@ -132,7 +132,9 @@ class Athena(LastLayerClustering):
                 f"assignment must number its clusters 0, 1, .. without a gap, got {self.assignment}"
             )
         if self.suspicious is not None or self.clusters is not None:
-            raise MethodError("assignment gives the clusters: leave out suspicious and clusters")
+            raise MethodError(
+                "assignment gives the clusters: do not set the options suspicious and clusters"
+            )
 
     def requirements(self) -> Requirements:
         needs = super().requirements()
@@ -151,16 +153,15 @@ class Athena(LastLayerClustering):
         bias = world.spec.head_bias
         if not world.spec.detects or head is None or bias is None:
             raise MethodError(
-                "Athena trains detectors: give it a model with one score that ends in a last layer "
-                "[1, d], [1]"
+                "Athena trains detectors: use a model whose last layer gives one score (weight of "
+                "shape [1, inputs], bias of shape [1]), such as model.name=detector"
             )
         if self.assignment is None:
             clustering = self.cluster_clients(world, stream)
         else:
             clustering = self._given_clusters(world, stream)
 
-        # Each cluster has a detector for each of its classes. A detector without negative samples
-        # gets a last layer of zeros, so that its score is 0.
+        # A detector without negative samples gets a last layer of zeros, so that its score is 0.
         assigned = np.flatnonzero(clustering.assignment != UNASSIGNED)
         clients = np.intersect1d(world.clients(stream.round), assigned)
         counts = count_classes(world, clients, clustering.assignment[clients], clustering.clusters)
@@ -232,8 +233,7 @@ class Athena(LastLayerClustering):
         )
 
     def _calibrate(self, world: World, state: AthenaState, stream: Stream) -> AthenaState:
-        """The state with a new Platt scale (a, b) for every detector, fitted to its scores on the
-        samples of all clusters."""
+        """The state with a new Platt scale (a, b) of each detector, from all clusters' samples."""
         reachable = world.clients(stream.round)
         clients = reachable[state.assignment[reachable] != UNASSIGNED]
         detectors = len(state.home)

@@ -1,8 +1,10 @@
-"""CFL-GP: spectral clustering of the gradients of all clients at one model, averaged over several
-queries.
+"""CFL-GP: spectral clustering of all clients' gradients at one model, averaged over queries.
 
 H. Kim, H. Kim, G. de Veciana: Clustered Federated Learning via Gradient-based Partitioning. ICML
 2024 (PMLR 235).
+
+Notation: N clients, K clusters, p the rounds from one query to the next (``period``), T_c the round
+after which there is no query (``last_query``). The criterion model is the model of cluster 0.
 
     every p-th round before T_c: all clients get the criterion model, and reply with the gradient
                                  g_i there
@@ -15,21 +17,20 @@ H. Kim, H. Kim, G. de Veciana: Clustered Federated Learning via Gradient-based P
 
 With ``clusters = None``, K is the number up to ``max_clusters`` with the highest silhouette of
 K-means at the first query. Gradients are then reduced to max(3, r) directions, where r is the rank
-at the largest gap between singular values. The criterion model should have trained before, so
-``warm_up`` rounds with one model come first.
+at the largest gap between singular values. The criterion model should be trained before it is used,
+so ``warm_up`` rounds with one model come before the first query.
 
-Differs from the paper: it has a block of G for each of its K models in turn; here there is one
-block, for the criterion model, which is the model of cluster 0. Differs from the authors' code: (1)
-There, clients outside cluster 0 get their cluster's model instead of the criterion model, so
-columns of G are gradients at different models. (2) There beta stays 1 while t + 1 < K p, so the
-first queries are
+Differs from the paper: it queries its K models in turn, and its G has a block for each; here G has
+one block, for the criterion model. Differs from the authors' code: (1) There, clients outside
+cluster 0 get their cluster's model instead of the criterion model, so columns of G are gradients at
+different models. (2) There beta stays 1 in rounds t with t + 1 < K p, so the first queries are
 forgotten: ``weighting="as_coded"``. (3) Here the gradient is over all samples, not over one batch.
 (4) Here clusters start as copies of the one model before the first query. (5) Here cluster ids are
 matched by linear assignment; the code tries all K! orders.
 
-A new client answers all past queries at once, from the criterion models that the state keeps, and
-joins the nearest mean of Z. A client that missed a query has the mean of the other queries. The
-state holds N gradients and T_c / p models.
+A new client answers all past queries at once, with the criterion models that the state keeps. It
+joins the cluster with the nearest mean in Z. For a client that missed a query, G holds the mean of
+its answers to the other queries. The state holds N gradients and T_c / p models.
 """
 
 from __future__ import annotations
@@ -77,8 +78,8 @@ class CFLGPState(State):
 @plain_options
 @dataclass(frozen=True)
 class CFLGP:
-    """Spectral clustering of all clients' gradients at one model, in the first rounds. It can
-    estimate K.
+    """Spectral clustering of all clients' gradients at one model, in the first rounds. The method
+    can estimate the number of clusters.
 
     Examples:
         >>> import fedkin as fk
@@ -125,7 +126,7 @@ class CFLGP:
         )
 
     def init(self, world: World, stream: Stream) -> CFLGPState:
-        """One model, with all clients in its cluster.
+        """The initial state: one cluster with all clients, and its model.
 
         Raises:
             MethodError: there are fewer clients than clusters.
@@ -160,7 +161,7 @@ class CFLGP:
     def place(
         self, world: World, state: CFLGPState, newcomers: Int[np.ndarray, "c"], stream: Stream
     ) -> CFLGPState:
-        """New clients join the cluster with the nearest mean of Z, once there are clusters."""
+        """New clients join the cluster with the nearest mean projected gradient, if any."""
         for query in np.flatnonzero(state.asked).tolist():
             state = self._answers(world, state, query, newcomers)
         clustered = np.flatnonzero((state.assignment != UNASSIGNED) & (state.answers > 0))
@@ -218,7 +219,7 @@ class CFLGP:
     def _answers(
         self, world: World, state: CFLGPState, query: int, clients: Int[np.ndarray, "n"]
     ) -> CFLGPState:
-        """The state after these clients have sent gradients at the criterion model of a query."""
+        """The state after these clients have sent gradients at the model that a query used."""
         criterion = state.criteria[query][None]
         task = CriterionGradients(criterion, np.zeros(len(clients), np.int64))
         reply = world.run(task, clients)

@@ -3,7 +3,7 @@ migration (a new placement after a client's data have shifted), initial models, 
 and inter-cluster aggregation.
 
 Source: FlexCFL (Duan et al. 2022), sections 3.2 and 3.4. Shapes: K clusters, P parameters, n
-clients of a call.
+clients that a function gets.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ S = TypeVar("S", bound=State)
 
 
 def check_policies(method: Any, newcomers: tuple[str, ...]) -> None:
-    """Raise MethodError if the fields of a method that set the shared steps have invalid values.
+    """Raise MethodError if a method has an invalid value in a field that configures these steps:
+    placement, migration and inter-cluster aggregation.
 
     Args:
         method: a method with the fields ``newcomers``, ``migration``, ``threshold`` and ``eta_g``.
@@ -64,8 +65,9 @@ def standing_tasks(method: Any) -> tuple[Task, ...]:
 
 
 def shared_head(method: Any) -> str:
-    """For ``Requirements``: what a method compares that has a meaning only if clients share their
-    last layers; an empty text if it compares nothing of this kind.
+    """The text ``shared_head`` of a method's ``ModelParts``. It names data that the method compares
+    between clients, and that can be compared only if all clients have the same last layer. The text
+    is empty if the method compares no such data.
 
     Args:
         method: a method with the field ``newcomers``.
@@ -74,8 +76,9 @@ def shared_head(method: Any) -> str:
 
 
 def sends(method: Any) -> str:
-    """For ``Requirements``: what the steps in this file make a method's clients reveal to the
-    server; an empty text if they reveal nothing.
+    """The text ``sends`` of a method's ``ClientReads``. It names data that each client reveals to
+    the server because the method uses the steps in this file. The text is empty if clients reveal
+    no such data.
 
     Args:
         method: a method with the fields ``newcomers`` and ``eta_g``.
@@ -111,7 +114,7 @@ def assign(
 ) -> S:
     """The state with clients placed in clusters.
 
-    Each placed client stores its present label counts, to detect later shifts.
+    Each placed client stores its present label counts, to detect later shifts of its data.
 
     Args:
         world, state: clients and state of the round.
@@ -129,8 +132,8 @@ def update_assignment(
     """The state with the new clusters of a round's clients, for methods that assign clusters again
     in every round.
 
-    Unlike in ``assign``, only clients that had no cluster store their label counts. The others
-    still compare with the counts that they stored before.
+    Unlike in ``assign``, only clients that had no cluster store their label counts, to detect later
+    shifts of their data. The other clients still compare with the counts that they stored before.
 
     Args:
         world, state: clients and state of the round.
@@ -146,8 +149,8 @@ def update_assignment(
 def _with_clusters(
     world: World, state: S, clients: Int[np.ndarray, "n"], cluster: Int[np.ndarray, "n"]
 ) -> S:
-    """The state with new clusters for some clients. Real clients whose cluster changes are told to
-    delete what they have stored for the old cluster.
+    """The state with new clusters for some clients. Clients that move to another cluster delete the
+    data that they have stored for the old one (real clients get a message to do so).
 
     Args:
         world, state: clients and state of the round.
@@ -202,10 +205,11 @@ def cluster_by_direction(
     Args:
         world, stream: clients and random numbers of the round.
         start: initial model of the clients' training.
-        directions: directions of the clusters, which the clients have already.
+        directions: directions of the clusters. They are not sent here, because clients have
+            received them before.
         clients: clients that compare. A client that does not reply, or whose update is zero, gets
             UNASSIGNED.
-        steps: number of mini-batches.
+        steps: number of mini-batches that a client trains.
     """
     task = Similarities(start, directions, replace(world.work, steps=steps))
     reply = world.run(task, clients, stream.child("pretrain"))
@@ -244,14 +248,15 @@ def aggregation_weights(
     world: World,
     stream: Stream,
 ) -> Float[np.ndarray, "n"]:
-    """Weight of each reply in its model's mean; 0 for a reply that did not arrive.
+    """Weight of each client's update in the mean over the clients that trained the same model; 0
+    for an update that did not arrive.
 
     Args:
         weighting: ``simple`` (1 each), ``examples`` (number of the client's samples), or
             ``first_client``: 1 for the first client of each cluster in the order in which the
             cohort was drawn, and 0 for all others.
-        reply: the training's reply.
-        clients: client of each row.
+        reply: the clients' reply to the training task, with one row for each client.
+        clients: client of each row of the reply.
         world, stream: clients and random numbers of the round.
     """
     if weighting == "examples":
@@ -270,10 +275,11 @@ def aggregation_weights(
 def _drawn_order(
     clients: Int[np.ndarray, "n"], total_clients: int, stream: Stream
 ) -> Int[np.ndarray, "n"]:
-    """The rows of a cohort in the order in which the cohort was drawn.
+    """The positions of a cohort's clients in ``clients``, in the order in which the clients were
+    drawn.
 
-    Cohorts are sorted by id. A round-robin cohort was drawn in the order of ids, starting with the
-    first id of its turn. Any other cohort was drawn uniformly, so any random order is equivalent to
+    Cohorts are sorted by id. A round-robin cohort was drawn in the order of ids, starting where the
+    last cohort ended. Any other cohort was drawn uniformly, so any random order is equivalent to
     the order in which it was drawn.
     """
     rows = np.argsort(clients)
@@ -307,7 +313,7 @@ def place_by_policy(
         policy: ``loss``, ``direction`` or ``random``.
         clients: clients to place.
         start: common initial model of all clusters, needed for ``direction``: a cluster's direction
-            is the change of its model since then.
+            is the change of the cluster's model since then.
 
     Raises:
         MethodError: the policy is ``direction``, but there is no common start.
@@ -352,8 +358,8 @@ def aggregate_between_clusters(world: World, state: S, eta_g: float, normalize: 
 
 
 def check_plain_steps(work: LocalTraining, option: str, cure: str) -> None:
-    """Raise MethodError if local training uses more than plain SGD steps, so that an update is no
-    multiple of a gradient.
+    """Raise MethodError if local training has another optimizer, momentum or a step schedule. The
+    method needs plain SGD, because only then is the update of one step a multiple of a gradient.
 
     Args:
         work: local training of the clients.

@@ -45,8 +45,8 @@ class Neighbourhood:
 
 @dataclass(frozen=True)
 class PeerState(State):
-    """One model per peer. ``assignment`` numbers the communities, groups of peers that trust each
-    other."""
+    """One model per peer. ``assignment`` holds the number of each peer's community, which is a
+    group of peers that trust each other."""
 
     start: Float[np.ndarray, "P"]  # w_0, the same for all peers
     trust: Bool[np.ndarray, "N N"]
@@ -76,12 +76,12 @@ class PeerMethod:
     """Base class of methods whose clients decide for themselves with whom they average.
 
     A subclass overrides ``select_queries``, ``match_neighbours`` and ``select_partners``. These are
-    functions without side effects, with one row per peer. By default a peer queries no peers, and
-    averages with ``neighbours`` random peers among those that it trusts.
+    functions without side effects, with one row of each array per peer. By default a peer queries
+    no peers, and averages with ``neighbours`` random peers among those that it trusts.
 
     Peers outside the cohort, and peers that drop out, are inactive in that round: they do not train
-    and do not reply. Peers that have left are no longer trusted. A peer that runs out of time
-    continues with the steps it has done.
+    and do not reply. Peers that have left are no longer trusted. A peer that runs out of time stops
+    its training, and uses the model that it has reached.
     """
 
     neighbours: int = 0
@@ -96,8 +96,8 @@ class PeerMethod:
         return self.similarity_of == "gradient" and self.alpha > 0
 
     def requirements(self) -> Requirements:
-        """The method needs no server, all peers in every round, and memory to compare all
-        models."""
+        """The method needs all peers in every round, and memory to compare all models. It does not
+        need a server."""
         return Requirements(
             clients=AtLeast(self.neighbours + 1, because="neighbours"),
             reads=ClientReads(updates="single"),
@@ -276,7 +276,8 @@ def gradient_similarity(
         others: (models w_j, updates g_j) of the compared peers.
 
     Returns:
-        One row for each peer in ``own``. The cosine with a zero vector is 0.
+        A matrix: one row for each peer in ``own``, one column for each in ``others``. The cosine
+        with a zero vector is 0.
     """
     own_models, own_updates = own
     other_models, other_updates = others
@@ -299,7 +300,7 @@ def average_models(
     weights: Num[np.ndarray, "n m"],
     out: Float[np.ndarray, "n P"] | None = None,
 ) -> Float[np.ndarray, "n P"]:
-    """Weighted means of models, one for each row of weights, by a matrix product.
+    """Weighted means of models, one mean for each row of ``weights`` (a peer), by a matrix product.
 
     Args:
         models: models to average.
@@ -329,13 +330,14 @@ def draw_noise(stream: Stream, peers: Int[np.ndarray, "n"], total: int) -> Float
 def lowest(
     values: Float[np.ndarray, "n N"], mask: Bool[np.ndarray, "n N"], count: int
 ) -> Bool[np.ndarray, "n N"]:
-    """Mask of the ``count`` lowest values of each row, among the masked ones.
+    """Mask of the ``count`` lowest values of each row (a peer), among the values that ``mask``
+    selects.
 
     Args:
         values: values to compare.
         mask: which values are considered.
-        count: number of values per row. Of equal values the first are taken; a row with fewer
-            values gives all.
+        count: number of values per row. Of equal values the first are taken. A row with fewer
+            values gives all its values.
     """
     return ranks(values, mask) < count
 
@@ -343,7 +345,7 @@ def lowest(
 def ranks(
     values: Float[np.ndarray, "n N"], mask: Bool[np.ndarray, "n N"]
 ) -> Int[np.ndarray, "n N"]:
-    """Rank of each masked value in its row, from 0 for the lowest.
+    """Rank of each value that ``mask`` selects in its row (a peer), from 0 for the lowest value.
 
     Values outside the mask get the largest integer.
     """
@@ -366,7 +368,7 @@ def query(
         world: the peers; queries may fail.
         state: state of the peers, which counts messages and vectors.
         peers: peers that query.
-        queried: peers that each of them queries.
+        queried: which peers each of them queries.
         vectors: number of vectors in a reply: the model, and the last update if it is needed.
 
     Returns:
@@ -395,7 +397,7 @@ def update_peers(
     Args:
         state: state before the round.
         peers: peers that did the round.
-        neighbourhood: what they know after it.
+        neighbourhood: what these peers know after the round.
         models: models of all peers.
     """
     trust = _replace_rows(state.trust, peers, neighbourhood.trust)

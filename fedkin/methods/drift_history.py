@@ -1,6 +1,6 @@
-"""How many samples of each time step each model predicts correctly, for every client (FedDrift).
+"""Counts of correct predictions, for each client, time step and model (FedDrift).
 
-Shapes: n clients of a call, N clients in all, M models, S steps, k models in use.
+Shapes: n clients that are asked, N clients in all, M models, S steps, k models in use.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from fedkin.tasks.feddrift import SampleCounts, SpanScores
 
 @dataclass(frozen=True)
 class History:
-    """How many samples of each step of each client the models in use predict correctly."""
+    """For each client, time step and model in use: the number of the client's samples of this step
+    that the model predicts correctly."""
 
     correct: Int[np.ndarray, "N S M"]
     samples: Int[np.ndarray, "N S"]  # number of samples; 0 for a client that did not reply
     in_use: Int[np.ndarray, "k"]  # models that are in use
 
     def accuracy(self, step: int) -> Float[np.ndarray, "N M"]:
-        """Accuracy of each model on each client's samples of one step.
+        """Accuracy of each model on each client's samples of one time step.
 
         It is -inf for models that are not in use, and for clients without samples.
         """
@@ -38,10 +39,11 @@ class History:
     def between(
         self, owner: Int[np.ndarray, "N S"], models: Int[np.ndarray, "k"]
     ) -> Float[np.ndarray, "k k"]:
-        """Accuracy of model i on all samples that model j owns; NaN if j owns no samples.
+        """Accuracy of model i on all samples that model j is trained on; NaN if there are none.
 
         Args:
-            owner: model that owns each (client, step).
+            owner: the model that owns each (client, step) pair, which means that it is trained on
+                the samples of this pair.
             models: models to compare.
         """
         owned = (owner[..., None] == models).astype(np.float64)
@@ -57,13 +59,14 @@ def gather(
     ends: Int[np.ndarray, "N S"],
     clients: Int[np.ndarray, "n"],
 ) -> History:
-    """Let clients evaluate the models in use on the samples of every step, and return the counts.
+    """Let clients evaluate the models in use on the samples of every time step. Returns their
+    counts of correct predictions.
 
     Args:
         world: the clients.
         models: all M models.
         in_use: models that are sent.
-        ends: number of samples of each client after each step.
+        ends: number of samples of each client after each time step.
         clients: clients that evaluate.
     """
     start, stop = np.moveaxis(spans_of(ends), 2, 0)
@@ -84,8 +87,8 @@ def gather(
 def count(
     world: World, ends: Int[np.ndarray, "N S"], clients: Int[np.ndarray, "n"]
 ) -> Int[np.ndarray, "N S"]:
-    """Number of samples of each client after each step. The last column is set to the numbers that
-    clients report now.
+    """Number of samples of each client (row) after each time step (column). The last column is set
+    to the numbers that clients report now.
 
     Args:
         world: the clients.
@@ -102,15 +105,15 @@ def count(
     if len(fewer):
         raise MethodError(
             "FedDrift needs clients that keep the samples of earlier steps, but client "
-            f"{client_list(fewer[:1], client_names(world))} has fewer than before: set "
+            f"{client_list(fewer[:1], client_names(world))} has fewer samples than before: set "
             "shift.history = true, or use another method"
         )
     return ends
 
 
 def spans_of(ends: Int[np.ndarray, "N S"]) -> Int[np.ndarray, "N S 2"]:
-    """For each client and step, the positions of the step's first sample and of the sample after
-    its last one.
+    """For each client and time step, the positions of the step's first sample and of the sample
+    after its last one.
 
     Args:
         ends: number of samples of each client after each step.

@@ -1,33 +1,35 @@
 """FedDrift: clients whose data drift get a new model, and models that become similar are merged.
 
 E. Jothimurugesan, K. Hsieh, J. Wang, G. Joshi, P. B. Gibbons: Federated Learning under Distributed
-Concept Drift. AISTATS 2023, arXiv 2206.00799. As in the code, accuracies replace the text's losses.
+Concept Drift. AISTATS 2023, arXiv 2206.00799. Models are compared by accuracies, as in the authors'
+code; the paper compares losses.
 
-Data come in steps of ``every`` rounds. acc(m, c) is the accuracy of model m on the new samples of
-client c. In step t:
+Data come in steps of ``every`` rounds. A model owns the (client, step) pairs on whose samples it is
+trained. acc(m, c) is the accuracy of model m on the new samples of client c. In step t:
 
-    1  clients that have been alone for W steps are released
+    1  clients that drifted W steps ago are isolated no longer
     2  m_c <- argmax_m acc(m, c),  a_c(t) = max_m acc(m, c)
-       of the models in use, for each free client
-    3  a_c(t-1) - a_c(t) > delta:  client c drifts, and is alone for W steps with a new model,
-       which starts as m_c
+       of the models in use, for each client that is not isolated
+    3  if a_c(t-1) - a_c(t) > delta, client c drifts. It gets a new model, which starts as m_c, and
+       is isolated for W steps: it keeps this model, and the model does not merge
     4  D_ij = max(A_ii - A_ij, A_jj - A_ji, 0),  A_ij: accuracy of model i on all samples that
-       model j owns; models in use before the step merge below delta' by linkage: the first
-       becomes their mean, weighted by the (client, step) pairs they own, and owns all of these;
-       the others become new models
-    5  ``every`` rounds of FedAvg of each model, on the samples of all steps that it owns
+       model j owns. Models in use before the step merge by linkage while D is below delta'. The
+       first model becomes the mean of all that merge, weighted by the number of pairs that each
+       owns, and then owns all these pairs. The others become new initial models
+    5  ``every`` rounds of FedAvg of each model, on the samples of all pairs that it owns
 
 ``eager`` (FedDrift-Eager): the clients that drift in a step share one new model, no client is
 isolated, and no models merge.
 
-All clients start with one model, as in variant C of the code. (Variant F, for which delta = 0.06 is
-printed, has one model for each client; E has one new model a step.) There are at most ``models``
-models. A new model replaces the least recently used one, whose samples then have no owner. If all
-are in use, a client does not drift. Ties take the first (the authors: a random one), and in the
-eager form the new model starts as the model of its first client. The optimiser is new in each round
-(the authors' AMSGrad continues). Clients keep all their samples (``Steps(history=True)``), and send
-only accuracies (the authors' server has the data, and takes 21 batches). Clients without new
-samples neither choose nor drift. A new client takes the best model.
+All clients start with one model, as in variant C of the authors' code. (Variant F starts with one
+model for each client; the published delta = 0.06 is for F. Variant E has one new model a step.)
+There are at most ``models`` models. A new model replaces the least recently used one; no model then
+owns the pairs of the replaced one. If all are in use, a client does not drift. Ties take the first
+(the authors: a random one), and in the eager form the new model starts as the model of its first
+client. The optimiser is new in each round (the authors' AMSGrad continues). Clients keep all their
+samples (``Steps(history=True)``), and send only accuracies (the authors' server has the data, and
+takes 21 batches). Clients without new samples neither choose nor drift. A new client takes the best
+model.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ from fedkin.tasks.feddrift import TrainSpans
 
 @dataclass(frozen=True)
 class FedDriftState(State):
-    """M models, most of which may be unused, and the owner of each step of each client."""
+    """M models (most may be unused), and which of them is trained on each (client, step) pair."""
 
     owner: Int[np.ndarray, "N S"]  # model that owns the step; UNASSIGNED without new samples
     ends: Int[np.ndarray, "N S"]  # number of the client's samples after the step
@@ -177,7 +179,8 @@ class FedDrift:
         return self._merge(state, history, in_use, _fresh(world, self.models, stream))
 
     def _choose(self, state: FedDriftState, history: History) -> FedDriftState:
-        """The state after lines 1 to 3: each client has chosen a model, or has drifted."""
+        """The state after lines 1 to 3 of the algorithm: each client has chosen a model or
+        drifted."""
         step = state.owner.shape[1] - 1
         # Line 1 (isolated clients), line 2, and the drifts of line 3
         chosen = choose_models(
@@ -210,14 +213,8 @@ class FedDrift:
         in_use: Int[np.ndarray, "k"],
         fresh: Float[np.ndarray, "M P"],
     ) -> FedDriftState:
-        """The state after line 4, the merging of models.
-
-        Args:
-            state: state after lines 1 to 3.
-            history: history up to this step.
-            in_use: models that were in use before the step.
-            fresh: new initial models, which replace models that merge into others.
-        """
+        """The state after line 4 of the algorithm: models in use before the step (``in_use``) may
+        merge. Those that merge into another model become initial models (``fresh``)."""
         step = state.owner.shape[1] - 1
         # A model that was replaced in this step owns none of the earlier steps.
         owning = np.isin(in_use, state.owner[:, :step])
@@ -240,7 +237,7 @@ class FedDrift:
 
 
 def _in_use(state: FedDriftState) -> Int[np.ndarray, "k"]:
-    """The models that own a step of any client; the first model if there is no step yet."""
+    """The models that own a (client, step) pair; the first model if there is no step yet."""
     owned = np.unique(state.owner[state.owner != UNASSIGNED])
     return owned if len(owned) else np.zeros(1, np.int64)
 

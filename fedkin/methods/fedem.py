@@ -13,22 +13,22 @@ samples, B the number of samples in a batch.
     server: theta_k <- sum_i n_i theta_ik / sum_i n_i           n_i, and not n_i pi_ik
     prediction: sum_k pi_ik softmax(h_k(x))                     probabilities are mixed, not scores
 
-The E-step uses the weights of the last round, in inference mode, and q stays fixed for all local
-epochs. K models are sent to every client of a round, and K back. Components that start equal never
-separate. Therefore they are drawn at random, and equal ones are refused. A weight that has become 0
-stays 0.
+The E-step uses the mixture weights pi of the last round, and evaluates the components in inference
+mode. q stays fixed for all local epochs. K models are sent to every client of a round, and K back.
+Components that start equal never separate. Therefore they are drawn at random, and equal ones are
+refused. A mixture weight that has become 0 stays 0.
 
 Partial participation is as in the authors' code (the paper has none): the mean is over all N
 clients. Clients that are not selected count with the unchanged models, so a smaller cohort makes a
 smaller step. ``average_over="cohort"`` is the usual mean over the clients that replied. Differs
-from the
-code: a client never seen counts with the mean size of the known clients, and a client whose reply
-is lost counts as not selected. The server knows the weights (``membership``), which stay on the
-clients in the authors' code: K numbers for each client. So clients keep nothing.
+from the code: a client never seen counts with the mean number of samples of the known clients, and
+a client whose reply is lost counts as not selected. The server knows the mixture weights of every
+client (``membership``, K numbers). In the authors' code they stay on the clients; here clients keep
+nothing.
 
-A client is in the cluster of its largest weight (in a tie, the first). Before its first round all
-weights are 1/K. A new client gets its weights by one E-step on its training samples, and trains
-nothing, as in the authors' code.
+A client is in the cluster of its largest mixture weight (in a tie, the first). Before its first
+round all its mixture weights are 1/K. A new client gets its mixture weights by one E-step on its
+training samples, and trains nothing, as in the authors' code.
 """
 
 from __future__ import annotations
@@ -196,9 +196,9 @@ def with_membership(
 
     Args:
         state: state before the reply.
-        clients: client of each row of the reply.
+        clients: the clients that were asked, one for each row of the reply.
         reply: reply with ``membership``.
-        samples: number of training samples of each row; None if not reported.
+        samples: number of training samples of each of these clients; None if not reported.
     """
     arrived = clients[reply.arrived]
 

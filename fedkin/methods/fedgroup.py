@@ -14,8 +14,9 @@ Differs from the paper, as the authors' code does:
 * All reachable clients that reply are placed before the first round, so all rounds test them.
 * A newcomer trains from w_0 (eq. 10 says the current global model): one start for all directions.
 
-Differs from both: newcomers are compared with the direction of a group's cold start, since both
-start from w_0. The paper takes the group's latest update, the code its inter-group change.
+Differs from both: the update of a newcomer is compared with the mean first update of a group's
+clients in the cold start, since all these updates start from w_0. The paper compares it with the
+group's latest update, the code with the change of the group's model by inter-group aggregation.
 """
 
 from __future__ import annotations
@@ -141,7 +142,8 @@ class FedGroup:
         if len(clients) < self.clusters:
             raise MethodError(
                 f"cold start of {self.clusters} clusters: only {len(clients)} of {len(sample)} "
-                "clients sent an update; lower method.clusters or raise method.alpha"
+                "clients sent an update; lower method.clusters, or raise method.alpha, so that "
+                "more clients are asked"
             )
         labels = self._partition(updates, stream)
 
@@ -176,7 +178,7 @@ class FedGroup:
     def place(
         self, world: World, state: FedGroupState, newcomers: Int[np.ndarray, "c"], stream: Stream
     ) -> FedGroupState:
-        """Client cold start: the group whose direction is nearest to the newcomer's (eq. 10)."""
+        """Place new clients in the group with the nearest direction (client cold start, eq. 10)."""
         assignment = state.assignment.copy()
         if self.newcomers == "random":
             rng = stream.child("place").rng()
@@ -196,12 +198,9 @@ class FedGroup:
         clients: Int[np.ndarray, "c"],
         stream: Stream,
     ) -> tuple[Int[np.ndarray, "a"], Float[np.ndarray, "a P"]]:
-        """Let clients train one epoch from w_0 (Alg. 3, l. 11-16).
-
-        Returns:
-            The clients with a nonzero update, and their updates. A zero update has no direction, so
-            its client stays without a group.
-        """
+        """Let clients train one epoch from w_0 (Alg. 3, l. 11-16). Returns the clients with a
+        nonzero update, and their updates. A zero update has no direction, so its client gets no
+        group."""
         reply = train(
             world,
             start[None],

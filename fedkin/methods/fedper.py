@@ -3,14 +3,15 @@
 M. G. Arivazhagan, V. Aggarwal, A. K. Singh, S. Choudhary: Federated Learning with Personalization
 Layers. arXiv 1912.00818, 2019.
 
-and FedRep, which trains the head first: L. Collins, H. Hassani, A. Mokhtari, S. Shakkottai:
-Exploiting Shared Representations for Personalized Federated Learning. ICML 2021, arXiv 2102.07078.
+Also FedRep, which trains the head before the body: L. Collins, H. Hassani, A. Mokhtari, S.
+Shakkottai: Exploiting Shared Representations for Personalized Federated Learning. ICML 2021, arXiv
+2102.07078.
 
-    w_i = (b, h_i)     body b of all clients; head h_i of client i, which stays there
+    w_i = (b, h_i)     body b of all clients; head h_i, which stays on client i
     client i:  (b_i, h_i) <- local SGD on both, from (b, h_i)                              FedPer
                h_i <- local SGD on the head alone, then b_i <- local SGD on the body       FedRep
     server:    b <- sum_i n_i b_i / sum_i n_i
-               over the clients whose body arrived, n_i training samples
+               over the clients whose body arrived; n_i is client i's number of training samples
 
 Differs from the papers: the head is the last layer (weight and bias), while FedPer also has heads
 of several blocks. All heads start as the head of the initial model. Statistics of normalisation
@@ -43,8 +44,8 @@ from fedkin.tasks.fedper import EvaluatePersonal, Personal, body_of, join
 
 @dataclass(frozen=True)
 class FedPerState(State):
-    """One model, of which only the body is trained; its head keeps its initial value. Clients keep
-    their own heads."""
+    """One model, of which only the body (all layers but the last) is trained; its head (last layer)
+    keeps its initial value. Clients keep their own heads."""
 
     start: Float[np.ndarray, "P"]  # the initial model
 
@@ -89,7 +90,7 @@ class FedPer:
         )
 
     def init(self, world: World, stream: Stream) -> FedPerState:
-        """One model, with all clients in its cluster.
+        """The initial state: one cluster with all clients, and its model.
 
         Raises:
             MethodError: the model has no known last layer, or no other layer.

@@ -4,8 +4,8 @@ frequency.
 Y. Guo, X. Tang, T. Lin: FedRC: Tackling Diverse Distribution Shifts Challenge in Federated Learning
 by Robust Clustering. ICML 2024, arXiv 2301.12379.
 
-Notation as in FedEM (fedem.py). omega_i are the mixture weights of client i, C_k(y) is the share of
-label y in component k.
+Notation: theta_k the components, omega_i the mixture weights of client i, n_i its number of
+training samples, B the number of samples in a batch, C_k(y) the share of label y in component k.
 
     g_ij(k)  = omega_ik exp(-l(theta_k; x_ij, y_ij)) / C_k(y_ij), divided by its sum over k
     omega_ik = (1/n_i) sum_j g_ij(k)
@@ -15,14 +15,15 @@ label y in component k.
 
 Because of the division by C, a component gains nothing from having most samples of a label. Clients
 with different labels share a component if each label has the same meaning for them. In a round g
-uses C of the last round; the first round has no C (in the code a constant, which cancels). Clients
-send K x C sums of g. The server sees only their sum over clients, floors it at 1e-8, and divides
-each row by its sum. The mean of models is over the cohort, weighted by n_i.
+uses C of the last round; the first round has no C (in the code a constant, which cancels). Each
+client sends its sum of g for every component and class (K x classes). The server sees only the
+total over clients. It raises totals below 1e-8 to 1e-8, and divides them by their sum over the
+classes of a component. The mean of models is over the cohort, weighted by n_i.
 
 Differs: small clusters are not removed (the paper does so, but in the code it is commented out).
-New clients get their omega by one E-step with the present C; the code forgets to send C, so its
-E-step is FedEM's. If no client replies, C does not change. ``hard=True`` (the code's
-``hard_cluster``) predicts only with the component of the largest weight.
+New clients get their omega by one E-step (g and omega above) with the present C; the code forgets
+to send C, so its E-step is FedEM's. If no client replies, C does not change. ``hard=True`` (the
+code's ``hard_cluster``) predicts only with the component of the largest omega_ik.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ _FLOOR = 1e-8  # lower bound of the summed weights
 
 @dataclass(frozen=True)
 class FedRCState(MixtureState):
-    """A mixture, and the label shares of its components."""
+    """A mixture of models (components), and the share of each label in each component."""
 
     shares: Float[np.ndarray, "K c"]  # C_k(y); no column before the first reply
     hard: Int[np.ndarray, "1"]  # 1 if clients are tested only with the component of largest weight
@@ -68,7 +69,7 @@ class FedRCState(MixtureState):
 @plain_options
 @dataclass(frozen=True)
 class FedRC:
-    """FedEM divided by label frequency, so that clusters follow the meaning of labels.
+    """FedEM with sample weights divided by label frequency: clusters follow the meaning of labels.
 
     Examples:
         >>> import fedkin as fk

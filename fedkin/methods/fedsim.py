@@ -4,23 +4,25 @@ C. Palihawadana, N. Wiratunga, A. Wijekoon, H. Kalutarage: FedSim: Similarity gu
 aggregation for Federated Learning. Neurocomputing 483 (2022), pages 432-445.
 
 Notation: w_t the global model, g_k the gradient of client k's full training loss at w_t, n_k its
-training samples. In every round the cohort is clustered by g_k and then
+training samples, w_k its solution. In every round the g_k of the cohort are reduced by principal
+component analysis, and clients are clustered by the reduced gradients. Then
 
-    cluster model  w_c = sum_{k in c} n_k w_k / sum_{k in c} n_k     (eq. 13, its n read as the sum)
-    global model   w_{t+1} = mean over the clusters of w_c           (eq. 14)
+    cluster model  w_c = sum_{k in c} n_k w_k / sum_{k in c} n_k    (eq. 13; its n is the divisor)
+    global model   w_{t+1} = mean over the clusters of w_c          (eq. 14)
 
 With one cluster it is FedAvg. Clusters affect only how solutions are weighted, not how they are
 trained, so a client sends g_k and its solution in one message.
 
-Differs from the paper: Alg. 2, l. 6 clusters the raw gradients; the reduced ones are meant (and
-coded). Differs from the authors' code, unless ``as_coded`` names it:
-* ``leftover_model``: after the clusters are scored, the model of the last one stays loaded, and the
-  next round's gradients are taken at it, not at w_t;
+Differs from the paper: its Alg. 2, l. 6 clusters the raw gradients; here, as in the authors' code,
+the reduced ones are clustered. The authors' code has three peculiarities, each of which is followed
+only if ``as_coded`` contains its name:
+* ``leftover_model``: after the models of all clusters are evaluated, the model of the last cluster
+  stays loaded, and the next round's gradients are taken at this model, not at w_t;
 * ``round_robin_start``: in the first round clients are assigned to the clusters in turn, without
   gradients;
 * ``configured_count``: the sum of the cluster models is divided by the configured number of
   clusters, even if fewer were formed (the model then shrinks).
-In their code the cohort and K-means++ share a seed; here the two are independent.
+In their code the draw of the cohort and K-means++ share a seed; here the two are independent.
 """
 
 from __future__ import annotations
@@ -101,7 +103,8 @@ class FedSim:
             )
         if not isinstance(self.as_coded, tuple):
             raise MethodError(
-                f"as_coded must be a tuple of {', '.join(map(repr, QUIRKS))}, got {self.as_coded!r}"
+                f"as_coded must be a tuple with any of {', '.join(map(repr, QUIRKS))}; got "
+                f"{self.as_coded!r}"
             )
         for quirk in self.as_coded:
             check_choice("as_coded", quirk, QUIRKS)

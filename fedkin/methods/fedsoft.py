@@ -6,18 +6,19 @@ Y. Ruan, C. Joe-Wong: FedSoft: Soft Clustered Federated Learning with Proximal L
 
 Notation: c_k the centres, w_i the model of client i, n_i its training samples, l the loss.
 
-    u_ik = (1/n_i) #{ j : k = argmin_m l(c_m; x_ij, y_ij) },  sigma in place of 0     importance
+    u_ik = (1/n_i) #{ j : k = argmin_m l(c_m; x_ij, y_ij) },  or sigma if this is 0
+           (the importance of centre k for client i)
     w_i  <- local SGD on f_i(w) + (lambda/2) sum_k u_ik |w - c_k|^2, from the client's last w_i
     v_ik = u_ik n_i / sum_i' u_i'k n_i'                            over the clients that take part
-    c_k  <- sum_i v_ik w_i;  or the plain mean of ``selected`` clients, drawn for k by v_.k
-            without replacement
+    c_k  <- sum_i v_ik w_i;  or the plain mean of the w_i of ``selected`` clients, which are drawn
+            for centre k with probabilities v_ik, without replacement
 
-u is measured every ``every`` rounds, and by a client that has no u yet. All centres are sent to
-every client of a round, since all are in its proximal term. One model comes back, and K numbers. As
-in the authors' code, u is not divided by its sum after the floor. Clients are tested with their
-models. A client that never trained is tested with sum_k u_ik c_k, which is also the initial w_i. A
-client is in the cluster of its largest u (in a tie, the first). A new client measures u and trains
-nothing.
+Every ``every`` rounds all clients of the round measure u. In the other rounds only clients without
+u measure it. All centres are sent to every client of a round, since all are in its proximal term.
+The client returns one model and K numbers. As in the authors' code, zeros in u are replaced by
+sigma, and u is not divided by its sum after that. Clients are tested with their models. A client
+that never trained is tested with sum_k u_ik c_k, which is also the initial w_i. A client is in the
+cluster of its largest u (in a tie, the first). A new client measures u and trains nothing.
 
 Differs: the clients of a round are the run's cohort, v is over the clients that replied, and
 ``selected`` clients are drawn among them; the paper draws from all clients, separately for each
@@ -50,13 +51,14 @@ from fedkin.tasks.own_model import EvaluateOwn
 
 @dataclass(frozen=True)
 class FedSoftState(State):
-    """Centres, and the importance of each for each client."""
+    """The centres (cluster models), and the importance of each centre for each client."""
 
     importance: Float[np.ndarray, "N K"]  # u; a row of zeros if unknown
 
     @property
     def membership(self) -> Float[np.ndarray, "N K"]:
-        """u divided by its row sums; 1/K if u is unknown."""
+        """The importance of each centre for each client, divided by the client's sum; 1/K if it is
+        unknown."""
         is_known = self.importance.any(axis=1, keepdims=True)
         importance = np.where(is_known, self.importance, 1.0)
         return importance / importance.sum(axis=1, keepdims=True)
@@ -71,7 +73,7 @@ class FedSoftState(State):
 class FedSoft:
     """Every client has a model with proximal terms to all centres.
 
-    The weight of a centre is the share of the client's samples that it fits best.
+    The weight of a centre is the share of the client's samples that this centre fits best.
 
     Examples:
         >>> import fedkin as fk
@@ -119,7 +121,8 @@ class FedSoft:
         )
 
     def init(self, world: World, stream: Stream) -> FedSoftState:
-        """K different random centres. Raises MethodError if two of them are equal."""
+        """K different random centres (cluster models). Raises MethodError if two centres are
+        equal."""
         start = first_mixture(world, self.clusters, stream)
         return FedSoftState(
             models=start.models,
@@ -160,15 +163,15 @@ class FedSoft:
     def place(
         self, world: World, state: FedSoftState, newcomers: Int[np.ndarray, "c"], stream: Stream
     ) -> FedSoftState:
-        """New clients measure u on their labelled samples."""
+        """New clients measure u, the importance of each centre, on their labelled samples."""
         reply = world.run(Importance(state.models, float(self.floor)), newcomers)
         return _measured(state, newcomers[reply.arrived], reply.importance[reply.arrived])
 
     def _centers(
         self, solutions: Float[np.ndarray, "a P"], v: Float[np.ndarray, "a K"], stream: Stream
     ) -> Float[np.ndarray, "K P"]:
-        """The new centres: means of the clients' models (``solutions``), weighted by v or over
-        clients that are drawn by v."""
+        """The new centres: means of the clients' models (``solutions``), weighted by v (each
+        client's share of a centre's samples), or over clients that are drawn by v."""
         weights = v
         if self.selected is not None and self.selected < len(solutions):
             rng = stream.child("select").rng()
@@ -182,8 +185,8 @@ class FedSoft:
 def selection_probabilities(
     importance: Float[np.ndarray, "a K"], samples: Int[np.ndarray, "a"]
 ) -> Float[np.ndarray, "a K"]:
-    """v: each client's share of a centre's samples. Of a client's samples, a centre gets the part
-    that its importance gives.
+    """v: each client's share of the samples of each centre. Client i counts as u_ik n_i samples of
+    centre k.
 
     Args:
         importance: u, above 0.

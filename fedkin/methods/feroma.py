@@ -5,20 +5,22 @@ Distribution Shifts and Drifts. ICLR 2026, arXiv 2602.07671.
 
     FedAvg until the mean accuracy of a cohort is ``accuracy``, or for ``latest`` rounds;
     then, in each round t,
-    s_i(t)   profile of client i: FLUX's descriptor [means, deviations; the same by class],
-             in blocks scaled to 0 .. 1
-    a_ij     = 1 / (|s_i(t) - s_j(t-1)| + 1e-8) over the clients j that have a solution,
-             in shares of 1
+    s_i(t)   profile of client i (FLUX's descriptor): means and deviations of C projected
+             features, over all samples and over the samples of each class; each block of C
+             numbers is scaled to 0 .. 1
+    a_ij     = 1 / (|s_i(t) - s_j(t-1)| + 1e-8), divided by its sum over j, for the clients j
+             that have a solution
     theta_i  <- local training from  sum_j a_ij n_j theta_j / sum_j a_ij n_j
-    served:  theta_i;  a newcomer gets theta_j of the nearest profile, by its part without labels
+    tested:  theta_i; a newcomer gets the theta_j of the client j with the nearest profile, where
+             only the moments over all samples are compared, because they need no labels
 
 A client with an unchanged profile is at distance 0 to itself and keeps its solution. Clients with
 equal data get the same mix. There are no clusters.
 
 The available sources do not say which model makes the profiles. Here it is the joint model at the
 end of the first phase. It stays fixed, since otherwise s_i(t) and s_j(t-1) could not be compared.
-Its last layer is FLUX's random projection (``methods/flux.py`` says how it differs from the code),
-and the first mixed cohort gives the ranges of the blocks. Left out: the noise that makes profiles
+Its last layer is FLUX's random projection (``methods/flux.py`` says how it differs from the code).
+The first cohort that mixes gives the ranges for scaling. Left out: the noise that makes profiles
 private; the authors' random sub-sampling of profiles; variants that sharpen or cut weights.
 
 Differs: cohorts are parts of all clients, and s_j is the profile at the time of client j's last
@@ -78,7 +80,7 @@ class FEROMAState(State):
 @plain_options
 @dataclass(frozen=True)
 class FEROMA:
-    """Each client trains a mix of the clients' solutions, by descriptors of their data.
+    """Each client trains a mix of all clients' solutions, weighted by similarity of their data.
 
     Examples:
         >>> import fedkin as fk
@@ -144,7 +146,8 @@ class FEROMA:
         return self._mix(world, self._begin_mixing(world, state, stream), cohort, stream)
 
     def _begin_mixing(self, world: World, state: FEROMAState, stream: Stream) -> FEROMAState:
-        """The state at the start of mixing, with the extractor; absent clients are placed later."""
+        """The state at the start of mixing, with the fixed model that computes profiles (the
+        extractor). Clients that are absent now are placed later."""
         assignment = np.full_like(state.assignment, UNASSIGNED)
         assignment[world.clients(stream.round)] = 0
         extractor = with_projection(state.models[0], world.spec)
@@ -153,7 +156,7 @@ class FEROMA:
     def place(
         self, world: World, state: FEROMAState, newcomers: Int[np.ndarray, "c"], stream: Stream
     ) -> FEROMAState:
-        """New clients get the solution with the nearest profile, by its part without labels."""
+        """New clients get the solution with the nearest profile, by entries that need no labels."""
         trained = np.flatnonzero(state.examples)
         if not len(trained):
             return cluster_steps.assign(world, state, newcomers, np.zeros(len(newcomers), np.int64))
@@ -195,21 +198,17 @@ class FEROMA:
         replied = local.arrived
         trained = clients[replied]
 
-        # A client that trains for the first time gets a new row in `models`.
+        # A client that trains for the first time gets a new row in `models`. The line below fills
+        # it, since all of these clients have replied.
         solution = state.solution.copy()
         newly_trained = trained[solution[trained] == NO_SOLUTION]
         solution[newly_trained] = len(state.models) + np.arange(len(newly_trained))
-
-        # The new rows are written below, since all of these clients have replied.
         models = np.concatenate([state.models, start[: len(newly_trained)]])
         models[solution[trained]] = (start + local.update)[replied]
-
         profiles = state.profiles.copy()
         profiles[trained] = points[replied]
-
         examples = state.examples.copy()
         examples[trained] = local.examples[replied]
-
         state = replace(
             state,
             models=models,
@@ -223,7 +222,8 @@ class FEROMA:
     def _describe(
         self, world: World, state: FEROMAState, clients: Int[np.ndarray, "c"], labels: bool
     ) -> tuple[FEROMAState, Int[np.ndarray, "n"], Float[np.ndarray, "n D"]]:
-        """The state that notes who has the extractor, replying clients, and descriptors."""
+        """Let clients describe their data. Returns the state (which notes who got the profile
+        model), the clients that replied, and their descriptors."""
         world.run(DescribingModel(state.extractor), clients[~state.informed[clients]])
         reply = world.run(ScoreMoments(state.extractor, labels), clients)
         clients = clients[reply.arrived]

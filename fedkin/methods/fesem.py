@@ -22,11 +22,13 @@ and starts there.
 
 Differs from the authors' code: the E-step is done in every round, for its cohort, not every few
 rounds. Clusters start as above, not from centers in (-0.01, 0.01). ``part="head"`` measures only
-the last layer's weights, as that code does. Its mean is called weighted, but all weights are equal.
-Differs from FlexCFL's code: all clients of a cluster count. There only the first one counts, in the
-order in which the cohort was drawn; ``weighting="first_client"`` keeps this error. Before it, that
-code weighted clients by their numbers of samples (``weighting="examples"``).
-docs/results-flexcfl.md compares the published numbers with all three.
+the last layer's weights, as the authors' code does. The authors' code calls its mean weighted, but
+all weights are equal, as here (``weighting="simple"``).
+Differs from FlexCFL's code: all clients of a cluster count. There only the first client of each
+cluster counts, in the order in which the cohort was drawn; ``weighting="first_client"`` keeps this
+error. An earlier version of FlexCFL's code weighted clients by their numbers of samples
+(``weighting="examples"``). docs/results-flexcfl.md compares the published numbers with the results
+of all three weightings.
 
 The choice of a cluster does not depend on a client's present data. FeSEM-MIG, which reassigns
 clients that detect a shift of their data, therefore trains the same models (FlexCFL, section 5.3;
@@ -70,13 +72,13 @@ class FeSEMState(State):
     local: Float[SharedRows | np.ndarray, "N p"]  # the part of w_i that is measured
 
     def __post_init__(self) -> None:
-        # A checkpoint restores an array, which gets its type back here.
+        # A checkpoint restores a plain array, which is converted to SharedRows here.
         object.__setattr__(self, "local", self.solutions)
 
     @property
     def solutions(self) -> SharedRows:
-        """``local`` with its type ``SharedRows``, which stores equal rows once. (A checkpoint
-        restores a plain array.)"""
+        """The clients' last solutions (the field ``local``) as ``SharedRows``, which store equal
+        rows once. A checkpoint restores the field as a plain array, so it is converted here."""
         return SharedRows.of(self.local)
 
 
@@ -178,7 +180,7 @@ class FeSEM:
     ) -> FeSEMState:
         """New clients join the nearest cluster, or a cluster by another policy.
 
-        Under another policy they hold that cluster's model as their solution.
+        Under another policy, new clients hold that cluster's model as their solution.
         """
         if self.newcomers == "own":
             nearest = self._nearest(world.spec, state, newcomers)

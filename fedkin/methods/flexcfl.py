@@ -181,7 +181,7 @@ class FlexCFL:
     def place(
         self, world: World, state: FlexCFLState, newcomers: Int[np.ndarray, "c"], stream: Stream
     ) -> FlexCFLState:
-        """Client cold start: the group whose direction is nearest to the new client's (eq. 8)."""
+        """Place new clients in the group with the nearest direction (client cold start, eq. 8)."""
         if self.newcomers != "direction":
             return cluster_steps.place_by_policy(
                 world,
@@ -227,7 +227,8 @@ class FlexCFL:
         if usable.sum() < self.clusters:
             raise MethodError(
                 f"cold start of {self.clusters} clusters: only {usable.sum()} of {len(clients)} "
-                "clients sent an update; lower method.clusters or raise method.alpha"
+                "clients sent an update; lower method.clusters, or raise method.alpha, so that "
+                "more clients are asked"
             )
         return clients[usable], reply.update[usable]
 

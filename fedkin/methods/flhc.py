@@ -9,14 +9,14 @@ clients train from it, whatever the cohort, and their updates are clustered once
 cut at ``clusters`` clusters, or at the distance ``distance``. From then on every cluster runs a
 separate FedAvg, and no client is clustered again.
 
-The authors published no code. Where the text is ambiguous, updates are compared, not whole models
-(equivalent for l1 and l2, but not for cosine). That round's training is kept: every cluster starts
-from the joint model plus the example-weighted mean update of its clients. A distance may leave one
-cluster, or one cluster per client; both are valid. ``distance="silhouette"`` is our addition: the
-cut with the highest mean silhouette, which isolates attackers in the clustering round
-(docs/robustness.md). A client without an update in that round (for cosine: with a zero update), or
-one that comes later, is UNASSIGNED and is placed when it is selected (``newcomers``). The
-clustering round holds N x P numbers.
+The authors published no code, and the paper leaves two choices open. Here updates are compared, not
+whole models (equivalent for l1 and l2, but not for cosine). The training of the clustering round is
+kept: every cluster starts from the joint model plus the mean update of its clients, weighted by
+numbers of samples. A distance may leave one cluster, or one cluster per client; both are valid.
+``distance="silhouette"`` is our addition: the cut with the highest mean silhouette, which isolates
+attackers in the clustering round (docs/robustness.md). A client without an update in the clustering
+round (for cosine: with a zero update), or one that comes later, is UNASSIGNED. It is placed when it
+is selected (``newcomers``). In the clustering round the server holds N x P numbers.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class FLHC:
         )
 
     def init(self, world: World, stream: Stream) -> FLHCState:
-        """The joint model, with all clients in its cluster."""
+        """The initial state: one cluster with all clients, and its model, the joint model."""
         self._require(world.total_clients, f"the federation has {world.total_clients}")
         start = single_model_state(world, stream)
         return FLHCState(
@@ -228,11 +228,11 @@ class FLHC:
 
         Args:
             clients: number of clients.
-            count: which clients were counted, for the message.
+            count: text for the message that says which clients were counted, and how many.
         """
         clusters = self._cluster_count() or 1
         if clients < clusters:
             raise MethodError(
-                f"a clustering into {clusters} needs at least as many clients, but {count}; use "
-                "fewer clusters"
+                f"{clusters} clusters need at least as many clients, but {count}; lower "
+                "method.clusters"
             )

@@ -3,8 +3,8 @@
 D. Fenoglio, M. Li, et al.: FLUX: Efficient Descriptor-Driven Clustered Federated Learning under
 Arbitrary Distribution Shifts. NeurIPS 2025, arXiv 2511.22305.
 
-    FedAvg until round r >= 3, once any round so far has raised mean accuracy by less than
-         ``gain``; at the latest until r = latest
+    FedAvg for at least 3 rounds, and until one of the rounds so far has raised the mean accuracy
+         by less than ``gain``; but for no more than ``latest`` rounds
     z    input of the model's last layer, projected on C random orthonormal axes known to all
     s_i  = [mean, deviation of z; means, deviations of z by class]
          2C + 2C^2 numbers; -1 for a class with fewer than 2 samples
@@ -12,7 +12,7 @@ Arbitrary Distribution Shifts. NeurIPS 2025, arXiv 2511.22305.
          and columns
     eps  = knee of the clients' distances to their nearest other client, ascending
     DBSCAN(eps, min_samples = 2), then FedAvg in each cluster
-    a newcomer joins the nearest mean of the first 2C numbers, for which it needs no label
+    a newcomer joins the cluster with the nearest mean of the first 2C numbers, which need no labels
 
 ``eps = "knee"`` is the published rule (``clustering.dbscan_eps.kneedle``; without a knee the median
 distance, where the code fails). **It rarely finds the number of clusters**: clients farther than
@@ -21,15 +21,15 @@ For 20 clients in four rotations it gives 5 to 10 clusters (benchmarks/field/flu
 "gap"`` takes the widest range of eps over which DBSCAN finds the same clusters, at least two. Its
 upper end must be at least 1.25 times its lower end. Otherwise there is one cluster.
 
-Differs from the paper, which bounds means and covariances: here are means and standard deviations,
-as in the code.
+Differs from the paper, whose bounds are for means and covariances: descriptors here have means and
+standard deviations, as in the code.
 Differs from the code: z is the input of the last layer (in a network with one dense layer the
-output of its convolutions, as in the code). The random points that give the axes fill the unit
-cube, so that no client reveals its largest activation, and z is not centred at their mean.
-Accuracies are the cohort's on its training samples. Clusters continue from the joint model. There
-is no Laplace noise. The axes are sent as a model's last layer, and clients reply with moments of
-its outputs. eps is a distance of two clients, which DBSCAN counts as neighbours; in the code
-rounding decides about these two.
+output of its convolutions, as in the code). The axes are the principal axes of random points. These
+points fill the unit cube, so that no client reveals its largest activation, and z is not centred at
+their mean. Accuracies are measured on the training samples of the cohort. Clusters continue from
+the joint model. There is no Laplace noise. The axes are sent as a model's last layer, and clients
+reply with moments of its outputs. eps is a distance of two clients, which DBSCAN counts as
+neighbours; in the code rounding decides about these two.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class FLUX:
         )
 
     def init(self, world: World, stream: Stream) -> FLUXState:
-        """One model, with all clients in its cluster.
+        """The initial state: one cluster with all clients, and its model.
 
         Raises:
             MethodError: the model's last layer is unknown.
@@ -185,9 +185,9 @@ class FLUX:
         return cluster_steps.assign(world, state, newcomers, nearest)
 
     def _is_due(self, state: FLUXState, rounds: int) -> bool:
-        """Whether clients must be clustered now, after this number of rounds with one model: from
-        round 3 on, once any round has raised the accuracy by less than ``gain``; or at ``latest``.
-        """
+        """Whether clients must be clustered now, after this number of rounds with one model: after
+        ``latest`` rounds, or after 3 or more if any of them raised the accuracy by less than
+        ``gain``."""
         gains = np.diff(state.accuracies[:rounds])
         return rounds >= self.latest or (rounds >= 3 and bool((gains < self.gain).any()))
 

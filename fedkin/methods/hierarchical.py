@@ -9,12 +9,11 @@ After the clustering round every cluster restarts from w_0, since only last laye
 It runs FedAvg among its members, or among a random ``fraction`` of them if the cohort is all
 clients (the authors train half of a cluster). A cluster may have special hyper-parameters, by its
 number: ``own={1: {"lr": 0.01, "epochs": 2}}``; clusters are numbered by their lowest client.
-``narrow``
-restricts the last layer of a cluster to the classes that its members report: the bias of every
-other class is set so low that its probability is exactly zero, and so are its gradients. A class
-that a member brings later (a new client, or one whose data shifted) is added before it trains. (The
-paper narrows heads; the committed scripts do not. The vector keeps its length, and the ledger
-counts all of it.)
+``narrow`` restricts the last layer of a cluster to the classes that its members report: the bias of
+every other class is set so low that its probability is exactly zero, and so are its gradients. A
+class that a member brings later (a new client, or one whose data shifted) is added before it
+trains. (The paper narrows heads; the authors' published scripts do not. A narrowed model keeps all
+its parameters, and all of them are sent and counted as traffic.)
 
 No client is clustered again, and clusters share nothing.
 """
@@ -82,7 +81,10 @@ class Hierarchical(LastLayerClustering):
         check_fraction("fraction", self.fraction)
         check_choice("narrow", self.narrow, (True, False))
         if not isinstance(self.own, Mapping):
-            raise MethodError(f"own must map numbers of clusters to local work, got {self.own!r}")
+            raise MethodError(
+                "own must map the number of a cluster to settings of its local training, such as "
+                f"{{1: {{'lr': 0.01}}}}, got {self.own!r}"
+            )
         for cluster in self.own:
             self._work(LocalTraining(), cluster)
 
@@ -145,8 +147,9 @@ class Hierarchical(LastLayerClustering):
         is_valid = is_valid and not {"epochs", "steps"} <= changes.keys()
         if not (is_number and is_valid):
             raise MethodError(
-                f"own: expected numbers of clusters with {', '.join(sorted(OWN_SETTINGS))} "
-                f"(epochs or steps), got {cluster!r}: {changes!r}"
+                "own: expected the number of a cluster, from 0, and any of the settings "
+                f"{', '.join(sorted(OWN_SETTINGS))} (but not both epochs and steps); got "
+                f"{cluster!r}: {changes!r}"
             )
         # The run may count steps, and epochs replace them.
         if "epochs" in changes:
@@ -163,7 +166,10 @@ def _narrow_heads(world: World, state: LastLayerState) -> Float[np.ndarray, "K P
     members = np.flatnonzero(state.assignment != UNASSIGNED)
     classes = count_classes(world, members, state.assignment[members], state.clusters)
     if bias is None or bias.stop - bias.start != classes.shape[1]:
-        raise MethodError("narrow: this model does not end in a layer with a bias for every class")
+        raise MethodError(
+            "narrow: this model does not end in a layer with a bias for every class; use another "
+            "model, such as model.name=mlp, or set narrow=False"
+        )
     models = state.models.copy()
     models[:, bias] = np.where(classes, models[:, bias], EXCLUDED_BIAS)
     return models

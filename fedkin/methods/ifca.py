@@ -3,24 +3,24 @@
 A. Ghosh, J. Chung, D. Yin, K. Ramchandran: An Efficient Framework for Clustered Federated Learning.
 NeurIPS 2020, arXiv 2006.04088 (Iterative Federated Clustering Algorithm, Alg. 1).
 
-Notation: k clusters, theta_j the model of cluster j, S_j the clients of the round that chose j, M_t
-all of them.
+Notation: k clusters, theta_j the model of cluster j, F_i the training loss of client i, S_j the
+clients that chose cluster j in this round, M the number of clients that replied in this round.
 
     j_i = argmin_j F_i(theta_j)     on the client's training data; in a tie, the first
     models:     theta_j <- mean of the local solutions of S_j
-    gradients:  theta_j <- theta_j - lr/M sum of the gradients of S_j, M the clients that replied
+    gradients:  theta_j <- theta_j - lr/M sum of the gradients of S_j
 
-All k models are sent to every client of the cohort, and one returns: n (k + 1) messages a round.
+All k models are sent to each of the n clients of a cohort, and one returns: n (k + 1) messages.
 
 Differs from the authors' code: clients choose by the losses of this round's models, as in Alg. 1.
 The code uses losses from the end of the last round. Differs from FlexCFL's IFCA: its "simple mean"
-counts only the first client of a cluster, in the order in which the cohort was drawn (of ids, while
-clients take turns). ``weighting="first_client"`` keeps this error; its earlier code weighted by
-samples ("examples"). docs/results-flexcfl.md compares all three with the published numbers.
-Clusters have no common start, so newcomers cannot be placed by direction.
+counts only the first client of a cluster, in the order in which the cohort was drawn (a round-robin
+cohort: by id). ``weighting="first_client"`` keeps this error. FlexCFL's earlier code weighted by
+samples (``"examples"``). docs/results-flexcfl.md compares these weightings with the published
+numbers. Clusters have no common start, so newcomers cannot be placed by direction.
 
-The random models determine the clusters: one of them may keep two true clusters
-(docs/results-planted.md counts how often). A cluster that no client chose keeps its model.
+The random initial models determine the clusters: one model may attract the clients of two true
+clusters (docs/results-planted.md counts how often). A cluster that no client chose keeps its model.
 IFCA-MIG (FlexCFL, section 5.3): a client that detects a shift of its data chooses again, selected
 or not, for k more messages.
 """
@@ -183,7 +183,7 @@ class IFCA:
         reply: TrainingReply,
         weight: Float[np.ndarray, "n"],
     ) -> Float[np.ndarray, "K P"]:
-        """The clusters' models after a round; a shared base gets the mean update of all clients."""
+        """The clusters' models after a round; shared layers get the mean update of all clients."""
         if self._reads_means:
             return models + reply.update
         step, mass = mean_by_model(reply.update, weight, reply.model_index, self.clusters)

@@ -6,7 +6,7 @@ Federado com Agrupamento Hierarquico de Clientes para Aumento da Acuracia. SBRC 
 de Souza's thesis, which names no formula.
 
     all clients train from one start w_0
-    v_i = the last layer of client i after that
+    v_i = the last layer of client i after this training
     clusters of the v_i, once
 
 Only ``layer`` is sent: the ``bias`` of the last layer, C numbers (as in the authors' code), or the
@@ -116,7 +116,8 @@ class LastLayerClustering:
             check_not_negative("suspicious", self.suspicious)
         if (self.clusters is not None) != (self.algorithm == "kmeans"):
             raise MethodError(
-                f"algorithm 'kmeans' needs clusters, and only it uses them; got {self.clusters!r}"
+                "set the option clusters for algorithm 'kmeans', and leave it out for the others; "
+                f"got algorithm {self.algorithm!r} and clusters = {self.clusters!r}"
             )
         check_positive_integer("clusters", 1 if self.clusters is None else self.clusters)
 
@@ -221,7 +222,7 @@ class LastLayerClustering:
     ) -> S:
         """The state with clients in their clusters, or excluded.
 
-        It keeps the last layers, to compare them with later clients."""
+        The state keeps the last layers, to compare later clients with them."""
         layers = state.layers.copy()
         layers[clients] = updates
         excluded = distance > self._distance_limit()

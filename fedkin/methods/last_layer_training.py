@@ -36,9 +36,9 @@ def last_layer_updates(
         epochs: number of epochs.
 
     Returns:
-        The clients that reply, and one row for each. If models are detectors, a row concatenates
-        the last layers of one detector for each class; they are zero for classes that the client
-        does not have.
+        The clients that reply, and the update of each one's last layer as a row. If models are
+        detectors, a row concatenates the last layers of one detector for each class; they are zero
+        for classes that the client does not have.
 
     Raises:
         MethodError: the model's last layer is unknown.
@@ -47,7 +47,8 @@ def last_layer_updates(
     if part is None:
         raise MethodError(
             "clients are clustered by a model's last layer, but this model does not end in a "
-            "weight [C, d] and a bias [C]: make them its last two leaves"
+            "weight [C, d] and a bias [C] (C classes, d inputs): put these two arrays last in its "
+            "parameters, or use a model such as model.name=mlp"
         )
     work = replace(world.work, epochs=epochs, steps=None)
     stream = stream.child("last_layer")
@@ -83,7 +84,7 @@ def count_classes(
     Args:
         world: the clients, which report their classes.
         clients: clients to count.
-        cluster: cluster of each of them.
+        cluster: cluster of each of these clients.
         clusters: number of clusters.
     """
     has_class = world.run(Classes(), clients).classes
@@ -115,9 +116,9 @@ def detector_table(counts: Int[np.ndarray, "K C"]) -> Int[np.ndarray, "K C"]:
     """The detector that the clients of each cluster use for each class.
 
     ``counts`` has the number of clients of each cluster that have each class. A cluster has a
-    detector for each of its classes, numbered in the order of this table. For any other class its
-    clients use the detector of the cluster where most clients have the class (in a tie, the first
-    one). NO_DETECTOR marks a class that no client has.
+    detector for each of its classes. Detectors are numbered cluster by cluster, and by class within
+    a cluster. For any other class a cluster's clients use the detector of the cluster where most
+    clients have the class (in a tie, the first one). NO_DETECTOR marks a class that no client has.
     """
     exists = counts > 0
     number = np.cumsum(exists).reshape(counts.shape) - 1

@@ -3,7 +3,7 @@ cluster.
 
 It is an upper bound for peer-to-peer methods, which must find the clusters (PANM, section 2; the
 code of PENS' authors). It runs only if the true clusters are known, as in simulated data with
-planted clusters. If they change, it follows them.
+planted clusters. If the true clusters change, it follows them.
 """
 
 from __future__ import annotations
@@ -68,12 +68,12 @@ class Oracle(PeerMethod):
 
 
 def _trust_true_clusters(world: World, state: PeerState) -> PeerState:
-    """The peers' state in which each trusts exactly the other peers of its true cluster."""
+    """The peers' state in which each peer trusts exactly the other peers of its true cluster."""
     true_clusters = world.true_clusters
     if true_clusters is None:
         raise MethodError(
-            "the oracle needs clients whose true clusters are known, but these are unknown; use "
-            "data such as planted ones"
+            "Oracle needs the true cluster of every client, but the data do not contain them; use "
+            "data with planted clusters, such as data.name=planted"
         )
     trust: Bool[np.ndarray, "N N"] = true_clusters[:, None] == true_clusters
     np.fill_diagonal(trust, False)

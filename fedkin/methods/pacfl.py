@@ -4,7 +4,8 @@ S. Vahidian, M. Morafah, W. Wang, V. Kungurtsev, C. Chen, M. Shah, B. Lin: Effic
 Similarity Identification in Clustered Federated Learning via Principal Angles Between Client Data
 Subspaces. AAAI 2023, arXiv 2209.10526.
 
-    U_i     the first p left singular vectors of client i's samples of each label, side by side
+    U_i     the first p left singular vectors of client i's samples of each label, side by side:
+            d x C p numbers, for d numbers of a sample and C classes
     A_ij    ``smallest``: the smallest principal angle of span U_i and span U_j, in degrees (eq. 2)
             ``same_rank``: tr arccos(U_i^T U_j), the sum over vectors of the same rank (eq. 3)
             ``sum``: the sum of all principal angles
@@ -17,22 +18,24 @@ clients are clustered again with the same beta. New clusters keep the number of 
 with which they share most clients. A cluster of only new clients gets a new number and starts from
 the initial model. A cluster that splits off another one starts from that cluster's model.
 
-Differs from the authors' code: (1) The code takes the smallest *entry* of U_i^T U_j for the
-principal angle, which is larger: ``as_coded``. Principal angles need orthonormal columns; those of
-several labels are not, and are orthonormalised first. (2) The code takes no absolute value, so its
-angles depend on the signs of singular vectors; here the largest entry of each is positive. (3) Its
-"average" linkage is ``weighted`` here. (4) Under Dirichlet shares of labels the text has fewer
-vectors for rarer labels. The code's look-up never matches and keeps p for each label, as is done
-here.
+Differs from the authors' code: (1) In place of the smallest principal angle, the code takes the
+smallest angle between two single vectors, which is larger; ``as_coded`` does the same. Principal
+angles need orthonormal columns. The vectors of several labels are not orthonormal, so they are
+orthonormalised first. (2) The code takes cosines without absolute values, so its angles depend on
+the signs of singular vectors. Here the largest entry of each vector is positive. (3) The linkage
+that the code calls "average" is ``weighted`` here. (4) If labels are divided by Dirichlet shares,
+the paper takes fewer vectors for rarer labels. The code tries to look up these numbers of vectors,
+but never finds them, and takes p vectors for each label, as is done here.
 
-Samples are not centred, so the first vector of a label is near its mean. beta depends on feature
-scaling and on ``angle``: 3.5 and 4.9 degrees are flags of the code, whose rule is ``as_coded``, on
-data with another scaling. (MNIST, pixels 0 .. 1, four rotations, p = 3: principal angles are 1.5 to
-2.6 degrees within a rotation and 8 to 13 across; ``as_coded`` needs a beta of about 20.
-benchmarks/field/pacfl.py prints both.) If C p is not far below d, spans intersect and principal
-angles are 0: use p = 1. ``fk.subspace_angles`` shows the angles of whole clients before a run. The
-vectors resemble mean samples of each label and are sent unprotected, d p numbers for each label.
-The state keeps them, N d C p numbers, and A. New clients need labelled samples to be placed.
+Samples are not centred, so the first vector of a label is near the mean of its samples. A good beta
+depends on feature scaling and on ``angle``. The authors' scripts use 3.5 and 4.9 degrees, for the
+angles of ``as_coded`` and data with another scaling. (MNIST, pixels 0 .. 1, four rotations, p = 3:
+principal angles are 1.5 to 2.6 degrees within a rotation and 8 to 13 across; ``as_coded`` needs a
+beta of about 20. benchmarks/field/pacfl.py prints both.) If C p is not far below d, spans intersect
+and principal angles are 0: use p = 1. ``fk.subspace_angles`` shows the angles of whole clients
+before a run. The vectors resemble mean samples of each label and are sent unprotected, d p numbers
+for each label. The state keeps them (for N clients N d C p numbers), and A. New clients need
+labelled samples to be placed.
 """
 
 from __future__ import annotations
@@ -61,10 +64,11 @@ from fedkin.tasks.pacfl import LabelSubspaces
 
 @dataclass(frozen=True)
 class PACFLState(State):
-    """Arrays that PACFL keeps from round to round, with q = C p."""
+    """Arrays that PACFL keeps from round to round. A client has q = C p singular vectors: p for
+    each of the C classes."""
 
     start: Float[np.ndarray, "P"]  # the initial model
-    bases: Float[np.ndarray, "N d q"]  # directions of each client; NaN if unknown
+    bases: Float[np.ndarray, "N d q"]  # singular vectors of each client; NaN if unknown
     angles: Float[np.ndarray, "N N"]  # A; NaN if unknown
 
 
@@ -116,7 +120,7 @@ class PACFL:
         """Clusters of all reachable clients, before training.
 
         Raises:
-            MethodError: no client has sent directions.
+            MethodError: no client has sent singular vectors of its samples.
         """
         clients = world.clients(stream.round)
         total = world.total_clients
@@ -132,8 +136,8 @@ class PACFL:
         state = self._cluster(world, state, clients, bases)
         if not len(state.models):
             raise MethodError(
-                f"0 of {len(clients)} clients sent a direction of its samples, so none can be "
-                "clustered; the clients need training samples"
+                f"0 of {len(clients)} clients sent singular vectors of their samples, so none can "
+                "be clustered; the clients need training samples, and not only zeros"
             )
         return state
 
@@ -190,9 +194,10 @@ class PACFL:
 def _with_new_models(
     state: PACFLState, clients: Int[np.ndarray, "n"], cluster: Int[np.ndarray, "n"]
 ) -> Float[np.ndarray, "K P"]:
-    """The models of the clusters before and after a new clustering.
+    """The models of all clusters after a new clustering.
 
-    Each new cluster takes the former model of most of its clients, or the initial model.
+    Former clusters keep their models. A new cluster takes the model of the former cluster of most
+    of its clients, or the initial model if none of them had a cluster.
 
     Args:
         state: state before the clustering.

@@ -17,23 +17,24 @@ updates every tau rounds (HNM).
     then B_i = N_i^{T1}, and N_i^t = k random of B_i
     HNM, in every tau-th round:
         C_i = l random peers outside the bag, S_i = l random peers of it (all, if there are fewer)
-        M_i = C_i and S_i; the s_ij of M_i are split in two Gaussians, initialised with C_i and S_i
-        H_i = the one with the higher mean
-        B_i <- (B_i - S_i) and H_i
+        M_i = C_i united with S_i; the s_ij of M_i are split in two Gaussians, which start as C_i
+              and S_i
+        H_i = the peers of M_i in the Gaussian with the higher mean
+        B_i <- (B_i without S_i) united with H_i
     w_i^t = mean of w_j^{t-1/2} over N_i^t and i, weighted by training samples
 
 Differs from the poster: there the mixture starts with S_i in the component said *not* to be of the
 same cluster, which selects the wrong peers; here S_i starts in the other one. The poster also calls
-the bag N_i, and does not define which peers stage two averages: here, as in the arXiv paper, over k
-peers of the bag. ``clustering.gaussian_mixture`` treats degenerate mixtures. A bag of all peers has
-no peer outside for comparison, and stays unchanged, so k should be small.
+the bag N_i, and does not say which peers are averaged in stage two. Here, as in the arXiv paper,
+they are k peers of the bag. ``clustering.gaussian_mixture`` treats degenerate mixtures. A bag of
+all peers has no peer outside for comparison, and stays unchanged, so k should be small.
 
 Left open in the paper, and defined here: t counts the rounds of each peer, so a peer that comes
 late has its stage one then. Candidates that do not reply are not chosen. A neighbour that does not
 reply stays a neighbour; one that has left does not. A peer without neighbours in stage two chooses
 as in stage one in that round. The authors published no code; T1, k, l, tau and alpha have the
-values of the re-implementations we know of. With alpha = 0.25 it found clusters that it lost with
-their 0.5 (60 images a peer, T1 = 20: docs/results-panm.md).
+values of the re-implementations we know of. With alpha = 0.25 PANM found clusters that it did not
+find with their alpha = 0.5 (60 images a peer, T1 = 20: docs/results-panm.md).
 """
 
 from __future__ import annotations
@@ -85,7 +86,9 @@ class Matching(PeerMethod):
         reachable: Bool[np.ndarray, "n N"],
         noise: Float[np.ndarray, "n N"],
     ) -> Bool[np.ndarray, "n N"]:
-        """C_i and N_i in stage one; C_i and S_i when the bag is matched; otherwise no peers."""
+        """The peers that each peer queries. In stage one, they are its random candidates C_i and
+        its neighbours N_i. When a peer updates its bag (list of similar peers), they are C_i and a
+        sample S_i of the bag. Otherwise there are none."""
         candidates = lowest(noise, reachable & ~neighbourhood.trust, self.candidates)
         neighbours = reachable & neighbourhood.trust
         sample = lowest(noise, neighbours, self.candidates)

@@ -43,7 +43,8 @@ from fedkin.methods.decentralized import Neighbourhood, PeerMethod, lowest
 @plain_options
 @dataclass(frozen=True)
 class PENS(PeerMethod):
-    """Peers select once, after stage one, the peers whose models have a low loss on their data.
+    """Each peer selects, once after the first rounds (stage one), the peers whose models have a low
+    loss on its data.
 
     Examples:
         >>> import fedkin as fk
@@ -78,7 +79,10 @@ class PENS(PeerMethod):
         for name in ("sampled", "top", "stage_one"):
             check_positive_integer(name, getattr(self, name))
         if self.top > self.sampled:
-            raise MethodError(f"top must be at most sampled ({self.sampled}), got {self.top}")
+            raise MethodError(
+                f"the option top must be at most the option sampled, which is {self.sampled}; got "
+                f"{self.top}"
+            )
 
     def requirements(self) -> Requirements:
         needs = super().requirements()
@@ -113,6 +117,6 @@ class PENS(PeerMethod):
         return lowest(noise, neighbourhood.trust & reachable, self.sampled)
 
     def _in_stage_one(self, neighbourhood: Neighbourhood) -> Bool[np.ndarray, "n 1"]:
-        """Mask of the peers that are in stage one, as a column, so that it applies to whole
-        rows."""
+        """Mask of the peers that are in stage one. It is a column, so that it broadcasts over
+        arrays with one row per peer."""
         return (neighbourhood.age <= self.stage_one)[:, None]

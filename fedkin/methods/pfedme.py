@@ -1,5 +1,5 @@
-"""pFedMe: the global model minimises the Moreau envelopes of the clients' losses; clients use the
-inner minimisers as personal models.
+"""pFedMe: the global model minimises the Moreau envelopes of the clients' losses. Each client's
+personal model is the minimiser theta_i in the definition of its envelope.
 
 C. T. Dinh, N. H. Tran, T. D. Nguyen: Personalized Federated Learning with Moreau Envelopes. NeurIPS
 2020, arXiv 2006.08848 (Algorithm 1).
@@ -11,9 +11,10 @@ C. T. Dinh, N. H. Tran, T. D. Nguyen: Personalized Federated Learning with Morea
 
 eta is the run's learning rate, and the R local rounds are the run's local steps. The authors take
 lambda = 15 and eta = 0.005. For a convex f_i the envelope's gradient is lambda-Lipschitz, so that
-its steps converge if eta lambda is below 2. (Summaries say 1: above that w_i only overshoots
-theta_i.) The steps towards theta_i follow a gradient that grows by lambda or more, and diverge if
-``own_lr`` lambda is above 2. Both products are refused from 2 on.
+its steps converge if eta lambda is below 2. (Summaries of pFedMe give the limit 1, which is too
+strict: between 1 and 2, w_i overshoots theta_i, but converges.) The steps to theta_i follow a
+gradient with a slope of at least lambda, so they diverge if ``own_lr`` times lambda is above 2. If
+either product is 2 or more, an error is raised.
 
 Clients are tested with theta_i of the last batch, as in public code (PFLlib, FedEM's): a noisy
 model if batches are small. Differs: the mean is weighted by numbers of samples, as in FedAvg (the
@@ -47,7 +48,7 @@ from fedkin.tasks.pfedme import TrainEnvelope
 
 @dataclass(frozen=True)
 class PFedMeState(State):
-    """One model. Clients keep a personal model, and are tested with it."""
+    """The global model. Each client keeps a personal model, and is tested with it."""
 
     def evaluation(self, spec: ModelSpec, clients: Int[np.ndarray, "n"]) -> Task:
         return EvaluateOwn(self.models, self.assignment[clients])
@@ -56,7 +57,10 @@ class PFedMeState(State):
 @plain_options
 @dataclass(frozen=True)
 class PFedMe:
-    """One global model on Moreau envelopes of the losses; clients use the inner minimisers.
+    """One global model, which minimises the Moreau envelopes of the clients' losses.
+
+    The envelope of a loss f at w is the minimum over theta of f(theta) + strength/2 |theta - w|^2.
+    Each client's personal model is the theta that reaches this minimum.
 
     Examples:
         >>> import fedkin as fk

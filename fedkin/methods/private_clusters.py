@@ -4,14 +4,18 @@ No paper describes the whole method. Its parts: K-means by noisy sums of points 
 McSherry, Nissim: Practical Privacy: The SuLQ Framework, PODS 2005), here with directions instead of
 points, as in spherical K-means; before that, leading eigenvectors of a noisy second moment (Dwork,
 Talwar, Thakurta, Zhang: Analyze Gauss, STOC 2014), which span the K directions of the clusters. x_i
-is the first update of client i from the common start, as a count sketch of s numbers, of length 1.
+is the first update of client i from the common start, as a count sketch of s numbers, which is
+scaled to norm 1.
 
-    M = sum_i x_i x_i^T + noise, its first K eigenvalues L and eigenvectors V; W = V L^(-1/2)
-                                                                           one noisy sum
-    S_c = sum of the x_i whose x_i W c is highest + noise,
-          for 4 K random directions c                                      another noisy sum
-    K-means of the directions of W^T S_c, each with the weight |W^T S_c|   no message
-    the same sums for the K directions that result, ``refinements`` times  a noisy sum each
+    1  M = sum_i x_i x_i^T + noise, its first K eigenvalues L and eigenvectors V; W = V L^(-1/2)
+    2  4 K random directions c;  S_c = noise + sum of the x_i for which x_i W c is higher than for
+       all other c
+    3  K-means of the directions of W^T S_c, each with the weight |W^T S_c|
+    4  the sums S_c for the K directions that result, in place of the random ones;
+       ``refinements`` times
+
+Line 1 requests one noisy sum from all clients, line 2 another one, and each repetition of line 4 a
+further one. Line 3 needs no message.
 
 W whitens: clusters whose first updates differ become orthogonal directions, however much they have
 in common and whatever their sizes, as in moment decompositions (Anandkumar et al.: Tensor
@@ -23,8 +27,9 @@ the choice is not released. All sums are over all clients, before the first roun
 runs in each cluster. Without privacy there is no noise, and clients are weighted by their numbers
 of samples.
 
-A direction has noise in K dimensions, not in P parameters; this is why updates are projected.
-Clusters with fewer clients than the noise (4 z sqrt(K)) are not found.
+A direction has noise in K dimensions, not in P parameters; this is why updates are projected. The
+noise of a sum has a length of about 4 z sqrt(K), where z is the noise multiplier of the rounds (by
+default these sums have 4 z). Clusters with fewer clients than this are not found.
 """
 
 from __future__ import annotations
@@ -107,7 +112,8 @@ class PrivateClusters:
         )
 
     def init(self, world: World, stream: Stream) -> PrivateClustersState:
-        """The cold start: directions from noisy sums, and each client in the nearest cluster."""
+        """The cold start (first clustering): directions from noisy sums, and each client in the
+        nearest cluster."""
         clients = world.clients(stream.round)
         seed = int(stream.child("sketch").words()[0])
         start = world.initial(stream.child("model"))
@@ -158,8 +164,8 @@ class PrivateClusters:
     ) -> Float64[np.ndarray, "K s"]:
         """The direction of each cluster, computed from noisy sums only.
 
-        The steps: whiten by the eigenvectors of the second moment, K-means on sums for random
-        directions, and some further K-means steps with new sums.
+        The steps: whiten by the eigenvectors of the second moment, run K-means on the sums for
+        random directions, and do some further K-means steps with new sums.
         """
         # M, and W
         pretrain = stream.child("pretrain")
@@ -218,6 +224,7 @@ def _whitening(moments: Float64[np.ndarray, "s s"], clusters: int) -> Float64[np
 
 
 def _units(rows: Float[np.ndarray, "r K"]) -> Float64[np.ndarray, "r K"]:
-    """Rows (directions or sums of sketches) scaled to length 1; a row of zeros stays zero."""
+    """The rows (each a direction or a sum of sketches) scaled to length 1; a row of zeros stays
+    zero."""
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return rows / np.maximum(lengths, np.finfo(np.float64).tiny)

@@ -28,8 +28,8 @@ def class_count(spec: ModelSpec) -> int:
 def with_projection(model: Float[np.ndarray, "P"], spec: ModelSpec) -> Float[np.ndarray, "P"]:
     """The model with C random orthonormal axes as its last weight [C, H], and no bias.
 
-    If the model stores the weight as [H, C], it becomes another random projection, the same for all
-    clients.
+    If the model stores the weight as [H, C], the same numbers are read in another order. This gives
+    another random projection, which is also the same for all clients.
     """
     classes = class_count(spec)
     projected = model.copy()

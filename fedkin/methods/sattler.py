@@ -9,19 +9,20 @@ cos(dW_i, dW_j). A cluster is stationary for all of its clients together, but no
 when
 
     |mean_i dW_i| < eps1   and   max_i |dW_i| > eps2
-    (norms over all parameters; the mean is a simple one)
+    (norms over all parameters; the mean is unweighted)
 
-and then it is split in two. The paper cuts so that the largest similarity across the cut is
-smallest; the code, and this file, split by complete linkage. ``eps1`` and ``eps2`` are norms of
-updates, so they depend on model, learning rate and local epochs: measure the norms in a run before
-you choose them.
+and then it is split in two. The paper splits so that the largest similarity between clients of
+different parts is as small as possible. The code, and this file, split by complete linkage.
+``eps1`` and ``eps2`` are norms of updates, so they depend on model, learning rate and local epochs:
+measure the norms in a run before you choose them.
 
 As in the authors' code, there is no split in the first rounds (``first_split``), small clusters are
 not split (``min_size``), and means are unweighted. The split comes first; then every cluster,
 including new ones, gets the mean update of its clients. The paper splits only if gamma_max <
-sqrt((1 - a) / 2), with a the largest similarity across the cut; this means a < 1 - 2 gamma_max^2.
-gamma_max, in [0, 1], bounds the distance from a client's gradient to its true cluster's gradient,
-relative to the length of the latter. The code does not check it (``gamma_max=None``).
+sqrt((1 - alpha) / 2), where alpha is the largest similarity between clients of different parts.
+This means alpha < 1 - 2 gamma_max^2. gamma_max, in [0, 1], bounds the distance from a client's
+gradient to its true cluster's gradient, relative to the length of the latter. The code does not
+check it (``gamma_max=None``).
 
 Differs from both, in which all clients take part in every round: a client that is absent or silent
 while its cluster is split has shown no update. It becomes UNASSIGNED, and is placed when it is next
@@ -122,7 +123,7 @@ class SattlerCFL:
         )
 
     def init(self, world: World, stream: Stream) -> SattlerState:
-        """One model, with all clients in its cluster."""
+        """The initial state: one cluster with all clients, and its model."""
         start = single_model_state(world, stream)
         return SattlerState(
             models=start.models,

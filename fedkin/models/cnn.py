@@ -41,7 +41,7 @@ def cnn(
     """A convolutional network, as in the paper that ``variant`` names.
 
     Parameters for 28 x 28 x 1 images and 10 classes: 50,186 (mnist), 325,578 (femnist) and
-    3,274,634 (fashion_mnist); FedSim's two: 6,482,634 and 6,497,162.
+    3,274,634 (fashion_mnist); 6,482,634 (fedsim) and 6,497,162 (fedsim_as_coded).
 
     fedsim is the network in Table 5 of FedSim's paper. FedSim's code, which produced its curves,
     has larger windows and fewer channels (fedsim_as_coded). athena is the network that ATHENA-FL's
@@ -236,7 +236,8 @@ def _cnn(image: ImageShape, classes: int, variant: str, drop: bool, l2: float) -
 
 
 def image_of(data: Samples) -> ImageShape:
-    """Shape of the images. Flat square samples are grey images. Raises ModelError for others."""
+    """Shape of the images. Flat square samples are grey images. Raises ModelError for other
+    samples."""
     check_samples(data)
     shape = tuple(int(n) for n in data.x.shape[1:])
     if len(shape) == 3:

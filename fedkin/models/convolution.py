@@ -50,21 +50,21 @@ def convolve(
 def _by_xla(
     x: Float[Array, "B H W i"], kernel: Float[Array, "k k i o"], padding: int
 ) -> Float[Array, "B h w o"]:
-    """XLA's convolution, which is fast on a CPU with the axes in this order.
+    """XLA's convolution, which is fast on a CPU if the channels are the last axis of the images.
 
-    Both gradients are written as convolutions of this form. XLA's own gradients permute the axes,
-    and were 15 times slower.
+    Both gradients (of images and kernel) are written as such convolutions, with the channels last.
+    XLA's own gradients permute the axes, and were 15 times slower.
     """
     return _plain(x, kernel, padding)
 
 
 def _by_xla_forward(x: Array, kernel: Array, padding: int) -> tuple[Array, tuple[Array, Array]]:
-    """Result, and the arrays that the backward pass needs."""
+    """The convolution by XLA, and the arrays that its backward pass needs."""
     return _plain(x, kernel, padding), (x, kernel)
 
 
 def _by_xla_backward(padding: int, saved: tuple[Array, Array], g: Array) -> tuple[Array, Array]:
-    """Gradients of images and kernel, from the gradient g of the result."""
+    """Gradients of images and kernel, from the gradient g of the convolution."""
     x, kernel = saved
     return _by_image(g, kernel, padding), _by_kernel(x, g, padding)
 
@@ -101,10 +101,11 @@ def _plain(
 
 @lru_cache(maxsize=64)
 def _plain_of(padding: int) -> Callable[[Array, Array], Array]:
-    """XLA's convolution with this padding, and a rule for several models at once.
+    """A function that computes XLA's convolution with this padding, with a vmap rule for several
+    models.
 
-    Several models on the same images are one convolution with more channels. Models on different
-    images run one after another, because XLA's grouped convolution is slow on a CPU.
+    Several models on the same images are computed as one convolution with more channels. Models on
+    different images run one after another, because XLA's grouped convolution is slow on a CPU.
     """
 
     def of_one_model(x: Array, kernel: Array) -> Array:
@@ -112,7 +113,8 @@ def _plain_of(padding: int) -> Callable[[Array, Array], Array]:
         return jax.lax.conv_general_dilated(x, kernel, (1, 1), around, dimension_numbers=_LAYOUT)
 
     def of_models(_: int, batched: list[bool], x: Array, kernel: Array) -> tuple[Array, bool]:
-        """Models on the same images at once (vmap); models on different images in turn."""
+        """The rule that JAX applies under vmap: convolve models on the same images at once, and
+        models on different images one after another."""
         # Every model has other images: one model after another.
         if all(batched):
             return jax.lax.map(lambda pair: of_one_model(*pair), (x, kernel)), True
@@ -157,14 +159,14 @@ def _pooled(x: Array, kernel: Array, bias: Array, padding: int) -> Array:
 def _pooled_forward(
     x: Array, kernel: Array, bias: Array, padding: int
 ) -> tuple[Array, tuple[Array, Array, Array]]:
-    """Result, and the arrays that the backward pass needs."""
+    """The pooled convolution, and the arrays that its backward pass needs."""
     return _pooled(x, kernel, bias, padding), (x, kernel, bias)
 
 
 def _pooled_backward(
     padding: int, saved: tuple[Array, Array, Array], g: Array
 ) -> tuple[Array, Array, Array]:
-    """Gradients of images, kernel and bias, from the gradient g of the result."""
+    """Gradients of images, kernel and bias, from the gradient g of the pooled convolution."""
     return _pooled_of(padding)[1](*saved, g)
 
 
@@ -213,10 +215,10 @@ def _pooled_of(
 
 
 def _for_models(of_one_model: Callable, on_the_same: Callable) -> Callable:
-    """A function of one model, with a rule for several models at once.
+    """Give a function of one model a vmap rule, which applies it to several models.
 
     Args:
-        of_one_model: the function.
+        of_one_model: the function of one model.
         on_the_same: the function of several models that share the first argument, the images.
     """
 
@@ -256,7 +258,8 @@ def _apart(array: Float[Array, "p q r Gc"], count: int) -> Float[Array, "G p q r
 def _by_patches(
     x: Float[Array, "B H W i"], kernel: Float[Array, "d o"], size: int, stride: int, same: bool
 ) -> Float[Array, "B h w o"]:
-    """The convolution as patches times kernel, for a few images at a time.
+    """The convolution as patches (windows of the images, as rows) times kernel, for a few images at
+    a time.
 
     The patches of a whole batch do not fit into a core's cache. The backward pass recomputes them,
     which is faster than reading them from memory.
@@ -275,14 +278,15 @@ def _by_patches(
 def _by_patches_forward(
     x: Array, kernel: Array, size: int, stride: int, same: bool
 ) -> tuple[Array, tuple[Array, Array]]:
-    """Result, and the arrays that the backward pass needs."""
+    """The convolution by patches, and the arrays that its backward pass needs."""
     return _by_patches(x=x, kernel=kernel, size=size, stride=stride, same=same), (x, kernel)
 
 
 def _by_patches_backward(
     size: int, stride: int, same: bool, saved: tuple[Array, Array], g: Array
 ) -> tuple[Array, Array]:
-    """Gradients of images and kernel, a few images at a time."""
+    """Gradients of images and kernel, from the gradient g of the convolution, for a few images at a
+    time."""
     x, kernel = saved
 
     def of_images(total: Array, part: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -308,8 +312,8 @@ _by_patches.defvjp(_by_patches_forward, _by_patches_backward)
 
 
 def _few_images(x: Float[Array, "B H W i"], depth: int) -> Float[Array, "parts b H W i"]:
-    """Cut the batch into equal parts, so small that the patches of a part (``depth`` numbers per
-    pixel) fit into ``_CACHE`` bytes.
+    """Cut the batch of images into equal parts, so small that the patches (windows) of a part,
+    ``depth`` numbers per pixel, fit into ``_CACHE`` bytes.
 
     On an accelerator, the batch is one part.
     """
@@ -335,7 +339,7 @@ def _patches(
 
 
 def windows(x: Float[Array, "B H W i"], size: int, stride: int) -> list[Float[Array, "B h w i"]]:
-    """Strided slices of the images, one for each position in the window, row by row.
+    """Strided slices of the images, one for each pixel of the window, row by row.
 
     Args:
         x: images.

@@ -32,7 +32,7 @@ def cox(data: Samples, hidden: int | tuple[int, ...] = ()) -> Model:
 
     Args:
         data: risk sets, such as ``fedkin.data.tcga_brca()``: x [M, m, d + 1]. The last feature is a
-            patient's weight: 1, or less with Efron's weights, or 0 for a place without a patient.
+            patient's weight: 1, or less with Efron's weights, or 0 for an empty place in the set.
         hidden: widths of hidden layers; none for a linear risk.
 
     Raises:

@@ -28,7 +28,7 @@ def detector(data: Samples) -> Model:
         data: images of at least 32 x 32, since five poolings leave nothing of smaller images.
 
     Raises:
-        ModelError: the samples are not such images.
+        ModelError: the samples are not images of at least 32 x 32.
     """
     return _detector(at_least(32, image_of(data), data.name))
 

@@ -38,7 +38,7 @@ def product(x: Float[Array, "B i"], w: Float[Array, "o i"]) -> Float[Array, "B o
 
 
 def _product_forward(x: Array, w: Array) -> tuple[Array, tuple[Array, Array]]:
-    """Result, and the arrays that the backward pass needs."""
+    """The product x w^T, and the arrays that its backward pass needs."""
     return x @ w.T, (x, w)
 
 
@@ -128,7 +128,7 @@ class Depthwise(eqx.Module):
     """A depthwise convolution: a 3x3 window for each channel, without bias.
 
     ``same`` pads as TensorFlow does. Otherwise only the last row and column are padded, as in
-    Keras' MobileNet. For a stride of 2 and sides of even length both are equal.
+    Keras' MobileNet. For a stride of 2 and sides of even length both paddings are equal.
     """
 
     weight: Float[Array, "c 1 3 3"]
@@ -153,7 +153,7 @@ class Depthwise(eqx.Module):
 
 
 def dropout(x: Array, rate: float, key: Array | None) -> Array:
-    """Set random entries to zero, and scale the other entries up.
+    """Set random activations to zero, and scale the other activations up.
 
     Args:
         x: activations.

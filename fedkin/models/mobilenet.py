@@ -61,7 +61,8 @@ def mobilenet(data: Samples, norm: NormName = "batch", dropout: float = 0.001) -
         norm: ``batch``, whose running means and variances (21,888 of the parameters) are sent and
             averaged like weights; or ``group``, groups of 8 channels without running statistics.
         dropout: share of the 1,024 features that is set to zero before the head in training (0.001
-            in Keras; ATHENA-FL has 0.3 and 0.01 for CIFAR-10 and 0.1 for MNIST).
+            in Keras; 0.1 for MNIST in ATHENA-FL's code, and for CIFAR-10 0.3 in one published
+            version of it and 0.01 in another).
 
     Raises:
         ModelError: samples other than images of at least 32 x 32, an unknown norm, or a dropout
@@ -104,7 +105,8 @@ class Unit(eqx.Module):
 
 
 class Chain(eqx.Module):
-    """Units, one after another. If ``residual`` is set, the input is added to the output."""
+    """Units (convolution, normalisation, rectifier), one after another. If ``residual`` is set, the
+    input is added to the output."""
 
     units: list[Unit]
     residual: bool = eqx.field(static=True)
@@ -123,7 +125,7 @@ class Chain(eqx.Module):
 
 
 class MobileNet(eqx.Module):
-    """Chains of units, mean over the pixels, dropout, dense layer."""
+    """Chains of convolution units, mean over the pixels, dropout, dense layer."""
 
     chains: list[Chain]
     head: Dense

@@ -47,8 +47,8 @@ class Text(Samples, Protocol):
 
 
 def check_samples(data: object) -> None:
-    """Raise ModelError if a model function gets something else than federated data, such as a
-    table.
+    """Raise ModelError if a model function gets an argument that is not federated data (e.g. a
+    table).
 
     Args:
         data: the first argument of a model function.
@@ -63,7 +63,8 @@ def check_samples(data: object) -> None:
 
 
 def _itself(tree: Tree) -> Tree:
-    """The default of ``Model.whole``: the parameters are all there is."""
+    """The default of ``Model.whole``: return the parameters unchanged, since a model that is not a
+    module consists only of its parameters."""
     return tree
 
 
@@ -129,7 +130,7 @@ class Model:
 
 
 def flatten(tree: Tree) -> Float[Array, "P"]:
-    """Parameters as one vector, leaf after leaf, each in row-major order."""
+    """Parameters as one vector, leaf (array) after leaf, each in row-major order."""
     return jnp.concatenate([leaf.ravel().astype(jnp.float32) for leaf in jax.tree.leaves(tree)])
 
 
@@ -156,7 +157,7 @@ def as_model(
             score per sample, [B 1], positive for its class. ATHENA-FL trains detectors.
 
     Raises:
-        ModelError: there are no floating-point parameters, or the source is something else.
+        ModelError: there are no floating-point parameters, or the source is none of these.
 
     Examples:
         >>> import fedkin as fk
@@ -202,7 +203,8 @@ def as_model(
 
 
 def _is_floating(leaf: Any) -> bool:
-    """Whether a leaf is an array of floating-point numbers, which can be trained."""
+    """Whether a leaf of the parameters is an array of floating-point numbers, which can be
+    trained."""
     return hasattr(leaf, "dtype") and bool(jnp.issubdtype(leaf.dtype, jnp.floating))
 
 

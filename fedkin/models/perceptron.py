@@ -28,7 +28,7 @@ def mclr(data: Samples, l2: float = 0.0) -> Model:
 
     Args:
         data: numeric features.
-        l2: weight of the sum of squared kernel entries in the training loss. FlexCFL uses 0.001;
+        l2: weight of the sum of squared kernel entries in the training loss. FlexCFL uses 0.001.
             The code of FedGroup and FedSim sets it too, but in a way that has no effect.
     """
     return _perceptron((features(data), data.classes), l2)
@@ -95,7 +95,8 @@ class Perceptron(eqx.Module):
 
 
 def features(data: Samples) -> int:
-    """Number of features of a sample. Raises ModelError for text, and for other objects."""
+    """Number of features of a sample. Raises ModelError for text, and for an object that is not
+    federated data."""
     check_samples(data)
     if not np.issubdtype(data.x.dtype, np.floating):
         text = getattr(data, "vocabulary", None) is not None

@@ -110,7 +110,8 @@ class RNNLayer(eqx.Module):
         gates, recurrent = _gates(self.weight, self.bias, x)
 
         def step(h: Array, gate: Array) -> tuple[Array, Array]:
-            """The next state h of the layer; ``gate`` is W x + b for the word at this time."""
+            """The next state h of the layer; ``gate`` is W x + b for the word at this time
+            step."""
             h = jnp.tanh(gate + h @ recurrent)
             return h, h
 
@@ -135,7 +136,8 @@ class LSTMLayer(eqx.Module):
         gates, recurrent = _gates(self.weight, self.bias, x)
 
         def step(state: tuple[Array, Array], gate: Array) -> tuple[tuple[Array, Array], Array]:
-            """The layer's next cell and state; ``gate`` is W x + b for the word at this time."""
+            """The layer's next cell and state; ``gate`` is W x + b for the word at this time
+            step."""
             c, h = state
             enter, candidate, forget, leave = jnp.split(gate + h @ recurrent, 4, axis=-1)
             c = c * jax.nn.sigmoid(forget + 1) + jax.nn.sigmoid(enter) * jnp.tanh(candidate)
@@ -149,10 +151,10 @@ class LSTMLayer(eqx.Module):
 def _gates(
     weight: Float[Array, "g i_plus_h"], bias: Float[Array, "g"], x: Float[Array, "L B i"]
 ) -> tuple[Float[Array, "L B g"], Float[Array, "h g"]]:
-    """For a recurrent layer: W x + b for all times, and U transposed, where [W, U] is the layer's
-    weight.
+    """For a recurrent layer: W x + b for all time steps, and U transposed, where [W, U] is the
+    layer's weight.
 
-    One product is many times faster than a product for each time.
+    One product for all time steps is many times faster than one product per time step.
     """
     inputs = x.shape[2]
     return x @ weight[:, :inputs].T + bias, weight[:, inputs:].T

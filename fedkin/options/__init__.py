@@ -1,8 +1,8 @@
 """Options for any method: server optimisers, personal parts, robust rules, attacks, late replies,
 privacy and secret sums.
 
-``SECTIONS`` lists all options. To add an option, write its class in a new file, and add an entry
-that names the class.
+``SECTIONS`` lists all options. To add an option, write its class in a new file, and add an entry to
+``SECTIONS`` that names the class.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class OptionSection(NamedTuple):
         words: the option's name in messages.
         kinds: the choices of the section. Each maps a name in the configuration to the location of
             the class (``module:Class``), which is imported only when needed.
-        titles: text that tables add to a method's name, for each choice; choices without an entry
-            add nothing.
+        titles: the title of each choice, which tables and figures append to the method's title,
+            such as ``FedAdam`` in ``IFCA + FedAdam``. A choice without an entry appends nothing.
         only_simulated: whether the option applies only to simulated clients.
         files: names of the files that the option writes into the run's folder.
     """

@@ -2,8 +2,9 @@
 
     Option          the settings, as given by the user: ``fk.FedAdam(lr=0.1)``
     ActiveOption    the same option in one run, with what it needs there (e.g. its open journal)
-    Around          its effect on one call of the method: the world (the access to clients) that
-                    the method sees, and the change of the state that the method returns
+    Around          the option's effect on one call of the method: the world (the access to
+                    clients) that the method sees, and the change of the state that the method
+                    returns
 
 A user's option is a frozen dataclass that derives from ``Option``. Pass it to
 ``simulate(options=[...])``, or name it in ``fedkin/options/__init__.py`` to give it a section in a
@@ -73,7 +74,7 @@ class RunEnd:
         round: the last round.
         state: the state after the last round.
         client_accuracy: accuracy of each evaluated client, in the order of ``clients``.
-        clients: the table of evaluated clients.
+        clients: a table with one row for each evaluated client: cluster, samples and scores.
         true_clusters: true clusters of all clients, if known.
     """
 
@@ -99,14 +100,17 @@ class Call(NamedTuple):
 
 
 def unchanged(state: State) -> State:
-    """Return the state as it is: the ``finish`` of an option that does not change states."""
+    """Return the state as it is. Options that do not change states have this function as
+    ``Around.finish``."""
     return state
 
 
 class Around(NamedTuple):
-    """An option's effect on one call of the method.
+    """An option's effect on one call of the method: the ``world`` (access to clients) that the
+    method sees, and the function ``finish``, which changes the state that the method returns.
 
-    ``finish`` may read what ``world`` has recorded during the call, such as the weights of replies.
+    ``finish`` may read records that ``world`` makes during the call, such as the weights of
+    replies.
     """
 
     # The world that the method sees in this call.
@@ -118,7 +122,8 @@ class Around(NamedTuple):
 class Option:
     """Base class of options: settings for any method.
 
-    Every field of a subclass has a default, or is checked on construction.
+    The fields of a subclass are its settings; the subclass is then a frozen dataclass. A field
+    without a default is required in a configuration. Refuse invalid values in ``__post_init__``.
 
     Attributes:
         section: the option's section in a configuration. A run has at most one option per section.
@@ -141,7 +146,7 @@ class Option:
         return ""
 
     def check(self, runs: Sequence[RunFacts]) -> None:
-        """Raise ConfigError if the option's settings do not fit the runs. It is called before any
+        """Raise ConfigError if the option's settings do not fit the runs. The check runs before any
         file is written.
 
         Args:
@@ -170,7 +175,8 @@ class Option:
         return data, shift
 
     def bind(self, run: RunFacts) -> ActiveOption:
-        """The option in a run. An option that keeps a journal opens its file here."""
+        """Return the option as it acts in one run. An option that keeps a journal opens the
+        journal's file here."""
         return ActiveOption(self.section)
 
     @classmethod
@@ -190,8 +196,8 @@ class Option:
 
 
 class ActiveOption:
-    """An option in one run. The base class does nothing; a subclass overrides the parts that its
-    option changes.
+    """An option in one run. The base class does nothing; a subclass overrides the functions for
+    what its option changes.
 
     Args:
         section: the option's section.
@@ -208,9 +214,9 @@ class ActiveOption:
         """The option's effect on a call of the method.
 
         Args:
-            world: the world that the option sees, nearer to the clients.
+            world: the clients, as the options between this option and the clients show them.
             before: the state before the call; None for "init".
-            call: the step, and its clients.
+            call: the method's step (init, round or place), and the clients in it.
         """
         return Around(world)
 
@@ -239,9 +245,9 @@ class ActiveOption:
         return {}
 
     def arrays(self, state: State | None) -> Mapping[str, np.ndarray]:
-        """The option's arrays in a state; empty if it has none yet."""
+        """The option's arrays in a state; empty if the state has none of them yet."""
         return {} if state is None else state.extras.get(self.section, {})
 
     def with_arrays(self, state: State, arrays: Mapping[str, np.ndarray]) -> State:
-        """The state with these arrays as the option's, in place of earlier ones."""
+        """The state with these arrays in place of the option's earlier arrays."""
         return replace(state, extras={**state.extras, self.section: dict(arrays)})

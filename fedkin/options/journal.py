@@ -1,7 +1,7 @@
 """The journal of a private run, a file with one line for each noisy sum that leaves the run.
 
-The line is written before the sum is used. So a release still counts if the process is killed and
-restarted.
+The line is written before the sum is used. So the sum still counts towards epsilon if the process
+is killed and restarted.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ RELEASE = "release"  # folder for releasable files, inside the run's folder
 
 @dataclass
 class Journal:
-    """The releases of a run, kept in a file if the run has a folder.
+    """The releases (noisy sums) of a run, kept in a file if the run has a folder.
 
     If a process is killed while it writes, the incomplete last line is removed: its sums were not
-    released. If a process is killed after that but before its checkpoint, the round is repeated
-    with other noise, and both releases count.
+    released. If a process is killed after it has written the whole line, but before its checkpoint,
+    the round is repeated with other noise, and both releases count.
 
     Raises:
         CheckpointError: a complete line cannot be read, so its release and the epsilon are unknown.
@@ -42,7 +42,8 @@ class Journal:
             ]
 
     def add(self, **entry: Any) -> None:
-        """Add an entry, and wait until it is on the disk. Raises StorageError if that fails."""
+        """Add an entry (a line, such as one about a noisy sum) to the journal, and wait until it is
+        on the disk. Raises StorageError if that fails."""
         self.entries.append(entry)
         if self.path is not None:
             append_line(self.path, json.dumps(entry))
@@ -60,7 +61,7 @@ class Journal:
 
     @property
     def score_sums(self) -> int:
-        """Number of noisy sums of all clients' scores that were released."""
+        """Number of noisy sums of all clients' accuracies that were released."""
         return sum("mean_accuracy" in entry for entry in self.entries)
 
     def mean_accuracy(self, round: int) -> float | None:
@@ -79,11 +80,11 @@ class Journal:
         return list(dict.fromkeys(tasks))
 
     def next_clip(self, before: int) -> float | None:
-        """The clipping norm that the last completed round has set for a round; None if there was
-        no such round.
+        """The clipping norm for a round, as set by the last earlier round in the journal; None if
+        the journal has no earlier round.
 
         Args:
-            before: the round; only entries of earlier rounds are read.
+            before: the round that needs the clipping norm.
         """
         clips = [
             entry["next_clip"]
@@ -110,7 +111,7 @@ def _entry(path: Path, number: int, line: str) -> dict[str, Any]:
             raise ValueError("it has no noise_multiplier")
     except ValueError as error:
         raise CheckpointError(
-            f"{path}, line {number}: is damaged ({error}), so it is unknown what the run has "
+            f"{path}, line {number} is damaged ({error}), so it is unknown what the run has "
             "released: restore the file from a copy, or begin a new run in another folder; the "
             "releases of this run still count, in addition to the new run's"
         ) from error

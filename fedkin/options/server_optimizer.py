@@ -63,8 +63,8 @@ class Step(NamedTuple):
 
 
 class ServerOptimizer(Option):
-    """Base class of server optimisers. Each computes a step of every cluster's model from its
-    pseudo-gradient."""
+    """Base class of server optimisers. Each computes a step of every cluster's model from the
+    model's pseudo-gradient (its change in a round)."""
 
     section = "server_optimizer"
 
@@ -77,7 +77,7 @@ class ServerOptimizer(Option):
         """One step of the optimiser for the models of k clusters.
 
         Args:
-            delta: pseudo-gradients.
+            delta: pseudo-gradients: the changes of the models in a round.
             momentum: first moments.
             square: second moments.
         """
@@ -157,7 +157,8 @@ class FedAdam(ServerOptimizer):
 @plain_options
 @dataclass(frozen=True)
 class FedYogi(FedAdam):
-    """Yogi on the server: the second moment changes by no more than the new square.
+    """Yogi on the server: the second moment changes by no more than the square of the new
+    pseudo-gradient.
 
     Examples:
         >>> import fedkin as fk
@@ -172,7 +173,7 @@ class FedYogi(FedAdam):
 @plain_options
 @dataclass(frozen=True)
 class FedAdagrad(ServerOptimizer):
-    """Adagrad on the server: the second moment is the sum of all squares.
+    """Adagrad on the server: the second moment is the sum of the squares of all pseudo-gradients.
 
     Examples:
         >>> import fedkin as fk
@@ -233,8 +234,8 @@ class ActiveOptimizer(ActiveOption):
             world: the world, for the model's layers.
             before: the state before the call, with the earlier moments.
             after: the state that the method returned.
-            steps: whether the optimiser steps, so that its models replace the method's. If not,
-                new clusters only take over the moments of their parents.
+            steps: whether the optimiser steps, so that its models replace the method's. If not, new
+                clusters only take over the moments of their parents (former clusters).
         """
         models = after.models
         moments = self._first_moments(models.shape)
@@ -289,9 +290,9 @@ def refusal(method: Method) -> str:
     if needs.model.detectors:
         return (
             f"{name} trains detectors of single classes, but a server optimizer needs models of "
-            "clusters; leave it out"
+            "clusters; leave the server optimizer out"
         )
-    takes = "and a server optimizer would take these changes for updates; leave it out"
+    takes = "and a server optimizer would take these changes for updates; leave out the optimizer"
     if option := needs.changes.by_option:
         return f"{name} with {option} does more to models than average them, {takes}, or {option}"
     if needs.changes.always:

@@ -1,8 +1,9 @@
 """What clients send in reply to a task: one vector each that is only summed, a choice among models,
 or something else.
 
-Options that work on sums or means (privacy, secret sums, robust rules, late replies) ask this. They
-also share the message here for a method that reads every client's update by itself.
+Options that work on sums or means (privacy, secret sums, robust rules, late replies) use these
+functions to decide how they treat a task. They also share ``averages_itself``, the error message
+for a method that reads the update of every client instead of asking for means.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ def wants_sums(task: Task) -> bool:
 
 
 def is_start(task: Task) -> bool:
-    """Whether a task of a cold start needs only the sum of one vector per client, of norm at most
-    1."""
+    """Whether a task of a cold start (first clustering) needs only the sum of one vector per
+    client, of norm at most 1."""
     return task.charged == "unit_sum" and _is_one_vector(task)
 
 
@@ -78,8 +79,8 @@ def check_asks_for_means(
         so_that: consequence for the option, after "so that".
         round: the round. In the round in which a method first finds its clusters, it may read
             single updates.
-        single: number of calls that requested single updates.
-        averages: number of calls that requested means.
+        single: number of tasks in the round that requested single updates.
+        averages: number of tasks in the round that requested means.
     """
     if single and not averages and round != requirements_of(method).rounds.first_clustering:
         raise MethodError(f"{section}: {averages_itself(method, so_that)}")

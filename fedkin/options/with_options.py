@@ -1,4 +1,4 @@
-"""A method together with the options of its run, which stand between it and the clients."""
+"""A method together with the options of its run, which stand between the method and the clients."""
 
 from __future__ import annotations
 
@@ -90,8 +90,9 @@ def simulated(options: Mapping[str, Option], data: Any, shift: Any) -> tuple[Any
 def refusal(run: RunFacts) -> tuple[str, str] | None:
     """Section and reason of the first option that cannot be used in a run; None if all can.
 
-    The check begins with the options nearest to the clients (privacy, secret sums). They exclude
-    other options, and that is more helpful to read than why one of those does not fit the model.
+    The check begins with the options nearest to the clients (privacy, secret sums), which exclude
+    some other options. So if two options exclude each other, the user learns that first, and not
+    that one of them does not fit the model.
     """
     for section, option in reversed(list(run.options.items())):
         if why := option.refusal(run):
@@ -101,7 +102,7 @@ def refusal(run: RunFacts) -> tuple[str, str] | None:
 
 @dataclass(frozen=True)
 class ActiveOptions:
-    """The options of one run, from the method outwards (``ORDER``)."""
+    """The options of one run, from the method to the clients (``ORDER``)."""
 
     options: tuple[ActiveOption, ...] = ()
 
@@ -118,7 +119,8 @@ class ActiveOptions:
     def select_cohort(
         self, reachable: Int[np.ndarray, "c"], round: int
     ) -> Int[np.ndarray, "n"] | None:
-        """The cohort of a round, from the option that draws it; None if the plan decides."""
+        """The cohort of a round, from the option that draws it; None if no option does, so that the
+        run's usual selection applies."""
         for option in self.options:
             cohort = option.select_cohort(reachable, round)
             if cohort is not None:
@@ -192,7 +194,8 @@ class WithOptions:
         return self.method.remarks(state) if isinstance(self.method, Remarking) else ()
 
     def _called(self, world: World, before: State | None, call: Call) -> State:
-        """Call the method through its options, and return the state that they make of it."""
+        """Call a function of the method (``init``, ``round`` or ``place``) through its options, and
+        return the state after the options' changes."""
         # From the clients to the method, each option wraps the world that the next one sees.
         finishes = []
         for option in reversed(self.options.options):

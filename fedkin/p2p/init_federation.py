@@ -66,8 +66,8 @@ def init_federation(
         The peers' configuration files.
 
     Raises:
-        ConfigError: numbers or settings are invalid, or existing peers use certificates and the new
-            ones do not (or the other way round).
+        ConfigError: the number of peers, the port or a setting is invalid, or existing peers use
+            certificates and the new ones do not (or the other way round).
         StorageError: a file cannot be written.
         MissingExtra: ``cryptography`` is not installed.
     """
@@ -79,8 +79,9 @@ def init_federation(
     names = [f"peer-{k}" for k in range(peers)]
     if any(folder.glob(f"peer-*/{CONFIG}")) and (folder / CA).exists() != tls:
         raise ConfigError(
-            f"{folder} holds peers {'with' if not tls else 'without'} certificates; choose "
-            "another folder"
+            f"{folder} holds peers {'with' if not tls else 'without'} certificates, but the new "
+            f"peers would be {'with' if tls else 'without'}; {'leave out' if tls else 'add'} "
+            "--tls, or choose another folder"
         )
     raws = {}
     for k, name in enumerate(names):
@@ -115,7 +116,8 @@ def _raw_config(
     port: int,
     settings: Sequence[str],
 ) -> dict[str, Any]:
-    """The configuration of peer k, which finds the others through the first two peers."""
+    """The content of peer k's ``peer.toml``. The peer finds all others through the first two
+    peers."""
     protocol = "tls" if tls else "tcp"
     addresses = [f"{protocol}/{host}:{port + i}" for i in range(len(names))]
     raw: dict[str, Any] = {
@@ -149,7 +151,8 @@ def _write_certificates(folder: Path, federation: str, names: list[str]) -> None
     Args:
         folder: folder with the peers' folders.
         federation: name of the federation.
-        names: names of the peers of this call; the folder may hold earlier peers too.
+        names: names of the peers of this call of ``init_federation``; the folder may hold earlier
+            peers too.
     """
     if (folder / CA).exists():
         authority = Authority.load(folder / CA, folder / CA_KEY)
@@ -181,7 +184,7 @@ def _read_rules(path: Path) -> dict[str, Any]:
 def access_rules(federation: str, names: Sequence[str]) -> dict[str, Any]:
     """Zenoh's access rules, which identify a peer by the name in its certificate.
 
-    Every peer may query every other peer. It may announce itself and reply only under its own
+    Every peer may query every other peer. A peer may announce itself and reply only under its own
     Zenoh keys (paths that contain its name). Everything else is forbidden.
     """
     root = f"fedkin/{federation}"

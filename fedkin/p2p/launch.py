@@ -18,7 +18,7 @@ from fedkin.simulation.engine import SimulatedWorld
 def build_peer(
     config: peer.PeerConfig, on_round: Callable[[dict[str, Any]], Any] | None = None
 ) -> Peer:
-    """Build a peer: its data, its model and its folder, and at last its network connection, which
+    """Build a peer: first its data, model and folder, then its network connection. The connection
     is open when this function returns.
 
     Args:
@@ -26,8 +26,8 @@ def build_peer(
         on_round: called with the record of every round.
 
     Raises:
-        ConfigError, DataError, ModelError, StorageError, CheckpointError, MissingExtra: one of
-            these cannot be built.
+        ConfigError, DataError, ModelError, StorageError, CheckpointError, MissingExtra: the data,
+            the model, the folder or the connection cannot be used.
     """
     with error_context("data"):
         data = registry.make_site_data(config.data)

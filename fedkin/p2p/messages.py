@@ -45,7 +45,8 @@ class PeerMessageError(FedkinError):
     """A message between peers cannot be used.
 
     Attributes:
-        reason: one word, under which such messages are counted.
+        reason: one word, under which such messages are counted. For most reasons the word names the
+            check that failed, so ``finite`` means NaN or infinity.
         detail: sizes or names, which stand in brackets in the log.
     """
 
@@ -57,7 +58,7 @@ class PeerMessageError(FedkinError):
 
 @dataclass(frozen=True)
 class Message:
-    """A peer's model after one of its rounds.
+    """A message with a peer's model after one of the peer's rounds.
 
     A message without arrays only says which round the peer has finished.
     """
@@ -70,10 +71,10 @@ class Message:
 
 @dataclass(frozen=True)
 class Request:
-    """A request to a peer, and everything else that the peer's reply must agree with."""
+    """A request to a peer, and the facts against which the peer's reply is checked."""
 
-    federation: str
-    name: str
+    federation: str  # name of the federation that the reply must name
+    name: str  # name of the peer
     arrays: tuple[str, ...]  # names of the requested arrays, in order
     parameters: int  # number of parameters P
     min_round: int = 0  # the latest round that the peer has sent; older replies are stale
@@ -147,9 +148,9 @@ def decode(data: bytes, request: Request, signer: MessageSigner | None = None) -
         signer: checks certificate and signature; None to ignore both.
 
     Raises:
-        PeerMessageError: the reply is invalid, with one of the reasons length, version, header,
-            signature, certificate, archive, fields, federation, sender, arrays, dtype, shape,
-            finite, stale, round.
+        PeerMessageError: the reply is invalid. Its reason names the check that failed: length,
+            version, header, signature, certificate, archive, fields, federation, sender, arrays,
+            dtype, shape, finite (NaN or infinity), stale, round.
     """
     certificate, signature, content = _parts(data, size_limit(request.parameters))
     if signer is not None:
@@ -174,7 +175,7 @@ def decode(data: bytes, request: Request, signer: MessageSigner | None = None) -
 
 
 class _Parts(NamedTuple):
-    """The parts of a peer's message after its prelude, as bytes."""
+    """The three parts of a peer's message that follow its prelude, as bytes."""
 
     certificate: bytes
     signature: bytes
@@ -182,8 +183,9 @@ class _Parts(NamedTuple):
 
 
 def _parts(data: bytes, limit: int) -> _Parts:
-    """Split a peer's message into the parts that its prelude announces. Raises PeerMessageError
-    unless their sizes are allowed (``limit`` for the whole message) and fit the message."""
+    """Split a peer's message into certificate, signature and archive (header and arrays), by the
+    sizes in the message's prelude. Raises PeerMessageError unless the sizes are allowed (``limit``
+    for the whole message) and fit the message."""
     if len(data) > limit:
         raise PeerMessageError("length", f"{len(data)} bytes, at most {limit}")
     if len(data) < _PRELUDE.size:
@@ -209,19 +211,21 @@ def _check_header(header: Mapping[str, Any], request: Request) -> None:
     """Check the header of a reply: types and ranges of its entries, and whether it names the peer
     and the round of the request. Raises PeerMessageError otherwise."""
     if not {"federation", "sender", "round", "examples"} <= header.keys():
-        raise PeerMessageError("fields", "some are missing")
+        raise PeerMessageError("fields", "some entries are missing")
     texts = all(isinstance(header[key], str) for key in ("federation", "sender"))
     limits = {"round": (0, _MAX_ROUND), "examples": (1, _MAX_EXAMPLES)}
     if not texts or not all(_is_within(header[key], *limits[key]) for key in limits):
-        raise PeerMessageError("fields", "some have another type, or are out of range")
+        raise PeerMessageError("fields", "some entries have another type, or are out of range")
     if header["federation"] != request.federation:
         raise PeerMessageError("federation", f"{header['federation'][:64]!r}")
     if header["sender"] != request.name:
-        raise PeerMessageError("sender", f"it names {header['sender'][:64]!r}")
+        raise PeerMessageError("sender", f"the reply names {header['sender'][:64]!r}")
     if header["round"] < request.min_round:
-        raise PeerMessageError("stale", f"round {header['round']}, after {request.min_round}")
+        raise PeerMessageError("stale", f"round {header['round']}, after round {request.min_round}")
     if request.round is not None and header["round"] != request.round:
-        raise PeerMessageError("round", f"round {header['round']}, requested {request.round}")
+        raise PeerMessageError(
+            "round", f"round {header['round']}, but round {request.round} was requested"
+        )
 
 
 def _is_within(value: object, low: int, high: int) -> bool:
@@ -235,11 +239,11 @@ def _check_arrays(arrays: Mapping[str, np.ndarray], request: Request) -> None:
     They must be finite float32 vectors of P numbers. Raises PeerMessageError otherwise.
     """
     if arrays.keys() != set(request.arrays):
-        raise PeerMessageError("arrays", f"not {' and '.join(request.arrays) or 'none'}")
+        raise PeerMessageError("arrays", f"requested: {' and '.join(request.arrays) or 'none'}")
     for array in arrays.values():
         if array.dtype != np.float32:
             raise PeerMessageError("dtype", f"{array.dtype}, not float32")
         if array.shape != (request.parameters,):
-            raise PeerMessageError("shape", f"not [{request.parameters}]")
+            raise PeerMessageError("shape", f"expected [{request.parameters}]")
         if not np.isfinite(array).all():
             raise PeerMessageError("finite", "NaN or infinity")

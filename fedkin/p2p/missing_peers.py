@@ -13,7 +13,7 @@ from fedkin.core.identifiers import is_name
 
 # Seconds during which others may still name a peer that has left, or not yet see a new one.
 PATIENCE = 6.0
-LONGEST_WAIT = 600.0  # longest wait in seconds
+LONGEST_WAIT = 600.0  # longest waiting time in seconds
 TEXT_LIMIT = 32_768  # largest size in bytes of a list of names; a message has room for two of them
 _MOST = 1000  # largest number of stored names, because any sender may invent names
 # A peer is forgotten after this number of checks in which it was not named. A time limit would not
@@ -23,8 +23,8 @@ _CHECKS = 3
 
 @dataclass
 class _Mentions:
-    """The times at which other peers named some peer as online, although this peer does not see it
-    online."""
+    """The times at which other peers named one peer as online, although this peer does not see that
+    peer online."""
 
     first: float  # time of the first such mention
     last: float  # time of the latest one
@@ -34,16 +34,17 @@ class _Mentions:
 class MissingPeers:
     """Tracks peers that other peers name as online, but that are not online for this peer.
 
-    A peer counts as *missing* if others have named it for longer than a wait, at first ``patience``
-    seconds. Each time peers are missing, this peer reconnects, and the wait doubles, up to
-    ``LONGEST_WAIT``. The wait is reset when no peer has been named for twice the wait. So slow
-    connections, or a firewall between two peers, rarely make this peer reconnect. A malicious peer
-    that invents names can make it reconnect at most about twice a minute: it must name them for 6 s
-    and then be silent for 24 s.
+    A peer counts as *missing* if others have named it for longer than a waiting time. The waiting
+    time is ``patience`` seconds at first. Each time peers are missing, this peer reconnects, and
+    the waiting time doubles, up to ``LONGEST_WAIT``. When no peer has been named for twice the
+    waiting time, the waiting time is ``patience`` again. So slow connections, or a firewall between
+    two peers, rarely make this peer reconnect. A malicious peer that invents names can make this
+    peer reconnect at most about twice a minute: the malicious peer must name them for 6 s and then
+    be silent for 24 s.
 
     Args:
         name: name of this peer, which is never missing.
-        patience: the first wait.
+        patience: the first waiting time in seconds.
         clock: function that returns the time in seconds.
     """
 
@@ -59,7 +60,7 @@ class MissingPeers:
         self._calm_since = clock()
 
     def add(self, names: Iterable[str]) -> None:
-        """Record that others name these peers, which are not online here. Thread-safe."""
+        """Record that other peers name these peers, which are not online here. Thread-safe."""
         now = self._clock()
         with self._lock:
             for name in names:
@@ -75,7 +76,7 @@ class MissingPeers:
 
     def check(self) -> list[str]:
         """The names of the missing peers. If there are any, the caller must reconnect. All recorded
-        names are then forgotten, and the wait doubles."""
+        names are then forgotten, and the waiting time doubles."""
         now = self._clock()
         with self._lock:
             for name, mentions in list(self._mentions.items()):
@@ -88,7 +89,7 @@ class MissingPeers:
                 for name, mentions in self._mentions.items()
                 if mentions.last - mentions.first > self._wait
             )
-            # The wait is short again only after a time in which no peer was named at all.
+            # The waiting time is short again only after a time in which no peer was named at all.
             if self._mentions:
                 self._calm_since = now
             elif now - self._calm_since > 2 * self._wait:
@@ -117,7 +118,7 @@ def names_of_bytes(content: bytes) -> list[str]:
     """The names of peers in a received text, one per line; an empty list if the text is longer than
     ``TEXT_LIMIT`` bytes.
 
-    They need not be valid names, since any peer may have sent any text.
+    The result may hold invalid names, since any peer may have sent any text.
     """
     if len(content) > TEXT_LIMIT:
         return []

@@ -50,10 +50,11 @@ class PeerMemory:
 
 @runtime_checkable
 class PeerStorage(Protocol):
-    """Storage of a peer's memory and records. Both methods raise StorageError if writing fails."""
+    """Storage of a peer's memory (model and state) and of the records of its rounds. Both methods
+    raise StorageError if writing fails."""
 
     def save(self, memory: PeerMemory) -> None:
-        """Save the memory, which replaces the previous one."""
+        """Save the memory. It replaces the memory that was saved before."""
         ...
 
     def append(self, record: dict[str, Any]) -> None:
@@ -71,16 +72,17 @@ class Peer:
         transport: reaches the other peers. ``run`` closes it.
         storage: storage of the peer's memory and records.
         memory: memory of an earlier process; None for a new peer.
-        lockstep: the peers that run in lockstep; None for asynchronous rounds.
+        lockstep: the peers that run in lockstep (they wait for each other in every round); None for
+            asynchronous rounds.
         timeout: seconds to wait for a reply.
         signer: signs and checks messages; None if peers have no certificates.
         on_round: called with the record of every round.
         clock: returns the time in seconds.
 
     Raises:
-        ConfigError: the data do not have this client, or in lockstep its number is not the peer's
-            position in the list.
-        ModelError: the model is a detector.
+        ConfigError: the data do not have this client, or in lockstep the client's number is not the
+            peer's position in the list of peers.
+        ModelError: the model is a detector (it has one score per sample, not one per class).
     """
 
     def __init__(
@@ -192,7 +194,7 @@ class Peer:
         return Message(self.settings.name, stream.round, int(reply.examples[0]), arrays)
 
     def _average(self, own: Message, stream: Stream) -> list[str]:
-        """Query other peers, and average with similar ones.
+        """Query other peers, and average this peer's model with the models of similar peers.
 
         Args:
             own: this peer's model and update after its training.
@@ -236,8 +238,8 @@ class Peer:
         return partners
 
     def _neighbourhood(self, reachable: Bool[np.ndarray, "1 N"]) -> Neighbourhood:
-        """This peer's row of the method's state: which reachable peers it trusts, and its votes for
-        all peers."""
+        """This peer's part of the method's state: which reachable peers it trusts, and how many
+        votes it has given to each known peer (in PENS, how often the peer was among the best)."""
         trust = self.table.mask(self.memory.trust) & reachable
         votes = np.array([[self.memory.votes.get(name, 0) for name in self.table.names]], np.int32)
         return Neighbourhood(trust, votes, np.array([self.memory.age + 1]))
@@ -282,11 +284,12 @@ class Peer:
     # --- records and memory
 
     def _record(self, t: int, partners: list[str], start_time: float) -> dict[str, Any]:
-        """The record of round t: accuracy of the peer's model on its test data, and its exchanges.
+        """The record of round t: accuracy of the peer's model on its test data, and the peer's
+        requests, replies and failures.
 
         Args:
             t: the round.
-            partners: names of the peers with which it has averaged.
+            partners: names of the peers whose models are in this peer's average.
             start_time: when the round began.
         """
         scores = evaluate(self.world, self.memory.model[None], self._row, np.zeros(1, np.int64))
@@ -310,7 +313,7 @@ class Peer:
         self._try_writing(partial(self._storage.save, self.memory))
 
     def _try_writing(self, write: Callable[[], None]) -> None:
-        """Write to disk. If that fails (e.g. the disk is full), it is counted as a failure, and the
+        """Write to disk. If that fails (e.g. the disk is full), the failure is counted, and the
         peer continues."""
         try:
             write()
@@ -327,10 +330,15 @@ def check_peer(settings: PeerSettings, world: World, lockstep: LockstepSettings 
     """Check that a peer's settings match its data, its model and the other peers.
 
     Args:
-        settings: the peer's settings. ConfigError unless its client is in the data set.
-        world: data and model. ModelError if the model is a detector.
-        lockstep: the peers that run in lockstep; None without lockstep. ConfigError unless the
-            peer's position in this list is the number of its client.
+        settings: the peer's settings.
+        world: data and model.
+        lockstep: the peers that run in lockstep (they wait for each other in every round); None
+            without lockstep.
+
+    Raises:
+        ConfigError: the data set does not have the peer's client, or in lockstep the client's
+            number is not the peer's position in the list of peers.
+        ModelError: the model is a detector (it has one score per sample, not one per class).
     """
     if settings.client >= world.total_clients:
         raise ConfigError(
@@ -339,7 +347,8 @@ def check_peer(settings: PeerSettings, world: World, lockstep: LockstepSettings 
         )
     if world.spec.detects:
         raise ModelError(
-            "peers train models with a score for every class, but this model is a detector"
+            "peers train models with a score for every class, but this model is a detector (one "
+            "score per sample); choose another model in [model]"
         )
     if lockstep is None:
         return
@@ -357,5 +366,5 @@ def check_peer(settings: PeerSettings, world: World, lockstep: LockstepSettings 
 
 
 def _stack(messages: Iterable[Message], name: str) -> Float[np.ndarray, "m P"]:
-    """One array of all messages, a row each."""
+    """The array ``name`` of all messages as one array, with one row for each message."""
     return np.stack([message.arrays[name] for message in messages])

@@ -54,7 +54,8 @@ class PeerClient:
         transport: reaches the peers.
         parameters: number of parameters P.
         timeout: seconds to wait for a reply.
-        lockstep: the peers that run in lockstep; None for asynchronous rounds.
+        lockstep: the peers that run in lockstep (they wait for each other in every round); None for
+            asynchronous rounds.
         signer: signs and checks messages; None if peers have no certificates.
         clock: returns the time in seconds.
 
@@ -86,8 +87,8 @@ class PeerClient:
         self._online = False
 
     def serve(self, message: Message) -> None:
-        """Answer other peers' requests with this message from now on. The first call brings this
-        peer online.
+        """Answer other peers' requests with this message from now on. The first call of ``serve``
+        brings this peer online.
 
         Raises ConfigError if another peer has the same name.
         """
@@ -114,7 +115,7 @@ class PeerClient:
             round: round of this peer; in lockstep the replies must be of the same round.
 
         Returns:
-            The checked replies by name.
+            The checked replies by the peers' names.
         """
         # Without lockstep peers are in different rounds, so any round is accepted that is not older
         # than the peer's last reply.
@@ -177,9 +178,10 @@ class PeerClient:
         return all(replies.values())
 
     def _decode(self, replies: tuple[bytes, ...], request: Request) -> Message:
-        """Decode a peer's reply to a request, of which there must be exactly one.
+        """Decode a peer's only reply to a request.
 
-        Raises PeerMessageError if it is missing or invalid, or if there are two replies.
+        Raises PeerMessageError if there is no reply, if there are two different replies, or if the
+        reply is invalid.
         """
         self.counts.bytes_received += sum(map(len, replies))
         if len(replies) != 1:
@@ -202,7 +204,7 @@ class PeerClient:
             pass
         if not self._transport.peers():
             _log.warning(
-                "peer %s: no other peer can be reached; it trains alone, and keeps trying",
+                "peer %s: no other peer can be reached; this peer trains alone, and keeps trying",
                 self.settings.name,
             )
 
@@ -215,7 +217,7 @@ class PeerClient:
 
     def _finished_round(self, name: str, replies: tuple[bytes, ...]) -> int:
         """The last finished round in a peer's reply to a status request; -1 if the reply cannot be
-        used, so that this peer waits for another one."""
+        used, so that this peer waits for another reply."""
         request = Request(self.settings.federation, name, STATUS, self._parameters)
         try:
             return self._decode(replies, request).round

@@ -59,9 +59,10 @@ class PeerFolder:
         append_line(self.path / METRICS, json.dumps(record))
 
     def restore(self, parameters: int) -> PeerMemory | None:
-        """The memory that this peer saved last; None if it has saved none.
+        """The memory (model and state) that this peer saved last; None if it has saved none.
 
-        Records of later rounds are removed, since the peer does these rounds again.
+        Records of rounds after this memory are removed from ``metrics.jsonl``, since the peer does
+        these rounds again.
 
         Raises:
             CheckpointError: the memory is damaged, or belongs to another peer.
@@ -111,8 +112,11 @@ class PeerFolder:
 
 
 def _round(line: str) -> float | int:
-    """The round that a line of ``metrics.jsonl`` records; infinity if the line is not a record, so
-    that it is removed."""
+    """The round that a line of ``metrics.jsonl`` records.
+
+    The result is infinity for a line that is not a record. The line then counts as a later round,
+    and ``restore`` removes it.
+    """
     try:
         return int(json.loads(line)["round"])
     except (ValueError, KeyError, TypeError):

@@ -58,10 +58,10 @@ class PeerTable:
         return len(self.names)
 
     def update_sessions(self, sessions: Mapping[str, str]) -> None:
-        """Set the reachable peers, each with its session.
+        """Set the reachable peers, each with the id of its session (connection to the network).
 
         A peer that returns in a new session has resumed from its disk, and may be some rounds
-        behind the last round that it has sent. So an older round is accepted from it again.
+        behind the last round that it has sent. So older rounds are accepted from this peer again.
         """
         self.names += [name for name in sessions if name not in set(self.names)]
         for name, session in sessions.items():
@@ -75,7 +75,7 @@ class PeerTable:
         return self.mask(self._reachable)
 
     def names_of(self, mask: Bool[np.ndarray, "1 N"]) -> list[str]:
-        """The names that a mask selects, in the order of their numbers."""
+        """The names of the peers that a mask selects, in the order of the peers' numbers."""
         return [self.names[j] for j in np.flatnonzero(mask[0])]
 
     def mask(self, names: Iterable[str]) -> Bool[np.ndarray, "1 N"]:
@@ -93,8 +93,8 @@ class PeerTable:
         self.counts.setdefault(name, Counter())["exchanges"] += 1
 
     def record_failure(self, name: str, reason: str, detail: str = "") -> None:
-        """Count a peer's reply that is missing or cannot be used. It is logged once per peer and
-        reason.
+        """Count a peer's reply that is missing or cannot be used. The failure is logged once per
+        peer and reason.
 
         Args:
             name: name of the peer.
@@ -108,12 +108,12 @@ class PeerTable:
         self._log_once(name, reason, f"peer {name} {words}; the reply is left out")
 
     def record_own_failure(self, reason: str, line: str) -> None:
-        """Count a failure of this peer itself. It is logged once per reason."""
+        """Count a failure of this peer itself. The failure is logged once per reason."""
         self.counts.setdefault(self.name, Counter())[reason] += 1
         self._log_once(self.name, reason, f"peer {self.name}: {line}")
 
     def _log_once(self, name: str, reason: str, line: str) -> None:
-        """Log a line about a peer, unless one with this reason was logged before."""
+        """Log a line about a peer, unless a line with the same reason was logged before."""
         if (name, reason) not in self._logged:
             self._logged.add((name, reason))
             _log.warning("%s", line)

@@ -42,7 +42,7 @@ class ResponseCache:
 
     def reply(self, text: str) -> bytes | None:
         """The encoded reply to the text of another peer's request; None if the text is no request,
-        or if this peer has no such message (yet)."""
+        or if this peer has no message of the requested round (yet)."""
         try:
             request = parse_request(text)
         except PeerMessageError:

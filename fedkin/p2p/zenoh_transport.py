@@ -43,7 +43,7 @@ class ZenohTransport:
     Args:
         federation: name of the peer's federation.
         name: name of the peer.
-        settings: where and how to listen and connect.
+        settings: where and how to listen and connect (section [network]).
         parameters: number of parameters P. A message much longer than two vectors of this size is
             refused.
 
@@ -97,7 +97,8 @@ class ZenohTransport:
             if len(missing) > 5:
                 names += f" and {len(missing) - 5} more"
             _log.warning(
-                "%s: online for other peers but not for this peer; it connects again", names
+                "%s: online for other peers but not for this peer, which therefore reconnects",
+                names,
             )
             self.close()
         if self._session.is_closed() and not self._open_again():
@@ -108,9 +109,9 @@ class ZenohTransport:
             online = sorted(self._online, reverse=True)
         if any(name == self._name and session < self.session for name, session in online):
             raise ConfigError(
-                f"peer.name: another peer had the name {self._name!r} first; choose another name "
-                "(a process that was killed is forgotten at once, a process that hangs after some "
-                "10 seconds)"
+                f"peer.name: another peer had the name {self._name!r} first; choose another name. "
+                "Or end the other process: the name is free at once if it was killed, and after "
+                "about 10 seconds if it hangs"
             )
         return {name: session for name, session in online if name != self._name}
 
@@ -197,8 +198,8 @@ class ZenohTransport:
     def _refresh(self) -> None:
         """Query from time to time which peers are online, without waiting for the answer.
 
-        The stream of changes alone is not enough. After a reconnection, the message that a peer has
-        left may arrive after the message that it is back.
+        Zenoh also reports when peers come and go, but that is not enough. After a reconnection, the
+        message that a peer has left may arrive after the message that it is back.
         """
         if time.monotonic() - self._last_refresh < _REFRESH:
             return
@@ -212,10 +213,10 @@ class ZenohTransport:
     def _open_again(self) -> bool:
         """Open a new Zenoh session, if possible. Returns whether a session is open.
 
-        If a peer hangs for about the length of a lease, one side may open a new connection while
-        the other keeps the old one and never repeats its declarations. Or both drop the old
-        connection and neither opens a new one. Peers treat a new session as unknown, so they
-        connect and declare again.
+        If a peer hangs for about the length of a lease (time after which Zenoh drops a silent
+        peer), one side may open a new connection while the other keeps the old one and never
+        repeats its declarations. Or both drop the old connection and neither opens a new one. Peers
+        treat a new session as unknown, so they connect and declare again.
         """
         former = self._names_online()
         handler = self._handler
@@ -262,8 +263,8 @@ class ZenohTransport:
 
 
 def zenoh_config(settings: NetworkSettings, parameters: int) -> Any:
-    """Zenoh's configuration: the user's file, with the settings that a peer needs in place of the
-    file's.
+    """Zenoh's configuration, from the user's file if there is one. Settings that a peer needs
+    override the settings in the file.
 
     Raises:
         ConfigError: the file is missing or not a Zenoh configuration.

@@ -1,4 +1,5 @@
-"""Figure of an advice: criteria for the number of clusters, and a map of the clients."""
+"""Figure of a result of ``fk.advise``: criteria for the number of clusters, and a map of the
+clients."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ from fedkin.reporting.style import (
 
 
 def save(advice: Advice, path: Path) -> list[Path]:
-    """Write the figure of an advice as png and svg. The extension of ``path`` is ignored.
+    """Write the figure of a result of ``fk.advise`` as png and svg. The extension of ``path`` is
+    ignored.
 
     Raises StorageError if a file cannot be written.
     """
@@ -33,8 +35,8 @@ def save(advice: Advice, path: Path) -> list[Path]:
 
 
 def draw(advice: Advice) -> Figure:
-    """Draw the figure of an advice: split-half stability, dendrogram, spectrum, gap statistic,
-    silhouette, and a map of the clients."""
+    """Draw the figure of a result of ``fk.advise``: split-half stability, dendrogram, spectrum, gap
+    statistic, silhouette, and a map of the clients."""
     figure = new_figure(12.5, 7.2)
     count = advice.cluster_count
     panels = figure.subplots(2, 3).ravel()
@@ -91,8 +93,9 @@ def _curve(
 
 
 def _stability(axes: Axes, count: ClusterCount, numbers: np.ndarray) -> None:
-    """Draw the split-half stability over the number of clusters, its threshold, and the value that
-    chance gives (the largest one in IID splits)."""
+    """Draw the split-half stability (share of clients that stay in their cluster with the other
+    half of their data) over the number of clusters. Horizontal lines mark its threshold, and the
+    stability that chance gives: the largest one in several IID splits of the same data."""
     noun = "cluster" if count.clusters == 1 else "clusters"
     _curve(
         axes=axes,

@@ -1,4 +1,5 @@
-"""Figure of a comparison: a panel for each setting, a curve for each method."""
+"""Figure of a comparison: a panel for each setting (data set and configuration), a curve for each
+method."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ PANELS = 12  # largest number of panels; a report shows more
 
 
 def draw(comparison: Comparison) -> Figure:
-    """Draw the mean accuracy over the rounds with intervals, for all methods with a run. Each
-    setting (data set and configuration) has a panel; at most PANELS settings are drawn."""
+    """Draw the mean accuracy over the rounds with intervals, for all methods with a finished run.
+    Each setting (data set and configuration) has a panel; at most PANELS settings are drawn."""
     shown = [setting for setting in comparison.settings if comparison.curves(setting)][:PANELS]
     # The longest label at the right of a panel: a method's name with its number of clusters.
     names = max(map(len, comparison.methods)) + len(" (K = 3)")

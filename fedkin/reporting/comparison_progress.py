@@ -30,9 +30,10 @@ _LEAST = 4  # columns that are always shown
 class ComparisonDisplay:
     """Progress display of a comparison on standard error.
 
-    On a terminal, two live bars show the runs of the grid and the rounds of the current run.
-    Elsewhere, each run prints a plain line. The display is a context manager; ``cell`` and
-    ``round`` are its callbacks.
+    On a terminal, one live bar counts the runs of the comparison (one for each setting, method and
+    seed), and another one the rounds of the current run. Elsewhere, each run prints a plain line.
+    The display is a context manager. The comparison calls the method ``cell`` before each run, and
+    ``round`` after each round.
     """
 
     def __init__(self, grid: ComparisonGrid, several: bool = False) -> None:
@@ -158,7 +159,7 @@ def tables(
     """
 
     def with_columns(shown: Sequence[Column]) -> list[Table]:
-        """A table with these columns for each setting."""
+        """One table for each setting, with the columns ``shown``."""
         return [_table(comparison, setting, measure, shown) for setting in comparison.settings]
 
     every = columns(comparison)
@@ -180,9 +181,11 @@ def tables(
 def _table(
     comparison: Comparison, setting: str, measure: str | None, shown: Sequence[Column]
 ) -> Table:
-    """The table of a setting with the given columns, as narrow as possible.
+    """The table of results in a setting (data set and configuration) with the columns ``shown``, as
+    narrow as possible.
 
-    The number of seeds is a column if rows differ in it; otherwise it is in the heading.
+    The number of seeds is a column if methods (rows) differ in this number; otherwise it is in the
+    heading.
     """
     rows = [
         (row, best) for row, best in best_rows(comparison, measure) if row["setting"] == setting

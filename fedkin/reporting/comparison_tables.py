@@ -79,7 +79,7 @@ def _write_ranks(ranks: Ranks, folder: Path) -> None:
 
 
 def columns(comparison: Comparison) -> list[Column]:
-    """The columns of a comparison's table after setting, method and seeds.
+    """The columns of a comparison's table that follow the columns for setting, method and seeds.
 
     Some columns are in every table, others depend on the runs, such as those for simulated attacks.
     The user's measures come last.
@@ -101,7 +101,7 @@ def columns(comparison: Comparison) -> list[Column]:
 
 
 def heads(comparison: Comparison) -> tuple[str, ...]:
-    """The headings of all columns after setting, method and seeds."""
+    """The headings of the columns of a comparison's table after setting, method and seeds."""
     return tuple(column.head for column in columns(comparison))
 
 
@@ -122,8 +122,8 @@ def cells(row: Row, shown: Sequence[Column]) -> list[str]:
 
 
 def _rounds_to_target(row: Mapping[str, Any]) -> str:
-    """The mean number of rounds until the target accuracy, over the seeds that reached it. If not
-    all did, the number of seeds that did follows."""
+    """The mean number of rounds until the target accuracy, over the seeds that reached it. If some
+    seeds did not reach it, the text ends with the number that did."""
     rounds = MEASURES["rounds_to_target"].text(row["rounds_to_target"])
     partly = f" ({row['reached']} of {row['seeds']})" if 0 < row["reached"] < row["seeds"] else ""
     return rounds + partly
@@ -131,18 +131,19 @@ def _rounds_to_target(row: Mapping[str, Any]) -> str:
 
 def _honest_column(measure: Measure) -> Column:
     """The table column of a measure over the honest clients, which are those that do not attack.
-    Measures that are shares have an interval in it, the agreement with true clusters has none."""
+    Shares are shown with an interval, the agreement with the true clusters without one."""
     return mean_column(measure) if measure.unit == "share" else value_column(measure)
 
 
 def not_run(row: Row) -> str | None:
-    """The reason why all runs of a row failed; None if some have finished."""
+    """The reason why all runs of a table row (a method in a setting) failed; None if some have
+    finished."""
     return f"not run: {row['reason']}" if not row["seeds"] and row.get("reason") else None
 
 
 def texts(row: Row, shown: Sequence[Column]) -> list[str]:
-    """The cells of a row, as in ``cells``. If all runs of the row failed, the first cell has the
-    reason instead."""
+    """The cells of a row of the comparison's table, as in ``cells``. If all runs of the row's
+    method failed, the first cell has the reason instead."""
     reason = not_run(row)
     return cells(row, shown) if reason is None else [reason, *[""] * (len(shown) - 1)]
 
@@ -195,7 +196,7 @@ def _findings_of_pairs(pairs: Sequence[Row], measure: Measure) -> list[str]:
 
 def _over_attacks(comparison: Comparison) -> list[str]:
     """If several settings have attacks: lines with each method's worst and mean result over these
-    settings. Methods without a value in one of them are left out."""
+    settings. Methods without a value in one of these settings are left out."""
     rows = [row for row in rows_of(comparison.table()) if row.get(HONEST[0]) is not None]
     attacked = [s for s in comparison.settings if any(row["setting"] == s for row in rows)]
     lines = []
@@ -230,7 +231,7 @@ def _difference(row: Row, measure: Measure) -> str:
 
 
 def table_notes(comparison: Comparison, measure: str | None = None) -> list[str]:
-    """Notes below the table: means, tests, and the target."""
+    """Notes below a comparison's table: means, tests, and the target."""
     finished = [len(comparison.runs(s, m)) for s in comparison.settings for m in comparison.methods]
     tested = max(finished) >= LEAST_SEEDS
     lines = ["Means over the seeds of a row" + (f", with {_INTERVALS}" if tested else "") + "."]
@@ -344,8 +345,8 @@ def latex(comparison: Comparison, measure: str | None = None) -> str:
 
 
 def best_rows(comparison: Comparison, measure: str | None = None) -> list[tuple[Row, set[str]]]:
-    """The rows of the table. Each row comes with the methods of its setting that are not
-    significantly worse than the best method."""
+    """The rows of a comparison's table (a method in a setting), each with those methods of the
+    setting that are not significantly worse than the best one."""
     sign = comparison.grid.measure(measure).sign
     rows = rows_of(comparison.table())
     differences = rows_of(comparison.differences(measure))
@@ -380,5 +381,5 @@ def _labels(comparison: Comparison, row: Row) -> list[str]:
 
 
 def _bold(cells: list[str], place: int, mark: Callable[[str], str]) -> list[str]:
-    """The cells of a row, with the cell at index ``place`` marked as bold."""
+    """The cells of a table row, with the cell at index ``place`` marked as bold."""
     return [mark(cell) if number == place else cell for number, cell in enumerate(cells)]

@@ -25,12 +25,14 @@ def draw(
     """Write the figure of a result as PNG and SVG.
 
     * Run: accuracy, discrepancy (distance of client models to their aggregate) and cluster sizes
-      over the rounds (``figure``). For methods without a server also the graph of which peers trust
-      each other (``topology``), for methods in which a client belongs to several clusters the
-      shares (``membership``). Figures of the compared methods are in ``against/``.
+      over the rounds (``figure``). A method without a server also gets the graph of which peers
+      trust each other (``topology``). A method in which a client belongs to several clusters also
+      gets each client's shares of the clusters (``membership``). Figures of the compared methods
+      are in ``against/``.
     * Several seeds: mean curves, and gains over the methods that are compared.
     * Comparison: a panel for each setting, and the tables as Markdown and LaTeX.
-    * Eps study or advice: the criteria on which it is based.
+    * Results of ``study_eps`` and ``advise``: the criteria by which eps, or the number of clusters,
+      is chosen.
 
     Args:
         result: a result of ``simulate``, ``repeat``, ``compare``, ``study_eps`` or ``advise``, or

@@ -15,7 +15,7 @@ def fits(table: Table, console: Console) -> bool:
     """Whether a table fits on a console with all its columns.
 
     Args:
-        table: the table.
+        table: a table of the library rich.
         console: the console on which it is printed.
     """
     measured = Measurement.get(console, console.options.update(width=_WIDEST), table)
@@ -26,7 +26,7 @@ def fit(table: Table, console: Console, droppable: Sequence[str]) -> Table:
     """Drop columns until a table fits on a console. The caption lists the dropped columns.
 
     Args:
-        table: the table, which is changed in place.
+        table: a table of the library rich, which is changed in place.
         console: the console on which it is printed.
         droppable: headings of the columns that may be dropped, in this order.
 

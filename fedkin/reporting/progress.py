@@ -170,7 +170,7 @@ class _TimeLeft(ProgressColumn):
     """Column with the time left, estimated from the mean seconds per round in this process."""
 
     def render(self, task: Task) -> Text:
-        """The time left of one bar; empty before its first round and after its last."""
+        """The time left for one method's bar; empty before its first round and after its last."""
         pace: _Pace = task.fields["pace"]
         done = task.completed - pace.round
         if task.finished or done <= 0:

@@ -257,8 +257,8 @@ def _sizes(axes: Axes, name: str, history: pd.DataFrame) -> None:
 
 
 def _neighbours(axes: Axes, name: str, history: pd.DataFrame) -> None:
-    """Draw over the rounds how many peers a peer (a client of a method without a server) trusts, on
-    average."""
+    """Draw the mean number of peers that a peer trusts, over the rounds. Peers are the clients of a
+    method without a server."""
     prepare(axes, "Neighbours", f"mean number of peers that a peer of {name} trusts")
     axes.plot(history.index, history["neighbours"].astype(float), color=COLOURS[0], lw=1.6)
     axes.set_ylim(bottom=0)

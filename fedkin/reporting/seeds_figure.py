@@ -159,8 +159,8 @@ def gains(axes: Axes, curves: Curves, heading: str | None = None) -> None:
 
 
 def comparable(curves: Curves) -> Curves:
-    """The curves of the first method, and of the methods that can be compared with it: both have a
-    value in the same round, with every seed."""
+    """The curves of the first method, and of the methods that can be compared with it. For these,
+    there is at least one round in which both methods have an accuracy for every seed."""
     ours, *others = curves
     shared = [name for name in others if np.isfinite(curves[ours] - curves[name]).all(axis=0).any()]
     return {name: curves[name] for name in (ours, *shared)}

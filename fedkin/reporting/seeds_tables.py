@@ -56,7 +56,7 @@ def seeds_table(summary: dict[str, Any], own: Sequence[Measure] = ()) -> Table:
 
 
 def _notes(summary: dict[str, Any]) -> list[str]:
-    """Notes below the table: how to read it, and why numbers are missing."""
+    """Notes below the final table of several seeds: how to read it, and why numbers are missing."""
     rows = summary["methods"]
     lines = []
     if rows[0]["final_accuracy_low"] is not None:
@@ -108,7 +108,7 @@ def _points(row: dict[str, Any]) -> str:
 
 
 def _test_notes(comparisons: list[dict[str, Any]]) -> list[str]:
-    """Notes below the tests: how to read them, and the seeds that are left out."""
+    """Notes below the table of tests: how to read it, and the seeds that are left out."""
     tested = sum(row["p"] is not None for row in comparisons)
     lines = []
     if tested:

@@ -171,7 +171,8 @@ def _break_lines(axes: Axes, note: Text) -> None:
 def label_ends(
     axes: Axes, ends: list[tuple[float, str, str]], gap: float, template: str = "{:.1%}"
 ) -> None:
-    """Write each line's name and last value at its end. Labels are moved apart to avoid overlap.
+    """Write the name and last value of each curve at its end. These labels are moved apart to avoid
+    overlap.
 
     Args:
         axes: the panel.

@@ -39,8 +39,8 @@ def save(run: Run, folder: Path) -> list[Path]:
 
 
 def draw(run: Run) -> Figure:
-    """Draw the peers in circles after several rounds, grouped by true cluster if known, otherwise
-    by final cluster.
+    """Draw the trust graph of a run as it is after each of several rounds, with the peers in a
+    circle. Peers are grouped by true cluster if known, otherwise by final cluster.
 
     If true clusters are known, two curves are drawn below: the share of trusted peers that are of
     the same cluster (precision), and the share of the cluster that a peer trusts (recall).

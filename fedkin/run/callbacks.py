@@ -34,7 +34,8 @@ def by_kind(callbacks: Callback | Sequence[Callback], folder: Path | None) -> Ca
         folder: the run's folder.
 
     Raises:
-        ConfigError: a value is not a callback, or an error of ``make_trackers``.
+        ConfigError: a value is not a callback, ``Progress`` is given twice, or ``make_trackers``
+            refuses a tracker.
         MissingExtra: the library of a tracker is not installed.
     """
     single = isinstance(callbacks, str) or not isinstance(callbacks, Sequence)
@@ -63,8 +64,9 @@ def by_kind(callbacks: Callback | Sequence[Callback], folder: Path | None) -> Ca
 
 
 def _call_all(functions: Sequence[OnRound]) -> OnRound | None:
-    """Combine functions of a round's record into one that calls all of them. It returns ``STOP``,
-    which ends the run, if any of them does."""
+    """Combine callbacks into one function that calls each of them with the record of a round. The
+    function returns ``STOP``, which ends the run, if any callback returns ``STOP``. None if there
+    are no callbacks."""
     if len(functions) <= 1:
         return functions[0] if functions else None
 

@@ -17,10 +17,10 @@ def select_cohort(
 
     Args:
         reachable: ids of the reachable clients, ascending.
-        total_clients: N, the number of clients. A round robin gives each client its turn, and
-            replaces an unreachable client by another. Poisson selection draws each client with
-            probability cohort / N.
-        plan: size of the cohort, and the kind of selection.
+        total_clients: N, the number of clients. A round robin selects the clients in the order of
+            their ids, and replaces an unreachable client by another one; after all clients, cohorts
+            are random. Poisson selection draws each client with probability cohort / N.
+        plan: the run's plan; its size of the cohort and kind of selection are used.
         stream: random numbers of the round.
     """
     if plan.selection == "poisson":

@@ -54,12 +54,13 @@ class Experiment(Generic[W]):
     measures: tuple[Measure, ...] = ()  # the user's measures, for all methods
 
     def run(self, methods: Methods, out: Path | None) -> Run:
-        """Run all methods. Returns the first method's run, which has the others in ``against``."""
+        """Run all methods. Returns the first method's run, which has the other methods' runs in
+        ``against``."""
         self.check(methods)
         return self.side_by_side(methods, self.worlds.digests(), out, self.resume)
 
     def with_seed(self, seed: int) -> Experiment[W]:
-        """The same experiment with another seed, as a single run."""
+        """The same experiment with another seed, and with this seed only."""
         return dataclasses.replace(
             self,
             plan=dataclasses.replace(self.plan, seed=seed),
@@ -88,7 +89,8 @@ class Experiment(Generic[W]):
         folder: Path | None = None,
         true_clusters: Int[np.ndarray, "N"] | None = None,
     ) -> RunFacts:
-        """The facts about a method's run that options (e.g. differential privacy) can read."""
+        """The facts about a method's run (e.g. plan, model size, number of clients) that options
+        such as differential privacy can read."""
         return RunFacts(
             method=method,
             plan=self.plan,
@@ -108,7 +110,7 @@ class Experiment(Generic[W]):
 
         Args:
             methods: the methods, with the main method first.
-            digests: the result of ``worlds.digests()``.
+            digests: digests of the data and the model, from ``worlds.digests()``.
             out: the folder of the run, if any.
             resume: whether ``out`` already holds the main method's run.
         """
@@ -147,12 +149,13 @@ class Experiment(Generic[W]):
         """Run one method.
 
         Args:
-            entry: the method's entry in the description.
+            entry: the method's entry (name and settings) in the run's description.
             method: the method.
-            digests: the result of ``worlds.digests()``.
+            digests: digests of the data and the model, from ``worlds.digests()``.
             out: the folder of the run, if any.
             resume: whether ``out`` already holds the run.
-            against: entries of the compared methods; None if this is a compared method itself.
+            against: entries (names and settings) of the compared methods; None if this is a
+                compared method itself.
         """
         description = self.description.with_sections({"method": entry})
         description = description.with_run(against=against or [])
@@ -207,7 +210,8 @@ class Experiment(Generic[W]):
 
 
 def _end(run_state: RunState, clients: pd.DataFrame, facts: ClientFacts) -> RunEnd:
-    """The facts about a finished run that options (e.g. a robust rule) can read."""
+    """The facts about a finished run (e.g. its state and accuracies) that options such as a robust
+    rule can read."""
     assert run_state.scored is not None  # a run ends with scoring
     return RunEnd(
         round=run_state.round,
@@ -223,8 +227,8 @@ def _folder(
 ) -> Folder | None:
     """Create or reopen the folder of a run; None if the run has no folder.
 
-    ``warns``: whether a changed environment is logged. Only the main method does, so that the
-    warning appears once.
+    ``warns``: whether to log a warning if the environment (e.g. a version) has changed since the
+    run began. It is True only for the main method, so that the warning appears once.
     """
     if out is None:
         return None
@@ -234,7 +238,8 @@ def _folder(
 
 
 def client_table(run_state: RunState, facts: ClientFacts) -> pd.DataFrame:
-    """A table with a row for each evaluated client: cluster, samples, and scores of its model."""
+    """A table with a row for each evaluated client: cluster, numbers of samples, and scores of the
+    client's model."""
     import pandas as pd  # slow to import, and no round needs it
 
     scored = run_state.scored

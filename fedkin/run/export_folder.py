@@ -31,8 +31,8 @@ def export_folder(run: Path, path: Path, format: str, last_checkpoint: bool = Fa
         The path of the model card.
 
     Raises:
-        ConfigError: the run is unfinished and ``last_checkpoint`` is False, or it was started from
-            Python, so that its model and data must be given to ``Run.load``.
+        ConfigError: the run is unfinished and ``last_checkpoint`` is False, or the run was started
+            from Python, so that its model and data must be given to ``Run.load``.
         CheckpointError: the folder holds no run, or the run's data have changed since it ran.
         MethodError, ModelError, MissingExtra, StorageError: as ``export``.
     """

@@ -33,8 +33,9 @@ class FederationState:
         waiting: the event that the server waits for; empty if it does not wait.
         error: reason why the server has ended, or why the site cannot take part; otherwise empty.
         nodes: Flower's node id of each accepted site at its last contact, by name.
-        failed_checks: the failed checks because of which ``fedkin deploy up`` started no process:
-            reasons by server or site.
+        failed_checks: reason for each part of the deployment (e.g. the server or a site) that
+            failed a check of ``fedkin deploy up``, by the part's name. If a check fails, the
+            command starts nothing.
     """
 
     accepted: tuple[str, ...] = ()
@@ -96,7 +97,7 @@ def write_state(path: Path, state: FederationState) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, json.dumps(asdict(state), indent=1))
     except StorageError as error:
-        _log.warning("%s: fedkin deploy status cannot show refused sites", error)
+        _log.warning("%s: `fedkin deploy status` cannot show refused sites", error)
 
 
 def remove_state(path: Path) -> None:
@@ -106,10 +107,13 @@ def remove_state(path: Path) -> None:
     except OSError as error:
         reason = error.strerror
         _log.warning(
-            "%s cannot be removed (%s), so fedkin deploy status shows old refusals", path, reason
+            "%s cannot be removed (%s), so `fedkin deploy status` still shows earlier refusals",
+            path,
+            reason,
         )
 
 
 def _texts(values: Any) -> dict[str, str]:
-    """The reasons by name from a state's file, with all keys and values as text."""
+    """A mapping from names (of sites or of parts of the deployment) to reasons, e.g. of a refusal,
+    as read from the file of a federation's state. All keys and values are converted to text."""
     return {str(name): str(reason) for name, reason in values.items()}

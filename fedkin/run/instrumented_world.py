@@ -16,14 +16,15 @@ from fedkin.run.metrics.observations import Observations
 
 
 class InstrumentedWorld(WorldProxy):
-    """Proxy of a world that shows the metrics the updates of single clients, even if the method
-    requests only their means.
+    """Proxy of a world (the clients, simulated or real). It records the updates of single clients
+    for the metrics, even if the method requests only means of updates.
 
-    If a task requests means, this class requests single updates instead (the task's ``single()``
-    form, if it has one), and computes the means itself. It uses the same function as the world, so
-    the bits are the same. The updates of one call must fit into ``update_memory`` bytes (default:
-    the world's limit). For larger calls only means are known, so the discrepancy (the distance of
-    client models to their cluster's model) is not measured.
+    Instead of a task for means, this class runs the form of the task for single updates
+    (``task.single()``), if there is one, and computes the means itself. It uses the same function
+    as the world, so the bits are the same. All updates that clients send for one task must fit into
+    ``update_memory`` bytes (default: the world's limit). If the updates do not fit, only means are
+    requested, so the discrepancy (the distance of client models to their cluster's model) is not
+    measured.
     """
 
     def __init__(self, world: World, update_memory: int | None = None) -> None:
@@ -34,7 +35,8 @@ class InstrumentedWorld(WorldProxy):
 
     @property
     def update_memory(self) -> int:
-        """Bytes that the updates of one call may take; by default the wrapped world's limit."""
+        """Memory in bytes that all updates from one call of ``run`` may take; by default the limit
+        of the wrapped world."""
         return super().update_memory if self._update_memory is None else self._update_memory
 
     def begin(self, stream: Stream) -> None:
@@ -43,13 +45,17 @@ class InstrumentedWorld(WorldProxy):
         super().begin(stream)
 
     def reassigned(self, clients: Int[np.ndarray, "n"]) -> None:
-        """Record which clients change cluster, and notify them."""
+        """Record which clients change cluster, and pass this on to the wrapped world, which
+        notifies these clients."""
         self.observations.reassigned[clients] = True
         super().reassigned(clients)
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
-        """Run a task; if it requests means and there is memory, in its single form, which requests
-        the update of each client. Returns the reply that the method expects."""
+        """Run a task, and return the reply that the method expects.
+
+        Instead of a task for means of updates, its form for the updates of single clients is run,
+        if there is enough memory for these updates. The means are then computed here.
+        """
         single = task.single()
         separate = single is not None and self._fits(len(clients))
         done = single if single is not None and separate else task

@@ -49,10 +49,11 @@ _noted = _Noted()
 def interruptible(
     first: Callable[[int], object] | None = None, again: Callable[[int], object] | None = None
 ) -> Iterator[None]:
-    """Context manager in which a signal ends a run after its round, and a second signal at once.
+    """Context manager in which a first signal ends a run after its round, and a second signal ends
+    it at once.
 
-    It has no effect in other threads than the main thread, inside another such context, or for an
-    ignored signal, as with ``nohup``.
+    The context manager has no effect outside the main thread, or inside another ``interruptible``.
+    Signals that the process ignores stay ignored (e.g. SIGHUP under ``nohup``).
 
     Args:
         first: called with the number of the first signal, for example to acknowledge it.
@@ -60,7 +61,8 @@ def interruptible(
             KeyboardInterrupt is raised.
 
     Raises:
-        RunInterrupted: at the end of the context, if a signal came and no round has handled it.
+        RunInterrupted: at the end of the context, if a signal came after the last check at the end
+            of a round.
     """
     if _noted.active or threading.current_thread() is not threading.main_thread():
         yield

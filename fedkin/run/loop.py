@@ -96,7 +96,7 @@ def run(
     used once, after the last round, for the final state and for the state of the best round.
 
     Args:
-        world: the clients.
+        world: the clients, simulated or real.
         method: the method.
         plan: rounds, cohort, seed, intervals of evaluation and checkpoints, and early stopping.
         options: the run's options.
@@ -111,7 +111,7 @@ def run(
     Raises:
         ConfigError: the cohort is larger than the number of clients, or a requirement of the method
             is not met.
-        CheckpointError, StorageError: from the folder.
+        CheckpointError, StorageError: from reading or writing ``folder``.
     """
     check_plan(plan, method, world.total_clients)
     check_model(method, world.spec)
@@ -179,7 +179,7 @@ def _resumed(restored: Restored, plan: Plan, options: ActiveOptions) -> RunState
 
     Args:
         restored: checkpoint, records and migrations from the run's folder.
-        plan: the plan, which may have more rounds than before.
+        plan: the run's plan, which may have more rounds than before.
         options: the run's options.
     """
     checkpoint = restored.checkpoint
@@ -441,7 +441,7 @@ class _Clock:
         self._last = time.perf_counter()
 
     def lap(self) -> float:
-        """Seconds since the last call, which are added to ``total``."""
+        """Seconds since the last call of ``lap``, which are added to ``total``."""
         now = time.perf_counter()
         seconds = now - self._last
         self._last = now

@@ -11,11 +11,11 @@ from fedkin.core.requirements import count_and_cure, requirements_of
 
 
 def check_plan(plan: Plan, method: Method, clients: int, where: str = "method") -> None:
-    """Check that a plan is consistent, and that there are enough clients, and clients in a cohort,
-    for a method.
+    """Check that a plan is consistent, and that the number of clients and the size of the cohort
+    are large enough for a method.
 
     Args:
-        plan: the plan, with the size of a cohort.
+        plan: the run's plan, with the size of a cohort.
         method: the method.
         clients: number of clients.
         where: the method's place in the configuration (e.g. ``run.against: ifca``), for messages.
@@ -51,12 +51,15 @@ def check_plan(plan: Plan, method: Method, clients: int, where: str = "method") 
 
 
 def check_model(method: Method, spec: ModelSpec, where: str = "method") -> None:
-    """Check that a model has what a method needs: detectors or class scores, a last layer that
-    fedkin can find, or hidden layers.
+    """Check that a model suits a method.
+
+    The model must be of the kind that the method trains: a detector (of one class against all
+    others), or a classifier with a score for every class. If the method needs them, the model must
+    also have a last layer that fedkin can find, and layers before the last one.
 
     Args:
         method: the method.
-        spec: the model's spec.
+        spec: the model's size, layers and kind.
         where: the method's place in the configuration, as in ``check_plan``.
 
     Raises ConfigError.
@@ -75,7 +78,7 @@ def check_model(method: Method, spec: ModelSpec, where: str = "method") -> None:
         change = f"change {model.because}" if model.because else "take another method"
         raise ConfigError(
             f"{name} needs the model's last layer{option}, and this model does not end in a weight "
-            f"[C, d] and a bias [C]: make them its last two leaves, or {change}"
+            f"[C, d] and a bias [C]: put these two arrays last in its parameters, or {change}"
         )
     parameters = spec.parameters
     if model.hidden_layers and spec.head and len(range(parameters)[spec.head]) == parameters:

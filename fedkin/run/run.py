@@ -103,7 +103,8 @@ class Run(ModelAccess):
 
     @property
     def models(self) -> Float[np.ndarray, "K P"]:
-        """The final models, one row per cluster. For ATHENA-FL the rows are detectors."""
+        """The final models: a row of parameters per cluster. For ATHENA-FL the rows are
+        detectors."""
         return self.state.models
 
     @property
@@ -152,13 +153,14 @@ class Run(ModelAccess):
         A round is complete if every reachable client had a cluster and every client with a cluster
         was evaluated.
 
-        * ``best_accuracy``: the maximum over complete rounds, as in the papers.
+        * ``best_accuracy``: the highest accuracy of a complete round. The methods' papers report
+          this number.
         * ``rounds_to_target``: the first complete round that reaches ``run.target``.
         * ``accuracy_all_clients``: the final accuracy over all clients. Clients without a cluster
           are evaluated on the model that they would get now (``run.metrics.final``).
         * ``rounds_with_clients_away``: number of rounds in which a client with a cluster was not
-          evaluated. ``scored`` and ``scored_of`` are the numbers of evaluated clients and of
-          clients with a cluster in the last round, if it is such a round.
+          evaluated. If the last round is one of these, ``scored`` is its number of evaluated
+          clients, and ``scored_of`` its number of clients with a cluster.
         * ``stopped``: round and reason of an early stop. ``failed``: no reply was usable in the
           last rounds.
         * ``discrepancy_sum_mean``, ``discrepancy_sum_variance``: over the rounds' discrepancy sums,
@@ -172,21 +174,21 @@ class Run(ModelAccess):
         ``best_median_client`` and ``best_bottom_decile``. The final state is tested for
         ``final_accuracy``, ``median_client`` and ``bottom_decile``.
 
-        Metrics of the clustering are over all rounds, and None if undefined.
-        ``ClusterMetrics.record`` defines the counts.
+        Metrics of the clustering are over all rounds, and None if undefined. To compute them, each
+        cluster is paired with at most one true cluster. A client is matched if its cluster and its
+        true cluster are a pair. ``ClusterMetrics.record`` defines the counts.
 
-        * ``migrations``: number of migrations.
+        * ``migrations``: number of migrations (changes of a client's cluster).
         * ``stability``: mean agreement (ARI) of clusters in consecutive rounds.
         * ``shift_precision``: share of detections that followed a data shift.
         * ``shift_recall``: share of data shifts that were detected. Several shifts of a client
           before a detection count once.
         * ``shift_delay``: mean number of rounds from a shift to its detection.
-        * ``migration_precision``: share of migrations after which the client is matched to its true
-          cluster.
+        * ``migration_precision``: share of migrations after which the client is matched.
         * ``migration_recall``: share of changes of a true cluster after which the client is matched
           again. ``migration_delay``: mean number of rounds until then.
-        * ``newcomer_delay``: mean number of rounds from a client's first cluster to the matched
-          one, over the clients that reached it.
+        * ``newcomer_delay``: mean number of rounds from the round in which a newcomer gets a
+          cluster until it is matched, over the newcomers that were matched.
         """
         return dict(self._summary)
 
@@ -381,8 +383,8 @@ def _parts(run: Run, model: Any, data: Any, method: Any) -> Ingredients:
 
 
 def _final(path: Path, config: Description) -> Record:
-    """Those measurements in a stored summary that were made after the last round, so that the
-    records of rounds lack them."""
+    """The entries of a stored summary that were measured after the last round. The records of
+    rounds do not have these entries."""
     try:
         return final_entries(json.loads(path.read_text()), config.measures)
     except (OSError, ValueError, TypeError) as error:

@@ -44,7 +44,7 @@ def description_of(
         local: the settings of local training.
         scenario: participation of clients.
         shift: the shift of the data; None: no shift.
-        run: the plan, evaluation and compute settings.
+        run: the section [run]: rounds, cohort, seed, evaluation and compute settings.
         options: options for all methods, by section.
     """
     split = {} if data.validation is None else {"validation_samples": len(data.validation.rows)}
@@ -79,8 +79,8 @@ def option_values(options: Mapping[str, Option]) -> dict[str, Values]:
     for section, option in options.items():
         if section in CONFIGURATION and section not in SECTIONS:
             raise ConfigError(
-                f"options: {type(option).__name__} cannot use the section {section!r}, which every "
-                "run has; rename it"
+                f"options: {type(option).__name__} cannot use the section {section!r}, which the "
+                "configuration of every run has; give the option another section name"
             )
         known = known_values(section) if section in SECTIONS else {}
         values[section] = {"name": _name(option, known), **plain_values(option)}

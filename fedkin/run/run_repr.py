@@ -58,7 +58,8 @@ def names_by_position(clients: pd.DataFrame) -> list[str] | None:
     """Names of clients by position, from a run's table of clients; None if clients have no names.
 
     Args:
-        clients: the table of clients. A client without a row gets its position as its name.
+        clients: the table of clients. A client that is not in the table gets its position as its
+            name.
     """
     if "name" not in clients:
         return None
@@ -106,8 +107,8 @@ def attack_text(summary: Mapping[str, Any]) -> str:
 
 
 def suspects(summary: Mapping[str, Any]) -> list[int]:
-    """Clients whose updates get less than half of the weight from the robust rule that they would
-    have in a mean.
+    """Positions of the clients to whose updates the robust rule gives less than half of the weight
+    that they have in a plain mean.
 
     Args:
         summary: summary of a run with a robust rule.

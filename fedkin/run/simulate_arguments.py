@@ -86,8 +86,8 @@ def check_list(name: str, value: Any, example: str) -> None:
 
 
 def check_method(method: Any) -> None:
-    """Raise MethodError unless the value is an instance of a method. Names, classes and options
-    have messages with the correct form."""
+    """Raise MethodError unless the value is an instance of a method. For a name, a class or an
+    option, the message shows the correct form."""
     if isinstance(method, str):
         raise _named(
             MethodError,
@@ -118,7 +118,8 @@ def check_method(method: Any) -> None:
             "with a method such as fk.FedAvg()"
         )
     raise MethodError(
-        f"expected a method such as fk.FedAvg(), with init, round and place; got {name}"
+        "expected a method such as fk.FedAvg(), i.e. an object with the functions init, round and "
+        f"place; got {name}"
     )
 
 

@@ -139,7 +139,7 @@ def memory_parts(
 
     Args:
         needs: the method's requirements.
-        plan: the run's plan.
+        plan: the run's plan, with the size of a cohort.
         clients: N, the number of clients.
         parameters: P, the number of parameters.
         together: number of clients that a device trains at once; None: one.

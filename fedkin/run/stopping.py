@@ -1,8 +1,8 @@
 """The best round of a run, and early stopping.
 
 Only complete rounds count. A round is complete if it was evaluated, every reachable client had a
-cluster, and no client with a cluster was away. The score is the accuracy on validation samples if
-the data have a validation split, otherwise on test samples.
+cluster, and every client with a cluster was evaluated. The score is the accuracy on validation
+samples if the data have a validation split, otherwise on test samples.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ def reaches(score: float | int, target: float | int) -> bool:
 
 
 def stop_by_score(plan: Plan, records: Sequence[Record]) -> Record | None:
-    """The early stop (``stop_record``) that the scores of a run cause after its last record; None
-    if the run continues.
+    """The early stop (``stop_record``) of a run after the newest of the given records, because of
+    its scores; None if the run continues.
 
-    A run stops at the first complete round (from round 1 on) that reaches the score ``plan.until``.
-    It also stops at the first complete round at least ``plan.patience`` rounds after the best
-    round.
+    A run stops after the first complete round (from round 1 on) that reaches the score
+    ``plan.until``. It also stops after the first complete round that is ``plan.patience`` or more
+    rounds later than the best round so far.
     """
     last = records[-1]
     best = best_record(records)
@@ -93,8 +93,9 @@ def stop_by_score(plan: Plan, records: Sequence[Record]) -> Record | None:
 def rounds_without_reply(records: Sequence[Record]) -> int:
     """Number of rounds at the end of a run without any usable reply.
 
-    A round counts if some replies were not finite or impossible, and no other reply was usable.
-    Replies that never came are drop-outs, which are not a failure of the run.
+    A round counts if clients replied, but no reply was usable: all had impossible values, values
+    that are not finite, or a much too large norm. Replies that never came are drop-outs, which are
+    not a failure of the run.
 
     Args:
         records: records of the run.
@@ -110,11 +111,11 @@ def rounds_without_reply(records: Sequence[Record]) -> int:
 
 
 def stop_without_replies(plan: Plan, records: Sequence[Record]) -> Record | None:
-    """The early stop of a run after ``UNUSABLE`` rounds without a usable reply; None if it
+    """The early stop of a run after ``UNUSABLE`` rounds without a usable reply; None if the run
     continues.
 
     Args:
-        plan: the run's plan.
+        plan: the run's plan, with the number of rounds.
         records: records up to the current round.
     """
     round = records[-1]["round"]
@@ -144,7 +145,7 @@ def stop_record(plan: Plan, round: int, reason: str) -> Record:
     reason.
 
     Args:
-        plan: the run's plan.
+        plan: the run's plan, with the number of rounds.
         round: the round after which the run stops.
         reason: the reason, as text.
     """
@@ -156,7 +157,7 @@ def stop_by_reply(plan: Plan, round: int, reply: Any, private: bool = False) -> 
     value, and after the last round.
 
     Args:
-        plan: the run's plan.
+        plan: the run's plan, with the number of rounds.
         round: the current round.
         reply: the callback's return value.
         private: whether the run has client-level differential privacy. A stop that depends on
@@ -176,11 +177,11 @@ def stop_by_reply(plan: Plan, round: int, reply: Any, private: bool = False) -> 
 
 
 def stop_by_options(plan: Plan, round: int, options: ActiveOptions) -> Record | None:
-    """The early stop of a run because an option allows no further round, such as an exhausted
-    privacy budget. None if all options allow another round.
+    """The early stop of a run because an option allows no further round (e.g. because its privacy
+    budget is exhausted). None if all options allow another round.
 
     Args:
-        plan: the run's plan.
+        plan: the run's plan, with the number of rounds.
         round: the current round.
         options: the run's options.
     """
@@ -193,12 +194,13 @@ def stop_by_options(plan: Plan, round: int, options: ActiveOptions) -> Record | 
 def stop_after_round(
     plan: Plan, records: Sequence[Record], options: ActiveOptions
 ) -> Record | None:
-    """The early stop of a run after its last record, for any reason; None if it continues.
+    """The early stop of a run after the newest of the given records, for any reason (scores,
+    unusable replies or options); None if the run continues.
 
     Unusable replies do not stop a private run, since its length must not depend on replies.
 
     Args:
-        plan: the run's plan.
+        plan: the run's plan, with ``rounds``, ``until`` and ``patience``.
         records: records up to the current round.
         options: the run's options.
     """
@@ -211,7 +213,7 @@ def stop_after_round(
 
 
 def stop_of_resumed(plan: Plan, records: Sequence[Record], stopped: Record | None) -> Record | None:
-    """The early stop of a resumed run, if it has already stopped; None if it continues.
+    """The early stop of a resumed run, if it has already stopped; None if the run continues.
 
     The scores are checked against the current ``patience`` and ``until``, as in a new run. A run
     that was stopped by a callback or by unusable replies continues if its number of rounds was

@@ -56,7 +56,8 @@ class WorldFactory(Protocol):
         ...
 
     def digests(self) -> Digests:
-        """Digests of inputs that determine results and are not in the description."""
+        """Digests of inputs that determine results (data and model) but are not in the run's
+        description."""
         ...
 
     def check(self, methods: Methods, plan: Plan, options: Iterable[Option]) -> None:
@@ -64,19 +65,22 @@ class WorldFactory(Protocol):
         ...
 
     def open(self, entry: Values, method: Method) -> OpenWorld:
-        """A new world for a run of a method; ``entry`` is its entry in the description."""
+        """A new world for a run of a method; ``entry`` is the method's name and settings in the
+        run's description."""
         ...
 
 
 def named_methods(entries: Iterable[Entry]) -> Methods:
-    """The methods of a configuration, each with its entry in a description.
+    """The methods of a configuration, each with its entry (name and settings) in a run's
+    description.
 
     Args:
-        entries: registry entries of the methods.
+        entries: the methods with their names and settings, as the registry makes them.
     """
     return [(entry.values, entry.made) for entry in entries]
 
 
 def method_places(methods: Methods) -> list[str]:
-    """The place of each method in a configuration, for messages."""
+    """The place of each method in a configuration (``method`` or ``run.against: NAME``), for
+    messages."""
     return ["method", *(f"run.against: {entry['name']}" for entry, _ in methods[1:])]

@@ -120,7 +120,7 @@ class Drift:
         stream: Stream,
     ) -> FederatedData:
         """The data in which the samples of these clients are replaced by their variants. Each row
-        of ``data`` must have one owner, so that no other client is affected."""
+        (sample) of ``data`` must have one owner, so that no other client is affected."""
         parts = _parts(original)
         source = np.concatenate([part.rows for part in parts.values()])
         owner = np.concatenate([part.owners() for part in parts.values()])
@@ -147,8 +147,8 @@ class Drift:
         variant: Int[np.ndarray, "m"],
         stream: Stream,
     ) -> tuple[Literal["x", "y"], Shaped[np.ndarray, "m ..."]]:
-        """The selected rows, each changed into its variant: which array changes ("x" or "y"), and
-        the new values of these rows."""
+        """Compute the variants of the samples at these rows of the data. Returns the name of the
+        array that changes ("x" or "y"), and the new values of these samples in it."""
         raise NotImplementedError
 
 
@@ -173,7 +173,7 @@ class Relabel(Drift):
         variant: Int[np.ndarray, "m"],
         stream: Stream,
     ) -> tuple[Literal["x", "y"], Shaped[np.ndarray, "m ..."]]:
-        """New labels of the rows: "y", and each label permuted by its row's variant."""
+        """Returns "y", and the labels of the samples at these rows, permuted by their variants."""
         permutations = label_permutations(data.classes, self.kinds, stream)
         return "y", permutations[variant, data.y[rows]]
 
@@ -181,8 +181,8 @@ class Relabel(Drift):
 @plain_options
 @dataclass(frozen=True)
 class Rotate(Drift):
-    """Variant v rotates images by v x 360 / kinds degrees (90 v for 3 kinds, as in planted
-    clusters).
+    """Variant v rotates images by v x 360 / kinds degrees (90 v for 3 kinds, so that no
+    interpolation is needed).
 
     Images must be square: [M, H, H], [M, H, H, channels], or flat [M, H x H]. Other samples raise
     DataError when they are first rotated. The options are the same as for ``Drift``: ``kinds``,
@@ -201,7 +201,7 @@ class Rotate(Drift):
         variant: Int[np.ndarray, "m"],
         stream: Stream,
     ) -> tuple[Literal["x", "y"], Shaped[np.ndarray, "m ..."]]:
-        """New images of the rows: "x", and each image rotated by its row's variant."""
+        """Returns "x", and the images at these rows, each rotated by its variant's angle."""
         shape = _image_shape(data)
         images = data.x[rows].reshape(len(rows), *shape)
         pixels = (float(data.x.min()), float(data.x.max()))
@@ -230,7 +230,8 @@ def _with_own_rows(data: FederatedData) -> FederatedData:
 
 
 def _parts(data: FederatedData) -> dict[str, Ragged]:
-    """The rows of each split of the data: training, test, and validation if the data have it."""
+    """The rows (samples) of each split of the data: training, test, and validation if the data have
+    it."""
     splits = [split for split in ("train", "test", "validation") if split in data.splits]
     return {split: data.part(split) for split in splits}
 

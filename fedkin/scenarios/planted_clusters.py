@@ -127,14 +127,16 @@ def _check(
 
 
 def _cifar10_batches(base: str, batches: int) -> Images:
-    """CIFAR-10 from so many training batch files. Raises ConfigError for another image set."""
+    """CIFAR-10 with only the first ``batches`` of its five training files. Raises ConfigError if
+    ``base`` is another image set."""
     if base != "cifar10":
         raise ConfigError(f"batches is an option of cifar10: {base} has no batch files")
     return cifar10_images(batches)
 
 
 def _pools(images: Images, kind: str, clusters: int, stream: Stream) -> list[Int[np.ndarray, "_"]]:
-    """The images from which each cluster draws, in random order. No image is in two pools."""
+    """The images (pool) from which each cluster draws, in random order. No image is in two
+    pools."""
     order = stream.child("images").rng().permutation(len(images.y))
     if kind != "disjoint_labels":
         return np.array_split(order, clusters)
@@ -151,8 +153,8 @@ def _draw(
         if len(members) * each > len(pool):
             raise DataError(
                 f"{base} has {len(pool)} images for cluster {cluster}, but its {len(members)} "
-                f"clients of {each} need {len(members) * each}; lower clients, samples or "
-                "test_samples"
+                f"clients need {len(members) * each}, {each} for each client; lower clients, "
+                "samples or test_samples"
             )
     # All pools are large enough, so the array below cannot exceed their size.
     rows = np.zeros((len(true_clusters), each), np.int64)

@@ -67,8 +67,8 @@ def triggered_test(data: FederatedData) -> FederatedData:
     """Test data that measure a backdoor: all test samples of classes other than 0, with the trigger
     and with label 0.
 
-    The accuracy on them is the share of samples in which the backdoor works. Test samples of class
-    0 are left out.
+    The accuracy on these data is the share of samples in which the backdoor works. Test samples of
+    class 0 are left out.
 
     Args:
         data: images, as they are before any poisoning.
@@ -84,7 +84,8 @@ def triggered_test(data: FederatedData) -> FederatedData:
 
 
 def with_trigger(x: np.ndarray, rows: Int[np.ndarray, "r"]) -> np.ndarray:
-    """The samples, with the trigger added in some rows. Raises DataError if they are not images."""
+    """The samples, with the trigger (a patch of the brightest pixels) added to the samples at some
+    rows. Raises DataError if the samples are not images."""
     side = isqrt(x.shape[1]) if x.ndim == 2 else 0
     is_flat_square = x.ndim == 2 and side * side == x.shape[1] >= PATCH**2
     if x.dtype.kind != "f" or not (is_flat_square or x.ndim in (3, 4)):
@@ -143,7 +144,8 @@ class LaterPoisoning:
 def _own_training_rows(
     data: FederatedData, clients: Bool[np.ndarray, "N"], refusal: str
 ) -> list[Int[np.ndarray, "_"]]:
-    """The rows of each of these clients' training samples, after a check that they may be changed.
+    """The rows (in the data's arrays) of each of these clients' training samples, after a check
+    that they may be changed.
 
     Raises:
         DataError: some of the rows are also test or validation samples or belong to other clients,
@@ -159,11 +161,12 @@ def _own_training_rows(
         unchanged.append(data.validation.rows)
     if np.isin(_concatenated(rows), np.concatenate(unchanged)).any():
         raise DataError(
-            f"{refusal}, since other clients train or are tested on the attackers' samples"
+            f"{refusal}, since the attackers' samples are also test or validation samples, or "
+            "belong to other clients too; use data in which each sample has one owner and one use"
         )
     return rows
 
 
 def _concatenated(rows: list[Int[np.ndarray, "_"]]) -> Int[np.ndarray, "_"]:
-    """The rows of all clients, concatenated; empty if there are no clients."""
+    """The rows (samples) of all clients, concatenated; empty if there are no clients."""
     return np.concatenate([np.zeros(0, np.int64), *rows])

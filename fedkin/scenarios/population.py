@@ -56,7 +56,8 @@ class Population:
             for round, count in getattr(self, name).items():
                 if not _is_count(round) or not _is_count(count):
                     raise ConfigError(
-                        f"{name} must name rounds and counts from 1 up, got {round!r}: {count!r}"
+                        f"{name} must map rounds to numbers of clients, both integers of at least "
+                        f"1, such as {{5: 20}}; got {round!r}: {count!r}"
                     )
 
     def departed(self, round: int) -> Int[np.ndarray, "g"]:
@@ -108,8 +109,8 @@ class Population:
 
     @staticmethod
     def _draw(clients: Int[np.ndarray, "n"], stream: Stream) -> np.ndarray:
-        """Draw a uniform random number for each client, independent of which other clients are in
-        the call."""
+        """Draw a uniform random number for each client. The number does not depend on the other
+        clients in ``clients``."""
         purpose = "population/" + stream.purpose.rsplit("/", 1)[-1]
         draws = Stream(stream.seed, stream.round, purpose)
         return np.array([draws.client(int(c)).random() for c in clients])

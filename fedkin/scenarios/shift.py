@@ -75,8 +75,8 @@ class ShiftedData:
         """The data of round ``stream.round``, and whether each client's data shifted in it.
 
         The data of a round are computed from the data of the round before, and the shift's step of
-        round r draws from ``stream.at(r)``. The latest data are kept. If an earlier round is asked
-        for, or another seed or purpose, the steps are repeated from round 0. A resumed run
+        round r draws from ``stream.at(r)``. The latest data are kept. If ``stream`` has an earlier
+        round, or another seed or purpose, the steps are repeated from round 0. A resumed run
         therefore has the same data.
         """
         if self._shift is None:

@@ -1,4 +1,4 @@
-"""Streams: samples come in steps, and models are tested on a step before they train on it
+"""Data streams: samples come in steps, and models are tested on a step before they train on it
 (prequential evaluation).
 
 E. Jothimurugesan et al.: Federated Learning under Distributed Concept Drift. AISTATS 2023, arXiv
@@ -26,7 +26,7 @@ from fedkin.scenarios.validation import at_least, switch
 @plain_options
 @dataclass(frozen=True)
 class Steps:
-    """The samples of a stream come in steps.
+    """The clients' data are streams: their samples come in steps.
 
     Step t has the rounds 1 + t ``every`` .. (t + 1) ``every``. In these rounds, clients train on
     the samples of step t (with ``history``, on the samples of steps 0 to t, the oldest first). They
@@ -35,9 +35,9 @@ class Steps:
     ``prequential_accuracy`` is its mean over steps.
 
     A concept is a rule that gives samples their labels. A client's true cluster is its concept in
-    the step on which it trains. The client's data count as shifted if its concept differs from its
-    concept in the previous step. The last step of the stream is only used for tests: in its rounds,
-    clients train on the step before. Nothing here is random.
+    the step on which it trains. When a step begins in which a client has another concept, its data
+    count as shifted. The last step is only used for tests: in its rounds, clients still train on
+    the second to last step. Nothing here is random.
 
     Attributes:
         every: number of rounds in a step.

@@ -1,8 +1,8 @@
 """Shifts in which pairs of clients swap all their data, or the samples of one label each.
 
 M. Duan et al.: Flexible Clustered Federated Learning for Client-Level Data Distribution Shift. IEEE
-TPDS 2022, arXiv 2108.09749, section 5.3. The union of all clients' data stays the same; rows only
-change owners.
+TPDS 2022, arXiv 2108.09749, section 5.3. The union of all clients' data stays the same; samples
+only change owners.
 
 The authors' code swaps only *warm* clients, which the method has assigned to a cluster. Here all
 reachable clients take part, so that compared methods have the same data.
@@ -67,8 +67,9 @@ class SwapPart:
 
     A client gives away a label that it has in its training and test data, and that the other client
     does not have. A pair swaps only if both clients have such a label. A client's true cluster is
-    the cluster that most of its training samples come from (a sample with several owners comes from
-    the last owner). If two clusters have equally many samples, it does not change.
+    the cluster in which most of its training samples were before any shift. (If a sample had
+    several owners, the owner with the highest id counts.) If two clusters have equally many of
+    these samples, the client's true cluster does not change.
 
     Pairs are drawn as in ``SwapAll``, labels from ``Stream(seed, round,
     "scenario").child("labels")``.
@@ -76,8 +77,8 @@ class SwapPart:
     Attributes:
         probability: probability that a pair is drawn to swap in a round, from round 1 on. Every
             round pairs all reachable clients at random.
-        as_coded: whether to follow the authors' code: after a pair without a label that qualifies,
-            no pair of the round swaps.
+        as_coded: whether to follow the authors' code: after the first pair that cannot swap, no
+            later pair of the round swaps.
 
     Examples:
         >>> import fedkin as fk
@@ -210,8 +211,8 @@ def _give_labels(
     partner: Int[np.ndarray, "N"],
     labels: Int[np.ndarray, "N"],
 ) -> Ragged:
-    """The rows of each client after it has given all its samples of one label (``labels``) to its
-    partner."""
+    """The rows (samples) of each client after it has given all its samples of one label
+    (``labels``) to its partner."""
     owner = part.owners()
     owner = np.where(y[part.rows] == labels[owner], partner[owner], owner)
     rows = part.rows[np.argsort(owner, kind="stable")]

@@ -20,7 +20,7 @@ def at_least(least: int, name: str, value: object) -> None:
 
     Args:
         least: the smallest allowed value.
-        name, value: name and value of the field.
+        name, value: name and value of the option.
     """
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise ConfigError(f"{name} must be an integer of at least {least}, got {value!r}")
@@ -36,7 +36,7 @@ def one_of(name: str, value: object, known: tuple[str, ...]) -> None:
     """Raise ConfigError unless a value is one of the allowed values.
 
     Args:
-        name, value: name and value of the field.
+        name, value: name and value of the option.
         known: allowed values.
     """
     if value not in known:

@@ -1,14 +1,16 @@
-"""A client's side of a secret sum: four requests, each answered once, in this order. The reply to
-each is
+"""A client's side of a secret sum (the server learns a sum over clients, but no client's vector):
+four requests of the server, each answered once, in this order. The reply to each request is
 
     keys      two new public keys, and a commitment to the seed of the client's own mask
-    shares    shares of its mask key and of that seed, encrypted ("sealed") for each holder; the
-              holders are the client and its neighbours
-    vector    its vector + its own mask + a mask for each neighbour. Both clients of a pair know
-              this mask: the one with the lower number adds it, the other subtracts it
-    reveal    for each neighbour ONE of the two shares: of its seed if its vector is in the sum (so
-              that the server can subtract its own mask), otherwise of its key (so that the server
-              can remove the masks of its pairs)
+    shares    shares of the client's mask key and of this seed, encrypted ("sealed") for each
+              holder; the holders are the client and its neighbours
+    vector    the client's vector + its own mask + a common mask with each neighbour. Of the two
+              clients with a common mask, the one with the lower number adds it, the other
+              subtracts it
+    reveal    for each neighbour ONE of the two shares: of the neighbour's seed if the neighbour's
+              vector is in the sum (so that the server can subtract the neighbour's own mask),
+              otherwise of the neighbour's mask key (so that the server can remove the common masks
+              of the neighbour and other clients)
 
 Source: Bonawitz et al. 2017, Practical Secure Aggregation. Masks come from
 ``security.secret_keys``. Between requests the client keeps a ``Session``, which it deletes after
@@ -57,12 +59,12 @@ class Session:
 
     Attributes:
         stage: the last answered request.
-        about: digest of run, round and group.
+        about: digest of the names of the run, the round and the group of clients.
         seed: seed of the client's own mask.
-        mask_seed: seed of its private key for masks with neighbours.
-        private: its private key for shares.
-        agreed: digest of the group that the client has answered. A later request that states
-            another group is refused.
+        mask_seed: seed of the client's private key for masks with neighbours.
+        private: the client's private key, with which shares of secrets are encrypted.
+        agreed: digest of the group (``Group``) in the last answered request. A later request that
+            states another group is refused.
     """
 
     stage: int
@@ -73,14 +75,15 @@ class Session:
     agreed: bytes = bytes(32)
 
     def array(self) -> Int[np.ndarray, "s"]:
-        """The session as an array of a client's memory."""
+        """The session as an array, to be stored in the client's memory."""
         parts = [self.about, self.seed, self.mask_seed, self.private, self.agreed]
         text = bytes([self.stage]) + b"".join(parts)
         return np.frombuffer(text, np.uint8).astype(np.int16)
 
     @classmethod
     def of(cls, array: Int[np.ndarray, "s"] | None) -> Session:
-        """The session that is stored in an array; a finished session for None."""
+        """The session that ``array`` stored in an array. None gives a finished session, which
+        answers no request."""
         if array is None:
             return cls(_OVER, bytes(32))
         text = array.astype(np.uint8).tobytes()
@@ -102,13 +105,14 @@ class Session:
 
 @dataclass(frozen=True)
 class Group:
-    """The holders of a client's shares, including the client, as the server states them.
+    """The clients that hold shares of a client's secrets, including the client itself, as the
+    server states them.
 
     Attributes:
         about: names of the run, the round and the group, from which all keys are derived.
         me: number of the client.
         holders: numbers of the holders, padded with NO_HOLDER.
-        announced: announcement of each holder.
+        announced: announcement of each holder (its public keys, and a commitment to its seed).
         least: smallest number of clients in a sum, from the run's settings.
     """
 
@@ -145,8 +149,8 @@ class Group:
         return content.digest()
 
     def pair(self, other: int) -> bytes:
-        """The context from which this client and another client derive their common keys. It names
-        the lower number first, so that both clients use the same bytes."""
+        """The context from which this client and another client derive common keys: bytes that name
+        the sum and both clients, the lower number first, so that both use the same bytes."""
         return self.about + f" {min(self.me, other)} {max(self.me, other)}".encode()
 
     def between(self, sender: int, receiver: int) -> bytes:
@@ -173,7 +177,7 @@ def share(session: Session, group: Group) -> tuple[Session, UInt8[np.ndarray, "G
 
     Args:
         session: the session after ``begin``.
-        group: the holders, whose keys have been verified.
+        group: the holders of the client's shares; their keys have been verified.
 
     Raises:
         MaskingError: the client has answered this request already, or the list of holders is wrong
@@ -183,10 +187,12 @@ def share(session: Session, group: Group) -> tuple[Session, UInt8[np.ndarray, "G
     present = np.flatnonzero(group.present)
     numbers = group.holders[present].tolist()
     if len(set(numbers)) < len(numbers) or group.me not in numbers:
-        raise MaskingError("the holders of shares are listed twice, or lack the client itself")
+        raise MaskingError("the request's list of holders names a client twice, or not this client")
     _enough(len(numbers), "hold shares")
     if group.announced[numbers.index(group.me)].tobytes() != _announced(session, group.about):
-        raise MaskingError("the keys are not the ones that this client has announced")
+        raise MaskingError(
+            "the request's keys for this client are not the ones that this client has announced"
+        )
     mask_shares = keys.split(session.mask_seed, group.threshold, len(numbers))
     seed_shares = keys.split(session.seed, group.threshold, len(numbers))
     sealed = np.zeros((len(group.holders), SEALED), np.uint8)
@@ -205,16 +211,19 @@ def mask(
     Args:
         session: the session after ``share``.
         group: the holders, as in ``share``.
-        partners: holders with which the client masks, including itself; they have shared too.
+        partners: which of the holders the client masks with, including the client itself. All of
+            these have sent their shares.
         vector: the client's vector of integers.
 
     Raises:
         MaskingError: the client has answered this request already, the holders have changed, or too
-            few are left.
+            few holders are left.
     """
     _expect(session, _SHARED, group.about)
     if group.digest() != session.agreed:
-        raise MaskingError("the holders are not the ones that have the shares")
+        raise MaskingError(
+            "the request names other holders, keys or settings than the request for shares"
+        )
     numbers = group.holders[partners & group.present].tolist()
     if group.me not in numbers:
         raise MaskingError("the sum does not include this client")
@@ -248,10 +257,10 @@ def reveal(
     Args:
         session: the session after ``mask``.
         group: the holders, as in ``share``.
-        partners: holders with which the client has masked, as in ``mask``.
+        partners: which of the holders the client has masked with, as in ``mask``.
         sealed: the shares that each holder has encrypted for this client.
-        wanted: OWN_SEED for a client whose vector is in the sum, MASK_KEY for a client that has
-            dropped out, otherwise NOTHING.
+        wanted: the requested share of each holder: OWN_SEED if the holder's vector is in the sum,
+            MASK_KEY if the holder has dropped out, otherwise NOTHING.
 
     Raises:
         MaskingError: the client has answered this request already, both shares of one client are
@@ -259,17 +268,21 @@ def reveal(
     """
     _expect(session, _MASKED, group.about)
     if group.digest(partners.tobytes()) != session.agreed:
-        raise MaskingError("the clients are not the ones with which this client has masked")
+        raise MaskingError(
+            "the request names other clients, keys or settings than the request for the vector"
+        )
     if not np.isin(wanted, (NOTHING, OWN_SEED, MASK_KEY)).all():
-        raise MaskingError("both shares of one client are requested")
+        raise MaskingError(
+            "both shares of one client are requested, which together would reveal its vector"
+        )
     of_strangers = (wanted != NOTHING) & ~(partners & group.present)
     # Among its holders is the client itself. Its own vector is in the sum, so the server needs a
     # share of its seed, and must not request a share of its mask key.
     of_itself = wanted[group.holders == group.me]
     if of_strangers.any() or (of_itself != OWN_SEED).any():
         raise MaskingError(
-            "the request asks for a share of a client with which this client has not masked, or "
-            "for its own key"
+            "the request asks for a share of a client with which this client has not masked its "
+            "vector, or does not ask for this client's share of its seed"
         )
     _enough(int((wanted == OWN_SEED).sum()), "have answered", group.needed)
     shares = np.zeros((len(wanted), SEED), np.uint8)
@@ -286,28 +299,29 @@ def reveal(
 
 
 def needed(holders: int, least: int) -> int:
-    """Number of holders of a client's shares, including the client, that must be in a sum.
+    """Number of holders of a client's shares, including the client, whose vectors must be in a sum.
 
     Args:
         holders: number of holders G.
-        least: smallest number of clients in a sum. A client cannot check a number above G.
+        least: smallest number of clients in a sum. The number is ignored if it is above G, since a
+            client sees only its own holders.
     """
     return max(threshold(holders), LEAST, least if least <= holders else 0)
 
 
 def mask_private(mask_seed: bytes, about: bytes) -> bytes:
-    """A client's private key for masks, derived from a seed. Shares are made of the seed and not of
-    the key, which is too long for Shamir's scheme with 16 bytes."""
+    """A client's private key for masks, derived from a seed. The seed is split into shares, and not
+    the key, because the key is too long for Shamir's scheme with 16 bytes."""
     return keys.derived(mask_seed, "mask key", about, KEY)
 
 
 def pair_mask(private: bytes, public: bytes, pair: bytes) -> bytes:
-    """The key of the mask that two clients share.
+    """The key of the mask that two clients have in common.
 
     Args:
         private: one client's key for masks.
         public: the other client's public key for masks.
-        pair: as in ``Group.pair``.
+        pair: the context of the two clients, as ``Group.pair`` returns it.
     """
     return keys.derived(keys.agreed(private, public), "pair", pair)
 
@@ -317,14 +331,14 @@ def own_mask(seed: bytes, about: bytes) -> bytes:
 
     Args:
         seed: the client's seed.
-        about: as in ``Group.about``.
+        about: names of the run, the round and the group of clients.
     """
     return keys.derived(seed, "own", about)
 
 
 def commitment(seed: bytes, about: bytes) -> bytes:
-    """A value that a client publishes about a seed. With it the server can check a seed that was
-    reconstructed from shares; it does not reveal the seed."""
+    """A digest of a seed, which a client publishes. With the digest the server can check a seed
+    that was reconstructed from shares. The digest does not reveal the seed."""
     return keys.derived(seed, "commitment", about, KEY)
 
 
@@ -352,10 +366,12 @@ def _announced(session: Session, about: bytes) -> bytes:
 
 def _expect(session: Session, stage: int, about: bytes) -> None:
     """Raise MaskingError if a client's session belongs to another sum, or if the request is not the
-    next one. So no request is answered twice, which could reveal both secrets of a client."""
+    next one of the sum. So no request is answered twice, which could reveal both secrets of a
+    client."""
     if session.stage != stage or session.about != hashlib.sha256(about).digest():
         raise MaskingError(
-            "the request is not the next one of this sum: each is answered once, in this order"
+            "the request is not the next one of this sum: each is answered once, in the order "
+            "keys, shares, vector, reveal"
         )
 
 

@@ -1,5 +1,6 @@
-"""The graph of clients that mask with each other and hold each other's shares. Each client has
-about 20 neighbours (Bell et al. 2020, SecAgg+).
+"""The neighbours of each client in a secret sum. Neighbours have a common mask, which hides their
+vectors, and hold shares of each other's secrets. Each client has about 20 neighbours (Bell et al.
+2020, SecAgg+).
 
 Shapes: n clients of a sum, G holders of each client's shares, including the client.
 """
@@ -13,11 +14,12 @@ from jaxtyping import Int
 
 
 def ring_size(neighbours: int) -> int:
-    """Number of holders of each client's shares, including the client itself, in a sum with more
-    clients than that. (In a smaller sum all clients are holders.)
+    """Number of clients that hold shares of a client's secrets, including the client itself, in a
+    large sum. (In a sum with fewer clients than this number, all clients are holders.)
 
     Args:
-        neighbours: approximate number of neighbours; half of them on each side.
+        neighbours: approximate number of a client's neighbours; half of them on each side of the
+            client in a ring of all clients.
     """
     return 2 * max(1, neighbours // 2) + 1
 
@@ -25,14 +27,15 @@ def ring_size(neighbours: int) -> int:
 def holders(clients: int, neighbours: int) -> Int[np.ndarray, "n G"]:
     """The holders of each client's shares (the client and its neighbours), as positions from 0.
 
-    Neighbours are all other clients, or the adjacent ones on a ring in random order.
+    Neighbours are all other clients, or in a large sum the adjacent clients on a ring in random
+    order.
 
     If a is a neighbour of b, b is a neighbour of a. The order comes from the operating system's
     randomness, so that attackers cannot arrange to be the neighbours of a client.
 
     Args:
         clients: number of clients n.
-        neighbours: approximate number of neighbours; half of them on each side.
+        neighbours: approximate number of neighbours; half of them on each side on the ring.
     """
     size = ring_size(neighbours)
     if size >= clients:
@@ -50,6 +53,6 @@ def threshold(count: int) -> int:
 
     A dishonest server may tell some holders that a client is present, so that they reveal shares of
     one secret, and others that it has dropped out, so that they reveal shares of the other. With
-    this threshold it cannot get enough shares of both secrets.
+    this threshold the server cannot get enough shares of both secrets.
     """
     return 2 * count // 3 + 1

@@ -1,12 +1,13 @@
-"""Vectors as integers, whose sums are exact. Arithmetic is modulo 2^32; a negative number x is
-stored as 2^32 - |x|.
+"""Clients' vectors as integers, so that their sums are exact. Arithmetic is modulo 2^32; a negative
+number x is stored as 2^32 - |x|.
 
     q = floor(x L / R + u),   |x| <= R,   u uniform on [0, 1)
     L = 2^(b - 1) - 1,   n 2^b <= 2^32
 
-The rounding is unbiased: the mean of q is x L / R. Numbers are clipped to R, and b bits for each
-are so few that no sum of n clients can leave the range. Four integers with counts follow each
-vector, in the same sum. Shapes: n clients, p numbers of a vector, V = p + 4, K models.
+The integer q stands for the number x. The rounding is unbiased: the mean of q is x L / R. Numbers
+are clipped to the range from -R to R. Each number has b bits, so that the sum of n clients still
+fits into 32 bits. Four integers with counts follow each vector, in the same sum. Shapes: n clients,
+p numbers of a vector, V = p + 4, K models.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ _BLOCK = 2**16  # number of values that are rounded at a time
 
 @dataclass(frozen=True)
 class NoiseShare:
-    """A client's share of the noise of a private sum, to which all clients of the sum contribute.
+    """A client's share of the noise in a private sum. All clients of the sum add a share.
 
     Attributes:
         clip: clipping norm C.
-        deviation: standard deviation of the share, in every number.
+        deviation: standard deviation of the share, in every number of a vector.
         seeded: whether the noise comes from the client's random stream, for tests only.
     """
 
@@ -49,8 +50,9 @@ class NoiseShare:
         return update * min(1.0, self.clip / norm)
 
     def noise(self, count: int, rng: np.random.Generator) -> Float[np.ndarray, "p"]:
-        """The client's share of the noise, for ``count`` numbers. It comes from a random key that
-        is used once and not stored, so the noise cannot be computed again."""
+        """The client's share of the noise, for ``count`` numbers. The noise comes from a random key
+        that is used once and not stored, so it cannot be computed again. (``seeded`` noise comes
+        from ``rng``.)"""
         if self.seeded:
             return self.deviation * rng.normal(size=count)
         # A mask added to zeros is a stream of random bits; two words of 32 bits make one number.
@@ -183,7 +185,8 @@ class IntegerGrid:
 
 
 class ModelSums(NamedTuple):
-    """The result of the sums: for each model, the mean over its clients and their counts."""
+    """The result of the sums: for each model, the mean update of its clients, and counts of its
+    samples and clients."""
 
     mean: Float[np.ndarray, "K p"]  # weighted by samples; zeros without clients
     weight: np.ndarray  # [K] number of samples, up to the cap for each client

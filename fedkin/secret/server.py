@@ -1,5 +1,6 @@
-"""The server's side of a secret sum: it tracks which clients are present, decides which shares to
-request, and computes the sum without masks.
+"""The server's side of a secret sum (the server learns a sum over clients, but no client's vector).
+The server tracks which clients are present, decides which shares of secrets to request, and
+computes the sum without masks.
 
 Shapes: n clients of a group, G holders of each client's shares, V numbers of a vector.
 """
@@ -21,18 +22,19 @@ from fedkin.security.secret_keys import SecretKeyError
 
 
 class LostSumError(FedkinError):
-    """A sum cannot or must not be computed. Nothing is revealed about its vectors."""
+    """A secret sum cannot or must not be computed. Nothing is revealed about the clients'
+    vectors."""
 
 
 @dataclass
 class Exchange:
-    """The server's state of one sum over a group of clients.
+    """The server's state of one secret sum over a group of clients.
 
     Attributes:
         about: names of the run, the round and the group, from which all keys are derived.
         clients: numbers of the clients that have announced keys, ascending.
-        announced: announcement of each client.
-        places: holders of each client's shares, as positions among ``clients``.
+        announced: announcement of each client (its public keys, and a commitment to its seed).
+        places: holders of shares of each client's secrets, as positions among ``clients``.
         least: smallest number of clients in a sum.
         shared: clients that have sent encrypted shares for their holders.
         sealed: the encrypted shares, by client and by place of the holder.
@@ -69,7 +71,7 @@ class Exchange:
         Args:
             about: names of the run, the round and the group, from which all keys are derived.
             clients: numbers of the clients, ascending.
-            announced: announcement of each client.
+            announced: announcement of each client (its public keys, and a commitment to its seed).
             neighbours: approximate number of neighbours of each client.
             least: smallest number of clients in a sum.
 
@@ -95,10 +97,10 @@ class Exchange:
         return client.needed(self.places.shape[1], self.least)
 
     def leave_out_lonely(self) -> bool:
-        """Remove clients of which too few holders have sent their own shares.
+        """Remove each client if too few of its holders have sent shares.
 
-        They would refuse to send a vector. Removal repeats, since other clients may then have too
-        few holders.
+        Such a client would refuse to send a vector. Removal repeats, since other clients may then
+        have too few holders.
 
         Returns:
             Whether any client is left.
@@ -110,8 +112,8 @@ class Exchange:
             self.shared &= ~lonely
 
     def can_reveal(self) -> Bool[np.ndarray, "n"]:
-        """Which clients can be asked to reveal shares: those that have sent their vector, and
-        enough of whose holders have sent theirs.
+        """Which clients can be asked to reveal shares: those that have sent their vector, if enough
+        of their holders have sent a vector too.
 
         Any other client would refuse to reveal a share.
         """
@@ -120,7 +122,8 @@ class Exchange:
 
     @property
     def partners(self) -> Bool[np.ndarray, "n G"]:
-        """Mask of the holders with which each client masks: both have sent their shares."""
+        """For each client, which of its holders it masks with: those that have sent their shares,
+        if the client has sent its shares too."""
         return self.shared[self.places] & self.shared[:, None]
 
     def holder_numbers(self) -> Int[np.ndarray, "n G"]:
@@ -128,7 +131,8 @@ class Exchange:
         return self.clients[self.places]
 
     def inbox(self) -> UInt8[np.ndarray, "n G _"]:
-        """The encrypted shares for each client, one from each of its holders, in their order."""
+        """The encrypted shares for each client, one from each of its holders, in the order of
+        ``places``."""
         return self.sealed[self.places, self._place_of_each]
 
     def add(self, position: int, masked: UInt32[np.ndarray, "V"]) -> None:
@@ -139,22 +143,23 @@ class Exchange:
         self.answered[position] = True
 
     def wanted(self) -> Int[np.ndarray, "n G"]:
-        """Which share of each neighbour a client must reveal: OWN_SEED, MASK_KEY or NOTHING."""
+        """For each client and each of its holders, which share of the holder's secrets the client
+        must reveal: OWN_SEED, MASK_KEY or NOTHING."""
         kinds = np.where(self.answered, OWN_SEED, MASK_KEY)[self.places]
         return np.where(self.partners & self.answered[:, None], kinds, NOTHING)
 
     def unmasked(
         self, revealed: UInt8[np.ndarray, "n G _"], replied: Bool[np.ndarray, "n"]
     ) -> UInt32[np.ndarray, "V"]:
-        """The sum of the vectors of the clients that have answered, after all masks that do not
-        cancel have been subtracted.
+        """The sum of the vectors that clients have sent, after all masks that do not cancel have
+        been subtracted.
 
         Args:
             revealed: shares that each client has revealed, in the order of its holders.
             replied: which clients have revealed shares.
 
         Raises:
-            LostSumError: too few clients have answered, or shares are missing or wrong.
+            LostSumError: too few clients have sent their vectors, or shares are missing or wrong.
         """
         count = int(self.answered.sum())
         if count < self.least or self.total is None:
@@ -178,8 +183,8 @@ class Exchange:
     ) -> bytes:
         """The one secret of a client that the server needs, reconstructed from its holders' shares.
 
-        It is the seed of the client's own mask if the client has answered, otherwise the seed of
-        its mask key. It is checked against the announcement.
+        This secret is the seed of the client's own mask if the client has sent its vector,
+        otherwise the seed of its mask key. It is checked against the client's announcement.
 
         Raises:
             LostSumError: shares are missing or wrong.
@@ -209,8 +214,8 @@ class Exchange:
     def _subtract_pairs(
         self, total: UInt32[np.ndarray, "V"], position: int, mask_seed: bytes
     ) -> None:
-        """Remove from the sum the masks that other clients share with a client that has dropped
-        out."""
+        """Remove from the sum the masks that other clients have in common with a client that has
+        dropped out."""
         private = client.mask_private(mask_seed, self.about)
         gone = int(self.clients[position])
         its_holders = self.places[position]
@@ -226,7 +231,7 @@ class Exchange:
     def _place_of_each(self) -> Int[np.ndarray, "n G"]:
         """For each client and each of its holders, the client's place among the holder's holders.
 
-        It exists, since neighbours are mutual.
+        Every client has such a place, since each of two neighbours holds the other's shares.
         """
         count, size = self.places.shape
         rows = np.arange(count)[:, None]

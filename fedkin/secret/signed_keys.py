@@ -1,4 +1,5 @@
-"""Signed announcements of clients, so that a server cannot replace their keys.
+"""Signed announcements of the public keys that clients use in a secret sum, so that a server cannot
+replace the keys.
 
 A client signs with the certificate of its site (``security.signatures``). The signed content names
 the sum, the client's number and its keys. Shapes: G holders of a client's shares, S bytes for a
@@ -22,7 +23,8 @@ _LENGTHS = struct.Struct(">HHH")  # lengths of name, signature and certificate, 
 
 
 class Identity(NamedTuple):
-    """A member that signs, and that checks the signatures of other members."""
+    """The identity of a site: its name, and the signer with which it signs and checks signatures of
+    other sites."""
 
     name: str
     signer: MessageSigner
@@ -32,7 +34,7 @@ def sign(identity: Identity | None, group: Group) -> UInt8[np.ndarray, "S"]:
     """A client's signature of its announcement, with its name and certificate, as S bytes.
 
     Args:
-        identity: identity of the client; None if it has none.
+        identity: identity of the client; None if the client has none.
         group: a group of only the client, with its announcement.
 
     Raises:
@@ -51,8 +53,9 @@ def sign(identity: Identity | None, group: Group) -> UInt8[np.ndarray, "S"]:
     text = lengths + name + signature + signer.certificate
     if len(text) > SIGNATURE:
         raise MaskingError(
-            f"the certificate has {len(signer.certificate)} bytes, which is too long for a "
-            "signature"
+            f"this site's certificate has {len(signer.certificate)} bytes, but certificate, name "
+            f"and signature together may have only {SIGNATURE - _LENGTHS.size}; use a certificate "
+            "made by fedkin.security.certificates.Authority"
         )
     return np.frombuffer(text.ljust(SIGNATURE, b"\0"), np.uint8)
 
@@ -101,13 +104,13 @@ def _content(group: Group, row: int) -> bytes:
 
 def _parts(text: bytes) -> tuple[str, bytes, bytes]:
     """Split a signature as ``sign`` made it into the signer's name, the signature itself and the
-    certificate. Raises ValueError or struct.error if it is damaged."""
+    certificate. Raises ValueError or struct.error if the signature is damaged."""
     parts = []
     start = _LENGTHS.size
     for size in _LENGTHS.unpack_from(text):
         parts.append(text[start : start + size])
         start += size
     if start > len(text):
-        raise ValueError("it is cut off")
+        raise ValueError("the signature is cut off")
     name, signature, certificate = parts
     return name.decode(), signature, certificate

@@ -1,4 +1,4 @@
-"""An authority, and the certificates that it signs for members of a federation. Needs
+"""A certificate authority, and the certificates that it signs for members of a federation. Needs
 ``cryptography``.
 
 The common name of a certificate is the member's name. Peers authenticate with their certificates
@@ -35,7 +35,7 @@ class Authority:
 
     @classmethod
     def new(cls, federation: str) -> Authority:
-        """A new authority with a new key (P-256)."""
+        """A new certificate authority for a federation, with a new key (P-256)."""
         c = load_cryptography()
         key = c.ec.generate_private_key(c.ec.SECP256R1())
         name = _name(f"fedkin {federation}")
@@ -62,11 +62,13 @@ class Authority:
 
     @classmethod
     def load(cls, certificate: Path, key: Path) -> Authority:
-        """Read the files that ``save`` wrote. Raises ConfigError if they cannot be read."""
+        """Read an authority from the files that ``save`` wrote. Raises ConfigError if one of the
+        files cannot be read."""
         return cls(read_certificate(certificate, "authority"), read_key(key, "authority"))
 
     def save(self, certificate: Path, key: Path) -> None:
-        """Write the certificate and the key. Only the owner can read the key."""
+        """Write the authority's certificate and private key to files. Only the files' owner can
+        read the key."""
         write_public(certificate, _pem(self.certificate))
         write_secret(key, _pem_key(self._key))
 
@@ -107,14 +109,14 @@ def write_secret(path: Path, content: bytes) -> None:
 
 
 def _builder(name: Any, issuer: Any, key: Any, days: int) -> Any:
-    """The beginning of a certificate, with the entries that all certificates have; the caller adds
-    the others and signs it.
+    """The beginning of a certificate, with the entries that all of fedkin's certificates have. The
+    caller adds further entries, and signs the certificate.
 
     Args:
-        name: whom the certificate is for.
-        issuer: who signs it.
-        key: public key of its owner.
-        days: number of days for which it is valid.
+        name: name of the certificate's owner.
+        issuer: name of the authority that signs the certificate.
+        key: public key of the owner.
+        days: number of days for which the certificate is valid.
     """
     c = load_cryptography()
     now = datetime.datetime.now(datetime.UTC)
@@ -179,7 +181,7 @@ def read_key(path: Path, where: str) -> EllipticCurvePrivateKey:
         where: beginning of error messages.
 
     Raises:
-        ConfigError: the file cannot be read, or does not hold such a key.
+        ConfigError: the file cannot be read, or does not hold a private elliptic-curve key.
     """
     c = load_cryptography()
     try:
@@ -190,7 +192,8 @@ def read_key(path: Path, where: str) -> EllipticCurvePrivateKey:
         ) from error
     except (ValueError, TypeError) as error:
         raise ConfigError(
-            f"{where}: {path} is not a key in PEM format without a password"
+            f"{where}: {path} is not a key in PEM format, or has a password; replace it by a "
+            "private key in PEM format without a password"
         ) from error
     if not isinstance(key, c.ec.EllipticCurvePrivateKey):
         raise ConfigError(
@@ -200,7 +203,7 @@ def read_key(path: Path, where: str) -> EllipticCurvePrivateKey:
 
 
 class Cryptography:
-    """The parts of ``cryptography`` that fedkin uses, imported on first use."""
+    """The modules and errors of the package ``cryptography`` that fedkin uses for certificates."""
 
     def __init__(self) -> None:
         from cryptography import x509

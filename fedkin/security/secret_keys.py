@@ -1,5 +1,7 @@
-"""Keys, masks and shares for secret sums. All primitives come from ``cryptography`` or, for
-Shamir's secret sharing, from PyCryptodome.
+"""Keys, masks and shares for secret sums (a server learns a sum over clients, but no client's
+vector). A mask is pseudo-random numbers that hide a vector. A share is one of several pieces of a
+secret. All primitives come from ``cryptography`` or, for Shamir's secret sharing, from
+PyCryptodome.
 
 Keys are agreed by X25519, and derived by HKDF (SHA-256) separately for each purpose. Masks are AES
 in counter mode. Messages between clients are sealed by AES-GCM. (Flower 1.41 derives masks from
@@ -26,7 +28,7 @@ _BLOCK = 2**16  # numbers of a mask that are generated at a time
 
 
 class SecretKeyError(FedkinError):
-    """A key or an encrypted message is invalid, or there are too few shares."""
+    """A key or an encrypted message is invalid, or there are too few shares of a secret."""
 
 
 def check_installed() -> None:
@@ -36,7 +38,7 @@ def check_installed() -> None:
 
 
 def new_seed() -> bytes:
-    """A new secret from the operating system's randomness."""
+    """A new secret of ``SEED`` bytes from the operating system's randomness."""
     return secrets.token_bytes(SEED)
 
 
@@ -46,7 +48,8 @@ def derived(secret: bytes, purpose: str, context: bytes, size: int = SEED) -> by
     Args:
         secret: a secret (e.g. one that two clients have agreed on).
         purpose: purpose of the key; each purpose gives a different key.
-        context: round and clients; each context gives a different key.
+        context: what the key is for (e.g. names of the round and the clients); each context gives a
+            different key.
         size: size of the key in bytes.
     """
     c = _cryptography()
@@ -60,7 +63,11 @@ def public_key(private: bytes) -> bytes:
 
 
 def agreed(private: bytes, public: bytes) -> bytes:
-    """The secret that two owners of X25519 keys agree on; both compute the same.
+    """The secret that two owners of X25519 keys agree on. Both compute the same secret.
+
+    Args:
+        private: private key of one owner.
+        public: public key of the other owner.
 
     Raises SecretKeyError for an invalid public key.
     """
@@ -69,11 +76,14 @@ def agreed(private: bytes, public: bytes) -> bytes:
         of_other = c["Public"].from_public_bytes(public)
         return c["Private"].from_private_bytes(private).exchange(of_other)
     except ValueError as error:
-        raise SecretKeyError("a public key is invalid") from error
+        raise SecretKeyError(
+            f"a client's public key is not a valid X25519 key of {KEY} bytes"
+        ) from error
 
 
 def add_mask(total: UInt32[np.ndarray, "V"], key: bytes, sign: int = 1) -> None:
-    """Add the mask of a key to a vector, or subtract it, modulo 2^32.
+    """Add a mask to a vector, or subtract the mask, modulo 2^32. A mask is pseudo-random numbers
+    that are made from a key.
 
     Args:
         total: the vector, which is changed in place.
@@ -93,12 +103,12 @@ def add_mask(total: UInt32[np.ndarray, "V"], key: bytes, sign: int = 1) -> None:
 
 
 def seal(key: bytes, content: bytes, about: bytes) -> bytes:
-    """Encrypt content with a key, so that without the key it cannot be read, or changed unnoticed.
+    """Encrypt content with a key. Without the key the content cannot be read, or changed unnoticed.
 
     Args:
         key: 16 bytes.
         content: plaintext.
-        about: context of the content (e.g. sender and receiver); ``unseal`` needs the same one.
+        about: context of the content (e.g. sender and receiver); ``unseal`` needs the same context.
     """
     nonce = secrets.token_bytes(_NONCE)
     return nonce + _cryptography()["AESGCM"](key).encrypt(nonce, content, about)
@@ -110,31 +120,34 @@ def unseal(key: bytes, sealed: bytes, about: bytes) -> bytes:
     Args:
         key: 16 bytes.
         sealed: the result of ``seal``.
-        about: context that was used for sealing.
+        about: the context with which ``seal`` encrypted the content.
 
     Raises:
-        SecretKeyError: the content was sealed with another key or context, or has been changed.
+        SecretKeyError: the content was encrypted with another key or context, or has been changed.
     """
     c = _cryptography()
     try:
         return c["AESGCM"](key).decrypt(sealed[:_NONCE], sealed[_NONCE:], about)
     except c["InvalidTag"] as error:
-        raise SecretKeyError("a share was not sealed for this client in this round") from error
+        raise SecretKeyError(
+            "a share of a secret was not encrypted for this client in this round, or has been "
+            "changed"
+        ) from error
 
 
 def split(secret: bytes, threshold: int, holders: int) -> list[bytes]:
-    """Split a secret of 16 bytes into Shamir's shares, for holders 1, 2, ...
+    """Split a secret of 16 bytes into shares by Shamir's scheme, one for each holder 1, 2, ...
 
     Args:
         secret: the secret.
         threshold: number of shares that reconstruct the secret; fewer reveal nothing about it.
-        holders: number of shares.
+        holders: number of holders, and of shares.
     """
     return [share for _, share in _shamir().split(threshold, holders, secret)]
 
 
 def combine(shares: dict[int, bytes], threshold: int) -> bytes:
-    """Reconstruct a secret from shares. Raises SecretKeyError if there are too few.
+    """Reconstruct a secret from its shares. Raises SecretKeyError if there are too few shares.
 
     Args:
         shares: shares by the numbers of their holders, which start at 1.
@@ -149,7 +162,7 @@ def combine(shares: dict[int, bytes], threshold: int) -> bytes:
 
 @cache
 def _cryptography() -> dict[str, Any]:
-    """The parts of ``cryptography`` that fedkin uses, imported on first use."""
+    """The classes of the package ``cryptography`` that secret sums use, imported on first use."""
     try:
         from cryptography.exceptions import InvalidTag
         from cryptography.hazmat.primitives.asymmetric.x25519 import (

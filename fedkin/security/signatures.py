@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 class SignatureError(FedkinError):
-    """A message is not from the member that it names.
+    """A message is not from the member that it names as its sender.
 
-    ``reason`` is ``signature`` or ``certificate``.
+    ``reason`` names the invalid part of the message: ``signature`` or ``certificate``.
     """
 
     def __init__(self, reason: str, detail: str) -> None:
@@ -43,8 +43,8 @@ class MessageSigner(Protocol):
         ...
 
     def check(self, name: str, certificate: bytes, signature: bytes, content: bytes) -> None:
-        """Raise SignatureError unless the certificate is ``name``'s and its key has signed
-        ``content``."""
+        """Raise SignatureError unless the certificate belongs to the member ``name``, and the
+        certificate's key has signed ``content``."""
         ...
 
 
@@ -89,12 +89,15 @@ class Signer:
                 signature, content, c.ec.ECDSA(c.hashes.SHA256())
             )
         except c.InvalidSignature as error:
-            raise SignatureError("signature", "this key did not sign this content") from error
+            raise SignatureError(
+                "signature", "the certificate's key did not sign this message"
+            ) from error
 
     def _key_of(self, name: str, certificate: bytes) -> EllipticCurvePublicKey:
-        """The public key in a member's certificate, which is checked once and then cached.
+        """The public key in a member's certificate. The certificate is checked once, and then the
+        key is cached.
 
-        Raises SignatureError unless the certificate is valid for this name.
+        Raises SignatureError unless the certificate is valid for the member ``name``.
         """
         if (name, certificate) not in self._public_keys:
             # Only one certificate per name is cached.
@@ -104,8 +107,8 @@ class Signer:
         return self._public_keys[name, certificate]
 
     def _verified(self, name: str, certificate: bytes) -> EllipticCurvePublicKey:
-        """Check that a certificate is signed by the federation's authority, made for this name and
-        valid today. Returns its public key. Raises SignatureError if a check fails."""
+        """Check that a certificate is signed by the federation's authority, made for the member
+        ``name`` and valid today. Returns its public key. Raises SignatureError if a check fails."""
         c = load_cryptography()
         try:
             claimed = c.x509.load_der_x509_certificate(certificate)
@@ -119,14 +122,17 @@ class Signer:
             valid = claimed.not_valid_before_utc <= now <= claimed.not_valid_after_utc
         except (ValueError, TypeError, c.InvalidSignature, c.UnsupportedAlgorithm) as error:
             raise SignatureError(
-                "certificate", "it is not from this federation's authority"
+                "certificate", "the certificate is not from this federation's authority"
             ) from error
         if names != [name]:
             raise SignatureError(
-                "certificate", f"it was made for {' and '.join(map(str, names))[:64]!r}"
+                "certificate",
+                f"the certificate was made for {' and '.join(map(str, names))[:64]!r}",
             )
         if not valid:
-            raise SignatureError("certificate", "it has expired, or is not valid yet")
+            raise SignatureError("certificate", "the certificate has expired, or is not valid yet")
         if not isinstance(key, c.ec.EllipticCurvePublicKey):
-            raise SignatureError("certificate", "its key is not an elliptic-curve key")
+            raise SignatureError(
+                "certificate", "the certificate's key is not an elliptic-curve key"
+            )
         return key

@@ -24,7 +24,7 @@ from fedkin.server.frames import Frame, Frames
 _ARRAYS = "arrays"
 _REST = "rest"
 _MESSAGE = "message"
-# Most parts of a message. fedkin sends fewer, so a record with more is refused.
+# A record with this number of separate arrays is refused. fedkin sends fewer.
 _MAX_ARRAYS = 24
 
 
@@ -41,7 +41,8 @@ def parts_to_record(parts: Frames) -> RecordDict:
 
 
 def record_to_parts(record: RecordDict) -> Frames:
-    """Convert a record that Flower has delivered to a message. Raises ValueError if that fails."""
+    """The message in a record that Flower has delivered. Raises ValueError if the record holds no
+    message."""
     try:
         rest = record.config_records[_REST][_MESSAGE]
         arrays = record.array_records.get(_ARRAYS, {})
@@ -50,10 +51,14 @@ def record_to_parts(record: RecordDict) -> Frames:
             for name, array in arrays.items()
         }
     except (KeyError, AttributeError, TypeError) as error:
-        raise ValueError(f"the message cannot be read ({type(error).__name__})") from error
+        raise ValueError(
+            f"the message in Flower's record cannot be read ({type(error).__name__})"
+        ) from error
     all_bytes = all(isinstance(part.data, bytes) for part in parts.values())
     if not isinstance(rest, bytes) or not all_bytes:
-        raise ValueError(f"expected bytes, in at most {_MAX_ARRAYS} parts")
+        raise ValueError("a message's header and arrays must be bytes in Flower's record")
     if len(parts) >= _MAX_ARRAYS:
-        raise ValueError(f"expected bytes, in at most {_MAX_ARRAYS} parts")
+        raise ValueError(
+            f"a message must have fewer than {_MAX_ARRAYS} separate arrays, got {len(parts)}"
+        )
     return Frames(rest, parts)

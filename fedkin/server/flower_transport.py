@@ -36,7 +36,7 @@ _REASONS = {
     3: "the message was lost",
     4: "the reply came too late",
     5: "the node is gone",
-    8: "its process crashed",
+    8: "the node's process crashed",
 }
 
 
@@ -92,7 +92,7 @@ class FlowerTransport:
     def push(
         self, requests: Sequence[tuple[int, RpcMessage]], round: int, lifetime: float
     ) -> Sequence[SentRequest]:
-        """Send each request to its node, as messages of one group."""
+        """Send each request to its node, as Flower's messages of one group (the round)."""
         messages = []
         sizes = []
         for node_id, request in requests:

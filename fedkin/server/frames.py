@@ -42,7 +42,7 @@ class Frames:
 def write_frame(
     connection: socket.socket, head: dict[str, Any], parts: Frames | None = None
 ) -> None:
-    """Send a head of plain values and, if there is one, a message. Raises OSError.
+    """Send a head of plain values, and after it a message if there is one. Raises OSError.
 
     Args:
         connection: connection to the receiver.
@@ -69,11 +69,14 @@ def read_frame(connection: socket.socket) -> tuple[dict[str, Any], Frames | None
     """
     (length,) = _LENGTH.unpack(_read(connection, _LENGTH.size))
     if length > _HEAD_LIMIT:
-        raise ConnectionError(f"the head has {length} bytes, more than {_HEAD_LIMIT}")
+        raise ConnectionError(
+            f"the message's head (its plain values) would have {length} bytes, but at most "
+            f"{_HEAD_LIMIT} are allowed"
+        )
     try:
         head = json.loads(_read(connection, length))
         if not isinstance(head, dict):
-            raise ValueError("the head is no dictionary")
+            raise ValueError("its head is not a JSON object")
         if "rest" not in head:
             return head, None
         rest = _read(connection, head.pop("rest"))
@@ -87,13 +90,13 @@ def read_frame(connection: socket.socket) -> tuple[dict[str, Any], Frames | None
 
 
 def _read(connection: socket.socket, size: int) -> bytes:
-    """Receive exactly ``size`` bytes."""
+    """Receive exactly ``size`` bytes from a socket."""
     data = bytearray(size)
     view = memoryview(data)
     done = 0
     while done < size:
         count = connection.recv_into(view[done:])
         if not count:
-            raise ConnectionError("the other side has disconnected")
+            raise ConnectionError("the other side of the socket has disconnected")
         done += count
     return bytes(data)

@@ -39,9 +39,9 @@ _OPTIONAL = ("federation", "config")  # compared only if both sides have them
 class Handshake:
     """The facts that one side states about itself in the handshake.
 
-    ``federation`` and ``config`` are empty if the client is made by Python code, not by a file.
-    ``start`` is a digest of the initial model from a fixed seed: if it is equal on both sides, a
-    model can be sent as its seed.
+    ``federation`` and ``config`` (a digest of samples and model) are empty if the client is made by
+    Python code, not by a file. ``start`` is a digest of the initial model from a fixed seed. If
+    this digest is equal on both sides, a model can be sent as its seed.
     """
 
     federation: str
@@ -53,12 +53,12 @@ class Handshake:
     start: str = ""
 
     def header(self) -> dict[str, Any]:
-        """The fields as entries of a message's header."""
+        """The facts of this handshake as entries of a message's header."""
         return asdict(self)
 
     def sizes(self) -> dict[str, int]:
-        """The size d, the number of values in a sample; empty if ``samples`` does not give a
-        shape."""
+        """A dict with the size ``d``, the number of values in a sample; an empty dict if the
+        handshake does not give the shape of a sample."""
         shape = re.match(r"\[([\d, ]*)\] -> ", self.samples)
         if shape is None:
             return {}
@@ -67,7 +67,8 @@ class Handshake:
 
     @classmethod
     def of(cls, message: RpcMessage) -> Handshake:
-        """The handshake in a message's header. Raises InvalidMessageError if a field is missing."""
+        """The handshake in a message's header. Raises InvalidMessageError if an entry is
+        missing."""
         values = {}
         for name in cls.__dataclass_fields__:
             kind = int if name == "parameters" else str
@@ -105,7 +106,7 @@ def make_handshake(
     classes: int,
     config: str = "",
 ) -> Handshake:
-    """The handshake of one side, without ``start``.
+    """The handshake of one side, without ``start`` (the digest of the initial model).
 
     Args:
         federation: name of the federation; may be empty.

@@ -123,8 +123,9 @@ class Membership:
     def wait_for_clients(self, clients: int, round: int = 0, patience: float = np.inf) -> None:
         """Wait until enough clients are online; after ``patience`` seconds one client is enough.
 
-        The deadline of the first round starts when a first node is online: before that, the sites'
-        keys may still have to be registered. After an hour it starts without a node.
+        The time until the deadline of the first round counts from when the first node is online,
+        because the sites' keys may have to be registered before. After an hour without a node, the
+        time counts nevertheless.
 
         Raises:
             ConfigError: too few clients are ready for the first round, or all nodes are refused.
@@ -154,7 +155,7 @@ class Membership:
                 raise ConfigError(self._too_few(clients, now - deadline_start))
             if now - reminded > _REMINDER:
                 reminded = now
-                _log.warning("since %.0f s %s", now - start, self.waiting)
+                _log.warning("after %.0f s still %s", now - start, self.waiting)
             self.request_round.sleep(_POLL)
             self._online = self.request_round.online_nodes()
         self.waiting = ""
@@ -201,12 +202,13 @@ class Membership:
         )
 
     def _meet(self, round: int, at_least: int) -> bool:
-        """Send handshakes to new nodes, and accept candidates if there are enough clients.
+        """Send handshakes to new nodes, and accept candidates (nodes with a correct handshake) if
+        there are enough clients.
 
         Returns whether at least ``at_least`` clients are online and accepted.
 
-        Candidates are accepted together, not as they come: at the start, ids are then in the order
-        of names.
+        Candidates are accepted together, not as they come: at the start, clients' ids are then in
+        the order of the nodes' names.
         """
         self._retry_refused()
         self._send_handshakes(round)
@@ -293,8 +295,8 @@ class Membership:
             samples = message.integers("samples", np.size(message.arrays.get("samples", ())))
             if not len(samples) or not 1 <= samples.min() <= samples.max() <= MAX_COUNT:
                 raise InvalidMessageError(
-                    "each client of a site must have training samples, but some of its clients "
-                    "have none"
+                    "each client of a site must have training samples, but some clients of this "
+                    "site have none"
                 )
             self.registry.check(node, name, len(samples))
         except InvalidMessageError as error:
@@ -310,7 +312,8 @@ class Membership:
         self._candidates[name] = Candidate(node, samples)
 
     def _accept(self, name: str, candidate: Candidate) -> None:
-        """Accept a candidate and save the registry, or refuse it with a reason."""
+        """Accept a candidate (node with a correct handshake) and save the registry, or refuse the
+        node with a reason."""
         try:
             info = self.registry.accept(candidate.node, name, candidate.samples)
         except InvalidMessageError as error:

@@ -48,15 +48,18 @@ class RpcMessage:
         return str(self.header.get("refused") or self.header.get("failed") or "")
 
     def value(self, name: str, kind: type) -> Any:
-        """An entry of the header. Raises InvalidMessageError if it is missing or has another
-        type."""
+        """An entry of the message's header. Raises InvalidMessageError if the entry is missing or
+        has another type."""
         value = self.header.get(name)
         if type(value) is not kind:
-            raise InvalidMessageError(f"expected {name} ({kind.__name__}), got {str(value)[:60]!r}")
+            raise InvalidMessageError(
+                f"expected the header entry {name} ({kind.__name__}), got {str(value)[:60]!r}"
+            )
         return value
 
     def array(self, name: str) -> np.ndarray:
-        """An array of any type. Raises InvalidMessageError if it is missing."""
+        """The array ``name`` of the message, of any type and shape. Raises InvalidMessageError if
+        it is missing."""
         if name not in self.arrays:
             raise InvalidMessageError(
                 f"expected the array {name}, got {', '.join(sorted(self.arrays)) or 'no array'}"
@@ -64,28 +67,38 @@ class RpcMessage:
         return self.arrays[name]
 
     def floats(self, name: str, *shape: int) -> np.ndarray:
-        """A float array of this shape. Raises InvalidMessageError if it is another array."""
+        """The float array ``name`` of the message.
+
+        Raises InvalidMessageError if it is missing, or has another shape or type.
+        """
         return self._checked(name, "f", shape)
 
     def integers(self, name: str, *shape: int) -> np.ndarray:
-        """An integer array of this shape. Raises InvalidMessageError if it is another array."""
+        """The integer array ``name`` of the message, as int64.
+
+        Raises InvalidMessageError if it is missing, or has another shape or type.
+        """
         return self._checked(name, "iu", shape).astype(np.int64)
 
     def booleans(self, name: str, *shape: int) -> np.ndarray:
-        """A boolean array of this shape. Raises InvalidMessageError if it is another array."""
+        """The boolean array ``name`` of the message.
+
+        Raises InvalidMessageError if it is missing, or has another shape or type.
+        """
         return self._checked(name, "b", shape)
 
     def _checked(self, name: str, kinds: str, shape: tuple[int, ...]) -> np.ndarray:
-        """An array of the message, of this shape and of these kinds of numbers (NumPy's letters).
+        """The array ``name`` of the message.
 
-        Raises InvalidMessageError if it is missing or another array.
+        Raises InvalidMessageError if it is missing, has another shape, or has numbers of a kind
+        that is not among ``kinds`` (NumPy's letters).
         """
         array = self.arrays.get(name)
         if array is None:
-            raise InvalidMessageError(f"expected {name} of shape {list(shape)}, got none")
+            raise InvalidMessageError(f"expected the array {name} of shape {list(shape)}, got none")
         if array.dtype.kind not in kinds or array.shape != shape:
             raise InvalidMessageError(
-                f"expected {name} of shape {list(shape)}, got {array.dtype} of shape "
+                f"expected the array {name} of shape {list(shape)}, got {array.dtype} of shape "
                 f"{list(array.shape)}"
             )
         return array
@@ -129,7 +142,9 @@ def decode(data: bytes) -> RpcMessage:
             # Decoded arrays are read-only, but a node trains in place, so it needs a copy.
             decoded[name] = array.copy()
         else:
-            raise InvalidMessageError(f"{one_line(name, 60)} is {array.dtype} and not packed")
+            raise InvalidMessageError(
+                f"the array {one_line(name, 60)} has type {array.dtype}, which must be sent packed"
+            )
     return RpcMessage(header, decoded)
 
 
@@ -184,7 +199,7 @@ def pack(numbers: np.ndarray) -> bytes:
 def unpack(data: bytes) -> np.ndarray:
     """The integers or booleans that ``pack`` compressed.
 
-    Raises InvalidMessageError for any other bytes.
+    Raises InvalidMessageError for bytes that ``pack`` did not make.
     """
     try:
         stream = zlib.decompressobj()
@@ -197,9 +212,9 @@ def unpack(data: bytes) -> np.ndarray:
         steps = by_byte.T.copy().view("<i8").ravel()
         flat = np.cumsum(steps, dtype=np.int64).reshape(shape)
     except (zlib.error, ValueError, IndexError) as error:
-        raise InvalidMessageError("the packed numbers cannot be read") from error
+        raise InvalidMessageError("the packed numbers of an array cannot be read") from error
     if not stream.eof or stream.unused_data:
         raise InvalidMessageError(
-            f"the packed numbers are cut off, or have more than {_SIZE_LIMIT} bytes"
+            f"an array's packed numbers are cut off, or have more than {_SIZE_LIMIT} bytes"
         )
     return flat.astype(bool) if head[0] else flat

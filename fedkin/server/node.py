@@ -94,7 +94,8 @@ class Node:
             )
         if not 0 <= first <= MAX_COUNT:
             raise InvalidMessageError(
-                f"the request is for clients from id {first:.3g} on, which no server gives"
+                f"the request gives this site client ids from {first:.3g} on, but an id must be "
+                f"from 0 to {MAX_COUNT}"
             )
         world = self.world(first + np.arange(count))
         server = Handshake.of(RpcMessage(request.value("handshake", dict)))
@@ -124,12 +125,14 @@ class Node:
     def _own_clients(self, request: RpcMessage, name: str) -> Int[np.ndarray, "r"]:
         """The clients that a request names, as positions among this node's clients.
 
-        Raises InvalidMessageError if it names no client, or clients that the node does not have.
+        Raises InvalidMessageError if the request names no client, or clients that the node does not
+        have.
         """
         clients = request.integers(name, np.size(request.array(name)))
         if not (len(clients) and 0 <= clients.min() <= clients.max() < len(self.samples)):
             raise InvalidMessageError(
-                f"the request is about clients that {self.name} does not have ({name})"
+                f"the request's array {name!r} must name clients of {self.name}, by numbers from "
+                f"0 to {len(self.samples) - 1}, at least one"
             )
         return clients
 
@@ -160,8 +163,8 @@ class Node:
         return encode_reply(task, reply)
 
     def _deliver(self, world: World, request: RpcMessage, memory: NodeMemory) -> None:
-        """Do what the server has had pending for the clients: tasks without a reply, and changes of
-        their clusters."""
+        """Carry out the messages that the server kept for these clients until their next request:
+        tasks without a reply, and changes of their clusters."""
         if MOVED in request.arrays:
             world.reassigned(self._own_clients(request, MOVED))
             memory.forget_replies()
@@ -172,7 +175,10 @@ class Node:
     def _standing(
         self, world: World, request: RpcMessage, clients: Int[np.ndarray, "r"]
     ) -> dict[str, np.ndarray]:
-        """The answers to standing tasks, which every reply contains."""
+        """The clients' answers to the standing task; empty if the run has none.
+
+        A standing task is a question that every reply answers, whatever its request asks for.
+        """
         arrays: dict[str, np.ndarray] = {}
         for kind in all_tasks():
             settings = request.header.get(kind.standing) if kind.standing else None

@@ -29,11 +29,12 @@ class Disk(Protocol):
     """The storage of a node, with separate arrays for each run."""
 
     def load_memory(self, run: str) -> dict[str, np.ndarray]:
-        """The arrays that ``save_memory`` stored; empty if there are none."""
+        """The arrays that ``save_memory`` stored for a run; an empty dict if there are none."""
         ...
 
     def save_memory(self, run: str, memory: Mapping[str, np.ndarray]) -> None:
-        """Store the memory of the world of the node's clients."""
+        """Store the arrays of the node's clients and of the node itself, in place of a run's
+        earlier arrays."""
         ...
 
     def save_models(self, run: str, models: Mapping[str, np.ndarray]) -> None:
@@ -44,8 +45,9 @@ class Disk(Protocol):
 class NodeMemory:
     """The arrays that a node stores between requests.
 
-    They include the last replies to tasks with memory. If such a reply is lost, it is sent again,
-    and the work is not done twice.
+    Some tasks read or change arrays that a client keeps, so they must not be done twice. The node
+    stores its last reply to each of these tasks. If the reply is lost and the server repeats the
+    request, the node sends the stored reply.
     """
 
     def __init__(self, disk: Disk, run: str, world: NodeWorld) -> None:
@@ -72,18 +74,18 @@ class NodeMemory:
     def keep(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Remember arrays that the server sends only once, until ``save`` writes them to disk.
 
-        They replace earlier ones with the same names.
+        These arrays replace earlier arrays with the same names.
         """
         self.kept |= arrays
         self._new |= bool(arrays)
 
     def replies(self, task: str, call: str) -> dict[str, np.ndarray] | None:
-        """The arrays of the stored reply to a call; None unless the call was the last one of its
-        task.
+        """The arrays of the stored reply, if this request is a repetition of the last request of
+        its task; otherwise None.
 
         Args:
             task: name of the task.
-            call: digest of the call.
+            call: digest of the request (``task_messages.call_digest``).
         """
         prefix = f"{_REPLY}{task}/"
         last_call = self._replies.get(prefix)
@@ -96,22 +98,28 @@ class NodeMemory:
         }
 
     def remember(self, task: str, call: str, arrays: Mapping[str, np.ndarray]) -> None:
-        """Store the reply to a call, which replaces the last reply of the same task."""
+        """Store the reply to a request, in place of the stored reply of the same task.
+
+        Args:
+            task: name of the task.
+            call: digest of the request (``task_messages.call_digest``).
+            arrays: arrays of the reply.
+        """
         prefix = f"{_REPLY}{task}/"
         self._replies = {
             name: array for name, array in self._replies.items() if not name.startswith(prefix)
         }
-        # The prefix alone is the name of the call's digest.
+        # The prefix alone is the name under which the request's digest is stored.
         self._replies[prefix] = np.frombuffer(call.encode(), np.uint8)
         for name, array in arrays.items():
             self._replies[prefix + name] = array
         self._new = True
 
     def forget_replies(self) -> None:
-        """Delete replies to tasks whose results hold only for a client's cluster, which has
-        changed.
+        """Delete stored replies, because the cluster of a client has changed.
 
-        If such a call is repeated, its work is done again.
+        Only replies to tasks that store arrays for a client's present cluster are deleted. If the
+        server repeats a request of such a task, the node does the work again.
         """
         kinds = set()
         for kind in all_tasks():

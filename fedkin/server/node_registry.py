@@ -32,8 +32,8 @@ Memory = dict[str, np.ndarray]
 class NodeInfo:
     """An accepted node.
 
-    Its clients have the ids from ``first`` on. ``key`` identifies its registered key; empty if it
-    is not registered.
+    The node's clients have the ids from ``first`` on. ``key`` is a digest of the node's registered
+    key; empty if the node is not registered.
     """
 
     name: str
@@ -52,7 +52,10 @@ class NodeInfo:
 
 
 class NodeRows(NamedTuple):
-    """The rows of a call (one for each client that is asked) whose clients belong to one node."""
+    """The clients of one node among the clients that a task is sent to.
+
+    ``rows`` are their positions in the task's list of clients.
+    """
 
     node_id: int
     info: NodeInfo
@@ -105,7 +108,10 @@ class NodeRegistry:
         """
         member = self.members.get(name)
         if not is_name(name):
-            raise InvalidMessageError(f"{one_line(name, 64)!r} cannot be a name")
+            raise InvalidMessageError(
+                f"{one_line(name, 64)!r} cannot be a name; use up to 64 letters, digits, _, . and "
+                "-, with a letter or digit first"
+            )
         if node.name and node.name != name:
             raise InvalidMessageError(
                 f"it is registered as {one_line(node.name)!r} but calls itself {name!r}; give it "
@@ -127,7 +133,8 @@ class NodeRegistry:
         # Otherwise any unregistered node could take the place of a registered one.
         elif member.key and not node.key:
             raise InvalidMessageError(
-                f"the name {name!r} belongs to a node that is registered with another key"
+                f"the name {name!r} belongs to a registered node, but this node is not registered; "
+                "register its key under this name, or give it another name"
             )
         elif clients != member.count:
             raise InvalidMessageError(
@@ -162,10 +169,10 @@ class NodeRegistry:
         return member
 
     def replace(self, node_id: int, name: str) -> None:
-        """Stop sending to a node, because another node came with its name.
+        """Send no more requests to a node, because another node came with its name.
 
-        The newest node counts, because an unregistered node has no key that identifies it. The site
-        itself is not refused.
+        The newest node counts, because an unregistered node has no key that identifies it. Usually
+        both are the same site after a restart. The site then takes part under its new node id.
 
         Args:
             node_id: id of the former node.
@@ -186,8 +193,8 @@ class NodeRegistry:
     def forget_absent(self, online: Collection[int]) -> None:
         """Remove refusals of nodes that are offline, if they are listed by their number.
 
-        Such a node gave no name, or the name of another node. It comes back with another number, so
-        its refusal would stay forever.
+        A node that is listed by its number gave no name, or the name of another node. It comes back
+        with another number, so its refusal would stay forever.
 
         Args:
             online: ids of all nodes that are online.
@@ -253,7 +260,8 @@ class NodeRegistry:
         return np.sort(np.concatenate([np.zeros(0, np.int64), *ids]))
 
     def rows_by_node(self, clients: Int[np.ndarray, "n"]) -> list[NodeRows]:
-        """The rows of a call for each node. Clients that this process has not met are left out."""
+        """For each node, its clients among ``clients``. Nodes that this process has not met are
+        left out."""
         assigned = []
         for name, member in self.members.items():
             end = member.first + member.count
@@ -276,12 +284,13 @@ class NodeRegistry:
         }
 
     def recall(self, memory: Memory) -> None:
-        """Restore the content that ``memory`` returned. Nodes accepted since then are kept.
+        """Restore the registry's content that ``memory`` returned. Nodes accepted since then are
+        kept.
 
         Node ids are not restored: a node gets its id when it connects again.
 
         Raises:
-            CheckpointError: the content is from another federation.
+            CheckpointError: the content belongs to another federation.
         """
         stored = {
             entry["name"]: NodeInfo(**entry) for entry in json.loads(memory[MEMORY].tobytes())
@@ -297,7 +306,8 @@ class NodeRegistry:
         differ = any(merged[name] != member for name, member in stored.items())
         if differ or len(set(ids)) < len(ids):
             raise CheckpointError(
-                "the run began with other clients, or with the same clients in another order"
+                "the run in this folder began with other clients, or with the same clients in "
+                "another order; set another federation.folder for a new run"
             )
         self.members = merged
         self.samples = np.where(self.samples > 0, self.samples, memory["samples"])
@@ -313,7 +323,7 @@ class NodeRegistry:
 
 
 def _unnamed(node_id: int) -> str:
-    """The name in messages for a node that gave no name."""
+    """The name in messages and lists for a node that gave no name."""
     return f"node {node_id}"
 
 

@@ -18,14 +18,19 @@ _FIRST = 100.0
 class NormFilter:
     """Finds updates with a norm above both the model's norm and ``limit`` times the typical norm.
 
-    The typical norm of a model's updates is their median in a call. A median of fewer than three
-    updates says little, so such a model gets the larger of two other values, as far as they exist:
-    its typical norm in earlier calls, and the median of all updates of the call. In the first call
-    of two clients it is the smaller of their norms. So few updates may lower the stored typical
-    norm but not raise it, because one of two clients may be malicious.
+    Each call of ``limits`` checks the updates of one or several models. The typical norm of a model
+    is the median norm of its updates in that call. A median of fewer than three updates says
+    little. So a model with one or two updates gets the larger of two other values: its typical norm
+    in earlier calls, and the median norm of the updates of all models in this call. If neither
+    exists, it gets the smallest norm in this call.
+
+    One or two updates of a model can lower its stored typical norm, but cannot raise it, because
+    one of two clients may be malicious. There is one exception. If a call has at most two updates,
+    and those of the model are all excluded, their median becomes the stored typical norm, so that
+    later updates with such norms are accepted.
 
     Updates that are too small for float32, relative to the model, are left out of medians. Clients
-    whose models fit all their samples send such updates, which do not show a typical norm.
+    send such updates if the model fits all their samples already.
 
     Args:
         limit: factor above 1.
@@ -42,8 +47,8 @@ class NormFilter:
         self.typical: dict[str, float] = {} if typical is None else typical
 
     def for_training(self, training: str) -> NormFilter:
-        """The same filter for another kind of training; both store their typical norms in one
-        place."""
+        """The same filter for another kind of training. Both filters store their typical norms in
+        one dict."""
         return NormFilter(self.limit, self.typical, training)
 
     def outliers(
@@ -61,7 +66,8 @@ class NormFilter:
         models: Int[np.ndarray, "r"] | None = None,
         starts: Float[np.ndarray, "r"] | None = None,
     ) -> Float[np.ndarray, "r"]:
-        """The largest allowed norm of each update of a call. It also stores new typical norms.
+        """The largest allowed norm of each update. This also stores the models' new typical norms
+        for later calls.
 
         Args:
             norms: norms of the updates.
@@ -99,7 +105,8 @@ class NormFilter:
         of_model: Bool[np.ndarray, "r"],
         start: float,
     ) -> float:
-        """The typical norm of one model's updates, from this call and earlier ones."""
+        """The typical norm of one model's updates, from this call of ``limits`` and earlier
+        ones."""
         if (of_model & moving).sum() >= _MIN_UPDATES:
             return float(np.median(norms[of_model & moving]))
         earlier = self.typical.get(name, 0.0)
@@ -110,9 +117,12 @@ class NormFilter:
         return min(float(norms[moving].min(initial=np.inf)), self._first(moving, start))
 
     def _first(self, moving: Bool[np.ndarray, "r"], start: float) -> float:
-        """The largest typical norm if there is nothing to compare with.
+        """An upper bound of a model's typical norm while there is neither a typical norm of earlier
+        calls of ``limits`` nor a median of at least three updates.
 
-        It is infinite if all updates are large enough for float32: then only the updates decide.
+        If all updates are large enough for float32, there is no bound (infinity), and the smallest
+        norm of the updates is typical. Otherwise the bound is 100 times the model's norm, or 100 if
+        that norm is below 1 or unknown.
         """
         return np.inf if moving.all() else _FIRST * max(start, 1.0)
 
@@ -124,14 +134,14 @@ class NormFilter:
         limit: float,
         usual: float,
     ) -> None:
-        """Store the typical norm of one model for later calls.
+        """Store the typical norm of one model for later calls of ``limits``.
 
         Args:
-            name: name of the typical norm.
-            norms: norms of all updates of the call.
+            name: key of the typical norm in ``typical``.
+            norms: norms of all updates in this call of ``limits``.
             counted: which updates are the model's, and large enough for float32.
             limit: the largest allowed norm of an update of the model.
-            usual: the typical norm in this call.
+            usual: the model's typical norm in this call of ``limits``.
         """
         included = norms[counted & (norms <= limit)]
         if len(included):
@@ -159,7 +169,8 @@ class NormFilter:
 def _moving(
     norms: Float[np.ndarray, "r"], starts: Float[np.ndarray, "r"] | None
 ) -> Bool[np.ndarray, "r"]:
-    """Which updates are large enough for float32 to show a typical norm."""
+    """Mask of the updates that are larger than float32's rounding errors in the model. Only their
+    norms count for a typical norm."""
     unit = np.maximum(1.0, 0.0 if starts is None else starts)
     return norms > _RESOLUTION * unit
 

@@ -24,7 +24,7 @@ _log = logging.getLogger("fedkin")
 class _Overdue(NamedTuple):
     """A request that a node did not answer before the round's deadline."""
 
-    task: Task  # the task of the node's rows
+    task: Task  # the task, only for the node's clients
     clients: Int[np.ndarray, "r"]
     used: Int[np.ndarray, "k"] | None  # indices of the models sent to the node; None for all
     round: int  # round of the request
@@ -32,9 +32,9 @@ class _Overdue(NamedTuple):
 
 
 class OverdueRequests:
-    """The overdue requests of one world, and the late replies to them.
+    """The overdue requests of one run, and the late replies to these requests.
 
-    They are not saved: a resumed server has none.
+    Nothing of this is saved: a resumed server has no overdue requests.
 
     Args:
         collector: makes a ReplyCollector for a task and some clients.
@@ -42,17 +42,16 @@ class OverdueRequests:
 
     def __init__(self, collector: Callable[[Task, Int[np.ndarray, "r"]], ReplyCollector]) -> None:
         self._collector = collector
-        # For how many rounds the next call's replies can be used, by the task's name.
+        # For how many rounds late replies to a task's next requests are useful, by its name.
         self._rounds: dict[str, int] = {}
         self._requests: dict[str, _Overdue] = {}  # by request id
         self._replies: list[LateReply] = []
 
     def rounds(self, task: Task) -> int:
-        """For how many rounds a reply to this call can still be used; 0 if late replies are not
-        used.
+        """For how many further rounds late replies to a task are useful; 0 if they are not used.
 
-        Only a method that asks for late replies (``take``) uses them, and only for the next call of
-        the task.
+        A method that uses late replies asks for them with ``take``, which sets this number. The
+        number holds only for the next time that the task is sent, so this function also deletes it.
         """
         return self._rounds.pop(task.name, 0)
 
@@ -65,15 +64,15 @@ class OverdueRequests:
         round: int,
         rounds: int,
     ) -> None:
-        """Keep a call's requests that may still be answered, if late replies can be used.
+        """Keep a task's unanswered requests, if late replies to them are useful.
 
         Args:
-            missed: node ids by request id.
-            task: task of the call.
-            clients: client of each row of the call.
-            rows: rows of the call for each node.
-            round: round of the call.
-            rounds: for how many rounds replies can be used.
+            missed: node ids of the unanswered requests, by request id.
+            task: the task that was sent.
+            clients: the clients that the task was sent to.
+            rows: positions in ``clients`` of each node's clients, by node id.
+            round: round of the requests.
+            rounds: for how many further rounds late replies are useful.
         """
         if not rounds:
             return

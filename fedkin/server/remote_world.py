@@ -1,8 +1,9 @@
-"""The ``World`` of a server: each task becomes one request to every node with selected clients.
+"""The ``World`` of a server (the clients, as a method sees them): each task becomes one request to
+every node with selected clients.
 
-A node gets only the models that its rows need, and sends one reply for all its clients. The reply
+A node gets only the models of its selected clients, and sends one reply for all of them. The reply
 holds the update of each client, or only weighted means if the task needs no more. If a node's reply
-is late or unusable, its clients count as not having replied, as in any world.
+is late or unusable, its clients count as not having replied.
 """
 
 from __future__ import annotations
@@ -54,9 +55,10 @@ class RemoteWorld:
     Args:
         membership: the nodes, shared by all methods of one server.
         spec: spec of the model that all clients train.
-        initial: maps two random words to a flat model.
+        initial: makes a flat model from a seed of two random 32-bit integers.
         work: the run's local training.
-        run: name of the run on the nodes' disks, which a checkpoint keeps.
+        run: name under which nodes store this run's arrays on their disks. It is saved in
+            checkpoints.
     """
 
     true_clusters = None
@@ -86,10 +88,12 @@ class RemoteWorld:
 
     @property
     def update_memory(self) -> int:
-        """Memory budget in bytes for updates of single clients, if a call needs only their means.
+        """Memory limit in bytes for the updates of single clients in a task that needs only their
+        means.
 
-        Within the budget single updates are requested nevertheless, because measurements use them.
-        It is 0 if any node has several clients: such a node sends one mean instead of many updates.
+        If the updates fit into this limit, they are requested instead of the means, because
+        measurements use them. The limit is 0 if any node has several clients, so that such a node
+        sends one mean instead of many updates.
         """
         members = self.membership.registry.members.values()
         has_fleets = any(member.count > 1 for member in members)
@@ -127,7 +131,7 @@ class RemoteWorld:
         return model
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
-        """Let clients do a task, and return their replies. The ledger counts the bytes."""
+        """Let clients do a task, and return their replies. The ledger counts the bytes by task."""
         if task.between_peers or task.local:
             raise TaskError(
                 f"task {task.name} is for peers without a server: start each peer with "
@@ -170,14 +174,15 @@ class RemoteWorld:
     def reassigned(self, clients: Int[np.ndarray, "n"]) -> None:
         """Tell clients that their cluster has changed, if they keep arrays only for their cluster.
 
-        They learn it with their next request, and then delete these arrays.
+        The clients learn it with their next request, and then delete these arrays.
         """
         forgetful = clients[self._forgetful[clients]]
         if len(forgetful):
             self._client.schedule(MOVED, forgetful)
 
     def memory(self) -> dict[str, np.ndarray]:
-        """State for a checkpoint: the registry, and messages that clients have not received yet."""
+        """State for a checkpoint: the registry of nodes, typical norms, and messages that clients
+        have not received yet."""
         memory = self.membership.registry.memory()
         for name, waiting in self._client.pending.items():
             memory[_PENDING + name] = waiting.copy()
@@ -205,7 +210,7 @@ class RemoteWorld:
         self._start = Known(start=Stream(*stream) if stream else None, start_digest=digest)
 
     def _collector(self, task: Task, clients: Int[np.ndarray, "n"]) -> ReplyCollector:
-        """An empty reply to a task, to which the replies of these clients will be added."""
+        """An empty reply to a task. The replies of these clients will be added to it."""
         sizes = call_sizes(task, len(clients), self._sizes())
         norms = self._norm_filter.for_training(task.norm_group())
         samples = self.membership.registry.samples[clients]
@@ -219,7 +224,7 @@ class RemoteWorld:
         )
 
     def _log_outlier(self, task: Task, client: int, outlier: Outlier) -> None:
-        """Log which client's update is excluded for its norm, and how to allow it."""
+        """Log which client's update is excluded for its norm, and how to allow the update."""
         name = self.membership.registry.client_names()[client]
         model = "" if outlier.model is None else f" to model {outlier.model}"
         factor = self.membership.request_round.settings.norm_limit
@@ -241,7 +246,7 @@ class RemoteWorld:
     ) -> tuple[Reply, Int[np.ndarray, "a"]]:
         """Send a task to the nodes.
 
-        Returns the reply, and the rows whose clients were sent a request.
+        Returns the reply, and the positions in ``clients`` of the clients that were sent a request.
         """
         collector = self._collector(task, clients)
         rows_of = dict[int, np.ndarray]()  # rows of each node
@@ -258,12 +263,13 @@ class RemoteWorld:
             return RpcMessage({**header, **message.header}, message.arrays)
 
         def read(node: int, rows: Int[np.ndarray, "r"], arrays: dict[str, np.ndarray]) -> None:
-            """Add a node's reply. The node has then kept the arrays of its request."""
+            """Add a node's reply, and record that the node now stores the arrays of the request."""
             collector.read(rows, arrays, used_in_reply(task, rows))
             self._kept.setdefault(node, {}).update(kept)
 
         def forget(node: int) -> None:
-            """After a failure it is unknown what the node has kept, so all is sent again."""
+            """Forget which arrays a node stores, because the request to the node failed. The next
+            request then has all arrays again."""
             self._kept.pop(node, None)
 
         late = self._overdue.rounds(task)

@@ -49,11 +49,12 @@ class ReplyCollector(ReplyBuilder):
 
     Args:
         task: the task that was sent.
-        rows: number of rows n, i.e. of the clients that were asked.
+        rows: number n of the clients that were asked; each has one row in the reply's arrays.
         sizes: sizes of the schema's axes by name.
-        norm_filter: filter for this kind of task.
+        norm_filter: finds updates with too large a norm, for this kind of training.
         samples: number of samples of each row's client, as registered.
-        tell: called for each row that is excluded for its norm, with the row and its outlier.
+        tell: called for each row (client) that is excluded for its norm, with the row and its
+            outlier.
     """
 
     def __init__(
@@ -82,16 +83,16 @@ class ReplyCollector(ReplyBuilder):
         arrays: Mapping[str, np.ndarray],
         used: Int[np.ndarray, "k"] | None,
     ) -> None:
-        """Add a node's reply for its rows.
+        """Add a node's reply.
 
         Args:
-            rows: the node's rows of the call.
+            rows: positions of the node's clients among all clients that were asked.
             arrays: arrays of the message.
             used: indices of the models that were sent to the node; None if all were.
 
         Raises:
-            TaskError: the reply cannot be used. Then the caller must call ``exclude`` with the
-                rows.
+            TaskError: the reply cannot be used. Then the caller must call ``exclude`` with
+                ``rows``.
         """
         arrays = dict(arrays)
         arrived, nonfinite = self._flags(rows, arrays)
@@ -121,8 +122,8 @@ class ReplyCollector(ReplyBuilder):
         used: Int[np.ndarray, "k"] | None,
         arrived: Bool[np.ndarray, "r"],
     ) -> dict[str, np.ndarray]:
-        """The checked arrays with one row per client, including those that the server knows
-        already.
+        """The checked arrays with one row per client, including arrays that the node did not send
+        because the server knows them.
 
         A node numbers the models that were sent to it; these numbers become indices among all K
         models.
@@ -148,23 +149,27 @@ class ReplyCollector(ReplyBuilder):
         return checked | {name: values[rows] for name, values in self._known.items()}
 
     def _check_sound(self, checked: dict[str, np.ndarray], arrived: Bool[np.ndarray, "r"]) -> None:
-        """Raise TaskError for numbers that are not finite or out of bounds in rows that arrived."""
+        """Raise TaskError for numbers that are not finite or out of bounds, in the rows of clients
+        that replied."""
         for name, array in self.rows.items():
             if checked[name].dtype.kind != "f":
                 continue
             if (arrived & ~sound_rows(array, checked[name])).any():
-                raise TaskError(f"task {self.task.name}: {name} is not finite, or out of bounds")
+                raise TaskError(
+                    f"task {self.task.name}: the array {name} is not finite, or out of bounds"
+                )
 
     def exclude(self, rows: Int[np.ndarray, "r"]) -> None:
-        """Mark these rows as unusable (``nonfinite``): a reply came, but its numbers do not
-        count."""
+        """Mark the rows of some clients as unusable (``nonfinite``): a reply came, but its numbers
+        do not count."""
         self.arrived[rows] = False
         self.nonfinite[rows] = True
         for name, array in self.rows.items():
             self.arrays[name][rows] = array.missing
 
     def reply(self) -> Reply:
-        """The reply for all rows, without the outliers."""
+        """The reply for all clients (one row each), without outliers (updates with too large a
+        norm)."""
         for name, array in self.rows.items():
             if array.norm_checked:
                 self._exclude_rows(name)
@@ -173,7 +178,7 @@ class ReplyCollector(ReplyBuilder):
         return replace(super().reply(), outliers=tuple(sorted(set(self._outliers))))
 
     def _exclude_rows(self, name: str) -> None:
-        """Exclude the rows whose vector in the array ``name`` has too large a norm."""
+        """Exclude the rows (clients) whose vector in the array ``name`` has too large a norm."""
         arrived = np.flatnonzero(self.arrived)
         norms = _norms(self.arrays[name][arrived])
         models = self.arrays[INDEX][arrived] if INDEX in self.rows else None
@@ -198,7 +203,7 @@ class ReplyCollector(ReplyBuilder):
         return found
 
     def _exclude_outlier(self, rows: Int[np.ndarray, "r"], outlier: Outlier) -> None:
-        """Exclude and report the rows that contributed to an update with too large a norm."""
+        """Exclude and report the rows (clients) behind an update or mean with too large a norm."""
         self.exclude(rows)
         self._outliers += rows.tolist()
         for row in rows.tolist():
@@ -207,7 +212,8 @@ class ReplyCollector(ReplyBuilder):
     def _flags(
         self, rows: Int[np.ndarray, "r"], arrays: dict[str, np.ndarray]
     ) -> tuple[Bool[np.ndarray, "r"], Bool[np.ndarray, "r"]]:
-        """Masks of the rows that hold numbers, and of the rows whose numbers were not finite.
+        """Masks of the rows (clients of a node) that hold numbers, and of the rows whose numbers
+        were not finite.
 
         The arrays of the masks are removed from ``arrays``.
         """
@@ -226,7 +232,7 @@ class ReplyCollector(ReplyBuilder):
         nonfinite = checked["nonfinite"]
         if (arrived & nonfinite).any():
             raise TaskError(
-                f"task {self.task.name}: nonfinite marks rows that are also marked as arrived"
+                f"task {self.task.name}: nonfinite marks clients that are also marked as arrived"
             )
         return arrived, nonfinite
 
@@ -250,7 +256,9 @@ class ReplyCollector(ReplyBuilder):
         )
         for name, array in schema.items():
             if not sound_rows(array, totals[name][None]).all():
-                raise TaskError(f"task {self.task.name}: {name} is not finite, or out of bounds")
+                raise TaskError(
+                    f"task {self.task.name}: the array {name} is not finite, or out of bounds"
+                )
         return totals
 
     def _read_means(
@@ -261,7 +269,7 @@ class ReplyCollector(ReplyBuilder):
     ) -> _Means | None:
         """Check a node's means, and the number of samples behind each mean.
 
-        All means of a message are used, or none. They are removed from ``arrays``.
+        All means of a message are used, or none. The means are removed from ``arrays``.
         """
         if not self.means:
             return None
@@ -283,23 +291,29 @@ class ReplyCollector(ReplyBuilder):
         models = self._translated(MODELS, models, used)
         for name, array in self.means.items():
             if not sound_rows(array, checked[name]).all():
-                raise TaskError(f"task {self.task.name}: {name} is not finite, or out of bounds")
+                raise TaskError(
+                    f"task {self.task.name}: the array {name} is not finite, or out of bounds"
+                )
         if not ((weight > 0) & (weight <= MAX_COUNT)).all():
-            raise TaskError(f"task {self.task.name}: weight is not a possible number of examples")
+            raise TaskError(
+                f"task {self.task.name}: weight is not a possible number of training samples"
+            )
         return _Means(rows, models, weight, checked)
 
     def _check_weight(self, means: _Means, index: Int[np.ndarray, "a"], examples: Any) -> None:
-        """Raise TaskError unless a node's means are of the models that its clients trained, with
-        their numbers of samples."""
+        """Raise TaskError unless a node sent a mean for exactly the models that its clients
+        trained, each with the number of training samples of these clients."""
         counted = index[examples > 0]
         if set(counted.tolist()) != set(means.models.tolist()):
             raise TaskError(
-                f"task {self.task.name}: {MODELS} differ from the models that its clients trained"
+                f"task {self.task.name}: {MODELS} differ from the models that the node's clients "
+                "trained"
             )
         expected = np.bincount(index, examples, self.sizes["K"])[means.models]
         if not np.allclose(means.weight, expected, rtol=1e-6):
             raise TaskError(
-                f"task {self.task.name}: weight is not the number of its clients' examples"
+                f"task {self.task.name}: weight is not the number of training samples of the "
+                "clients that trained the model"
             )
 
     def _translated(
@@ -342,9 +356,15 @@ class ReplyCollector(ReplyBuilder):
 
 
 def _summed(array: Array, dtype: np.dtype, clients: int) -> Array:
-    """The schema of a sum over a number of clients.
+    """The schema of a sum over several clients: the bounds for one client, times the number of
+    clients.
 
-    A sum over no client is 0, so it has no bounds.
+    For 0 clients there are no bounds, because 0 times an infinite bound is NaN.
+
+    Args:
+        array: schema of one client's number.
+        dtype: type of the sum.
+        clients: number of clients.
     """
     if not clients:
         return replace(array, dtype=dtype.type, missing=0, low=-np.inf, high=np.inf)

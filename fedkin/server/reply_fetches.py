@@ -1,9 +1,9 @@
 """Fetches replies from Flower, so that an incomplete reply does not block the others.
 
-Flower's ``Grid.pull_messages`` returns only when every part of every reply that it found has
-arrived. If a site is killed while it sends its reply, some parts never arrive, and Flower (1.41)
-waits for them for 180 s. A single pull for all replies would return none of the others in that
-time. Therefore each pull asks for one reply, in several threads.
+Flower splits a reply into parts, and ``Grid.pull_messages`` returns only when every part of every
+reply that it found has arrived. If a site is killed while it sends its reply, some parts never
+arrive, and Flower (1.41) waits for them for 180 s. A single pull for all replies would return none
+of the others in that time. Therefore each pull asks for one reply, in several threads.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ Message = TypeVar("Message")
 
 
 class ReplyFetches(Generic[Message]):
-    """The fetches of one server. Each runs in a thread, and slow ones continue in the background.
+    """One server's fetches of replies. Each fetch runs in a thread, and slow ones continue in the
+    background.
 
     Every call of ``fetch`` starts new threads, so that a thread that is still blocked does not
     delay later calls. The threads are daemons: Python does not wait for them when the process
@@ -46,15 +47,15 @@ class ReplyFetches(Generic[Message]):
     def fetch(self, request_ids: Iterable[str]) -> list[Message]:
         """The messages that have arrived for these requests, each returned once.
 
-        If the time is too short for all requests, the next call starts with those that were fetched
-        least recently.
+        If the time is too short for all requests, the next call of ``fetch`` starts with the
+        requests that were tried least recently.
 
         Args:
             request_ids: ids of the requests.
 
         Raises:
-            Exception: the error of ``pull``. Messages that were fetched before it are returned
-                first, and the next call raises the error.
+            Exception: the error of ``pull``. Messages that were fetched before the error are
+                returned first, and the next call of ``fetch`` raises the error.
         """
         wanted = list(dict.fromkeys(request_ids))
         with self._changed:

@@ -25,8 +25,8 @@ class RequestRound:
     """Sends requests, and waits for replies as long as the settings allow.
 
     ``suspects`` are nodes that missed a deadline, with their last heartbeat at that time. They get
-    no requests until their heartbeat differs. It need not be later, because the clock of Flower's
-    server may be set back.
+    no requests until their heartbeat differs. The new heartbeat need not be later, because the
+    clock of Flower's server may be set back.
 
     Args:
         transport: sends the messages.
@@ -60,7 +60,8 @@ class RequestRound:
         self._seconds: dict[tuple[int, str], deque[float]] = {}
 
     def begin_round(self) -> list[OnlineNode]:
-        """Start a round's deadline. Returns the nodes that are online and not suspected."""
+        """Begin a round: the time until its deadline counts from now. Returns the nodes that are
+        online and not suspected."""
         self._deadline = self.clock() + self.settings.deadline
         # A reply stays at Flower's server until it is fetched, so late replies are fetched too.
         if self._given_up:
@@ -92,11 +93,12 @@ class RequestRound:
 
         Nodes that do not reply in time are left out, and are suspected from now on.
 
-        A call takes at most two thirds of the round's remaining time. So if a node dies, a third of
-        that time is left for the later calls of the round.
+        A call of ``send`` takes at most two thirds of the round's remaining time. So if a node
+        dies, a third of that time is left for later requests of the round.
 
         Args:
-            requests: request for each node id, all of the same operation.
+            requests: request for each node id, all of the same operation (name of a task, or
+                ``hello``).
             round: the present round.
             late: for how many further rounds a late reply can be used.
         """
@@ -109,7 +111,7 @@ class RequestRound:
         end = start + _SHARE * (self._deadline - start)
         if end <= start:
             _log.warning(
-                "round %d: its time is over before requests to %d nodes could be sent",
+                "round %d: the deadline passed before requests could be sent to %d nodes",
                 round,
                 len(requests),
             )
@@ -192,7 +194,7 @@ class RequestRound:
         return {str(sent.request_id): node for sent, node in accepted}
 
     def _pull(self, waiting: Mapping[str, int]) -> Sequence[NodeReply]:
-        """The replies to waiting requests that have arrived. Their bytes are counted."""
+        """The replies to waiting requests that have arrived. The replies' bytes are counted."""
         replies = self.transport.pull(waiting)
         self.bytes_received += sum(reply.size for reply in replies)
         return replies

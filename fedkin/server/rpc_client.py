@@ -1,4 +1,4 @@
-"""Remote calls on clients: sends rows to the nodes that have these clients, and reads the replies.
+"""Remote calls on clients: sends each node the part of a task for its clients, and reads the reply.
 
 Two things need no separate messages. Every request also carries the messages that are pending for
 its node's clients (tasks without a reply, changes of their clusters). And every reply also answers
@@ -70,20 +70,22 @@ class StandingReports:
         )
         for name, values in standing.items():
             if values.dtype.kind == "f" and not sound_rows(schema[name], values).all():
-                raise TaskError(f"task {self.task.name}: {name} is not finite, or out of bounds")
+                raise TaskError(
+                    f"task {self.task.name}: the array {name} is not finite, or out of bounds"
+                )
         others = {name: array for name, array in arrays.items() if name not in schema}
         return standing, others
 
     def take(
         self, clients: Int[np.ndarray, "r"], arrays: dict[str, np.ndarray], round: int
     ) -> None:
-        """Store these clients' replies of a round."""
+        """Store these clients' answers to the standing task in a round."""
         for name, values in arrays.items():
             self.arrays[name][clients] = values
         self.round[clients] = round
 
     def reset(self, clients: Int[np.ndarray, "n"], round: int) -> None:
-        """Replace the answers of clients by empty ones, because they are outdated.
+        """Replace clients' outdated answers to the standing task by empty answers.
 
         The empty answers count as given in ``round``, so that the clients are not asked again.
         """
@@ -95,7 +97,8 @@ class StandingReports:
 class RpcClient:
     """The remote calls of one run.
 
-    Nodes store the run's arrays under the name ``run``. The ledger counts bytes.
+    Nodes store the run's arrays under the name ``run``. The ledger counts bytes by operation (name
+    of a task).
     """
 
     def __init__(self, membership: Membership, run: str, ledger: Ledger) -> None:
@@ -110,7 +113,7 @@ class RpcClient:
         self.standing: StandingReports | None = None
 
     def begin(self, round: int) -> None:
-        """Begin a communication round; the calls are counted from 0."""
+        """Begin a communication round. The requests of each task are counted from 0 again."""
         self.round = round
         self._calls.clear()
 
@@ -120,7 +123,7 @@ class RpcClient:
         """Add a message to the next request to each of these clients.
 
         Args:
-            name: name of a task without a reply, or MOVED.
+            name: name of a task without a reply, or MOVED (the client's cluster has changed).
             clients: clients that get the message.
             resets: names of arrays whose last values the message makes outdated. If the standing
                 task has one of these arrays, the clients' last answers to the standing task are
@@ -173,18 +176,20 @@ class RpcClient:
         """Send one request to each node that has some of the clients, and read its reply.
 
         Args:
-            operation: name of the operation.
-            clients: client of each row of the call.
-            write: makes the request to a node for its rows.
-            read: reads a node's reply for its rows; raises TaskError if the reply cannot be used.
-            discard: called with the rows of an unusable reply.
+            operation: name of the task.
+            clients: the clients that must do the task.
+            write: makes the request to a node, from the node's id and the positions in ``clients``
+                of the node's clients.
+            read: reads a node's reply, from the node's id, these positions, and the reply's arrays;
+                raises TaskError if the reply cannot be used.
+            discard: called with these positions if a reply cannot be used.
             forget: called with a node that failed the request or sent an unusable reply.
             once: whether a node must not repeat the work if it gets the request again because its
                 reply was lost.
             late: for how many further rounds a late reply can be used.
 
         Returns:
-            The rows whose clients were sent a request.
+            The positions in ``clients`` of the clients that were sent a request.
         """
         self._calls[operation] += 1
         number = {"call": [self.round, self._calls[operation]]} if once else {}
@@ -229,7 +234,9 @@ class RpcClient:
             except (InvalidMessageError, TaskError) as error:
                 discard(rows)
                 forget(node_id)
-                self._log_failure(info.name, f"{operation} of {info.name} is excluded: {error}")
+                self._log_failure(
+                    info.name, f"the reply of {info.name} ({operation}) is excluded: {error}"
+                )
         self.membership.on_change()
         return np.concatenate([np.zeros(0, np.int64), *(node.rows for node in nodes)])
 
@@ -248,7 +255,8 @@ class RpcClient:
     ) -> RpcMessage:
         """A request with the entries that every node needs.
 
-        These are its clients, the run, the messages pending for it, and the standing task.
+        The entries are the node's clients, the run, the messages pending for the node, and the
+        standing task.
         """
         arrays = {"clients": clients - info.first}
         for name, all_clients in self.pending.items():

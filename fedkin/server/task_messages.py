@@ -35,7 +35,7 @@ class Known:
     """Arrays that a node has already, so that they need not be sent.
 
     Attributes:
-        kept: digests of the arrays that the node keeps, by field name.
+        kept: digests of the arrays that the node keeps, by the task's field.
         start: the seed from which the node can make the run's initial model; None if it cannot.
         start_digest: digest of that initial model.
     """
@@ -46,10 +46,15 @@ class Known:
 
 
 def used_models(task: Task, rows: Int[np.ndarray, "r"]) -> dict[str, Int[np.ndarray, "k"]]:
-    """Indices of the models that some rows of a task use, ascending.
+    """The ascending indices of the models that some clients of a task use.
 
-    They are given for each field that assigns models to rows, by the field's name. A field that is
-    None is left out, because then the clients get all models.
+    A task may have several fields that assign models to clients. The result has the indices for
+    each of these fields, by the field's name. A field with the value None is left out, because its
+    clients get all models.
+
+    Args:
+        task: the task.
+        rows: positions of the clients among all clients of the task.
     """
     used = {}
     for _, down in fields_down(task):
@@ -63,7 +68,7 @@ def used_models(task: Task, rows: Int[np.ndarray, "r"]) -> dict[str, Int[np.ndar
 
 
 def used_in_reply(task: Task, rows: Int[np.ndarray, "r"]) -> Int[np.ndarray, "k"] | None:
-    """Indices of the models that are sent for some rows; None if all models are sent.
+    """Indices of the models that are sent to some clients of a task; None if all models are sent.
 
     A reply refers to a model by its position among the models that were sent.
     """
@@ -76,11 +81,11 @@ def used_in_reply(task: Task, rows: Int[np.ndarray, "r"]) -> Int[np.ndarray, "k"
 
 
 def encode_task(task: Task, rows: Int[np.ndarray, "r"], known: Known) -> RpcMessage:
-    """The request to one node, for its rows of a task.
+    """The request to one node, with the part of a task for the node's clients.
 
     Args:
-        task: the task of all rows.
-        rows: rows of the node.
+        task: the task for all clients.
+        rows: positions of the node's clients among all clients of the task.
         known: arrays that the node has already.
 
     Raises:
@@ -149,8 +154,8 @@ def decode_task(
                 continue
             if name not in kept or message.value(name, str) != array_digest(kept[name]):
                 raise InvalidMessageError(
-                    f"the message lacks {name}, and this node keeps none, or others; the server "
-                    "must send them"
+                    f"the request lacks the array {name}, and this node has not stored it; the "
+                    "server must send it again"
                 )
             values[name] = kept[name]
         # A field that may be None is left out of the message if it is None.
@@ -164,8 +169,8 @@ def decode_task(
 def call_digest(kind: type[Task], message: RpcMessage) -> str:
     """A short digest of the work that a numbered request asks for.
 
-    A request has a number if its work must not be done twice. If it is sent again because its reply
-    was lost, the digest is the same.
+    A request has a number if its work must not be done twice. If the request is sent again because
+    its reply was lost, the digest is the same.
     """
     of_work = {"call", "clients", "stream", *(field.name for field in dataclasses.fields(kind))}
     entries = {name: value for name, value in message.header.items() if name in of_work}
@@ -208,9 +213,9 @@ def kept_fields(task: Task | type[Task]) -> list[str]:
 def known_rows(task: Task) -> set[str]:
     """Names of reply arrays (one row per client) that a node need not send.
 
-    If a task requests means, the server also needs each client's number of samples and model. It
-    knows both: the numbers of samples since the nodes were accepted, and the models if it assigned
-    them. For other tasks the set is empty.
+    If the reply to a task has means over clients, the server also needs each client's number of
+    samples and model. The server knows the numbers of samples since the nodes were accepted, and
+    the models if it assigned them. For other tasks the set is empty.
     """
     if not task.up.of("model"):
         return set()
@@ -223,8 +228,8 @@ def known_rows(task: Task) -> set[str]:
 def encode_reply(task: Task, reply: Reply) -> dict[str, np.ndarray]:
     """The arrays of a node's reply.
 
-    They include which rows hold numbers. Means are included only for models that the node's clients
-    trained.
+    One of the arrays is a mask of the clients with numbers in the reply. The mask may be left out
+    if all clients have numbers. Means are included only for models that the node's clients trained.
     """
     schema = task.up
     known = known_rows(task)
@@ -264,8 +269,8 @@ def read_stream(value: Any) -> Stream:
 def _encode_setting(
     task: Task, name: str, value: Any, header: dict[str, Any], arrays: dict[str, np.ndarray]
 ) -> None:
-    """Add a task's setting to a message: to its header, or to its arrays if it is an array of a
-    ``LocalTraining``.
+    """Add a task's setting to a message. Arrays of a ``LocalTraining`` are added to the message's
+    arrays, everything else to its header.
 
     Raises TaskError for a value that cannot be sent.
     """
@@ -295,10 +300,10 @@ def _encode_setting(
 def _decode_setting(message: RpcMessage, name: str, default: Any) -> Any:
     """Read a setting that ``_encode_setting`` added.
 
-    Raises InvalidMessageError if it is missing, or if its type differs from the default's.
+    Raises InvalidMessageError if the setting is missing, or if its type differs from the default's.
     """
     if name not in message.header:
-        raise InvalidMessageError(f"expected the setting {name}, got none")
+        raise InvalidMessageError(f"expected the task's setting {name}, got none")
     value = message.header[name]
     if isinstance(value, dict) and value.keys() == {_SLICE}:
         return slice(*value[_SLICE])

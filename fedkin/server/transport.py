@@ -1,4 +1,5 @@
-"""Interface of the transport, which carries messages. Most tests use a transport in memory."""
+"""Interface of the transport, which carries messages between a server and its nodes. Most tests use
+a transport in memory."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ class OnlineNode:
 @dataclass(frozen=True)
 class SentRequest:
     """A sent request: its id and its size in bytes. The id is None if the transport did not accept
-    it."""
+    the request."""
 
     request_id: str | None
     size: int

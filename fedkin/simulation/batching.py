@@ -1,7 +1,6 @@
 """Mini-batches of local training, drawn on the host for each client.
 
-Every trainer uses these batches, so the engines of a run train on the same samples in the same
-order.
+Every trainer uses these batches, so JAX and PyTorch train on the same samples in the same order.
 """
 
 from __future__ import annotations
@@ -19,7 +18,8 @@ from fedkin.core.training import LocalTraining
 class Batches:
     """The mini-batches of one client in order: a row of sample positions for each step.
 
-    Entries of a row after the first ``valid`` are padding.
+    In row i, the first ``valid[i]`` positions are the batch of step i. The other positions of the
+    row are padding.
     """
 
     rows: Int[np.ndarray, "steps B"]  # positions in the client's samples
@@ -35,12 +35,13 @@ def local_batches(
     Args:
         samples: number of the client's training samples.
         work: batch size, and whether epochs or steps are counted.
-        num_steps: number of epochs; number of steps if ``work.steps`` is set.
+        num_steps: the client's number of steps if ``work.steps`` is set, otherwise its number of
+            epochs.
         client: the client's id in the random streams.
-        stream: random numbers of the call.
-        largest: upper bound of the batch size, at least ``samples``. Larger batches would only hold
-            more padding. If several clients train in one program, all of them get the same bound,
-            so that their batches have one width.
+        stream: random stream of this training (``TrainCall.stream``).
+        largest: upper bound of the batch size, at least ``samples``; used only if epochs are
+            counted. A larger batch would only hold more padding. All clients that one compiled
+            program trains get the same bound, so that their batches have the same width.
     """
     rng = stream.child("batches").client(client)
     if work.steps is not None:
@@ -99,9 +100,11 @@ def sequential_batches(samples: int, batch: int) -> Batches:
 
 
 def rounded_up(size: int) -> int:
-    """Round a size up to one of four values per power of two.
+    """Round the length of an array up to 1, 2, ..., 8, 10, 12, 14, 16, 20, ...: there are four
+    allowed lengths from each power of two to the next.
 
-    Few sizes mean few compiled programs, and at most a quarter of each array is padding.
+    Arrays of similar length can then use the same compiled program. The padding adds less than a
+    quarter to an array.
     """
     step = max(1, 2 ** (max(size, 1).bit_length() - 3))
     return -(-max(size, 1) // step) * step

@@ -40,20 +40,20 @@ class SimulatedWorld:
     Args:
         data: samples of all clients.
         model: a JAX ``Model``, or a ``TorchModel``, which PyTorch trains.
-        work: the run's local training.
+        work: settings of local training.
         population: which clients take part, drop out or straggle.
         shift: how the clients' data change from round to round; None if they do not change.
         devices: number of XLA devices; None for all. Results do not depend on it. Ignored by
             PyTorch models.
         clients_per_batch: clients trained at a time on one device. None: 1 on a CPU, elsewhere the
-            fastest number. PyTorch trains one after another.
+            fastest number. PyTorch always trains one client after another.
         ids: the clients' ids in the random streams, ascending; None for 0 .. N-1. A world that has
             only the clients 7 and 9 gives them the random numbers that they have among all clients.
-        compiled: whether a task that has a compiled form uses it; otherwise it runs client by
-            client.
+        compiled: whether tasks run in their form for all clients at once (``compute_rows``) if they
+            have one; otherwise every task runs client by client.
         memory_limit: bytes that one client may keep between rounds.
         engine: where clients compute. None: in this process. ``ray``, or ``ray:`` and the address
-            of a cluster: in Ray actors, i.e. processes on one or many machines.
+            of a cluster: in Ray actors (processes on one or many machines).
         actors: number of Ray actors. None: one on each machine, or one on each core of a single
             machine.
         sum_by_actor: whether each actor adds up its clients' updates before it sends them. This
@@ -128,14 +128,15 @@ class SimulatedWorld:
 
     @property
     def client_names(self) -> Sequence[str] | None:
-        """Names of all clients, for messages; None if they have none."""
+        """Names of all clients, for messages; None if the data have no client names."""
         return self.data.client_names
 
     @property
     def update_memory(self) -> int:
-        """Memory budget in bytes for updates of single clients, if a call needs only their means.
+        """Bytes that all clients' updates may take together if a method needs only their means.
 
-        Within the budget single updates are computed nevertheless, because measurements use them.
+        Up to this size, each client's update is returned too, because measurements use it. If the
+        updates are larger, only the means are computed.
         """
         return UPDATE_MEMORY
 
@@ -147,8 +148,8 @@ class SimulatedWorld:
     def rehearsal(self) -> SimulatedWorld:
         """A copy of this world with the present data, for measurements without side effects.
 
-        In the copy all clients reply in full, and their memory is discarded with it. The ledger is
-        shared, so communication is still counted.
+        In the copy all clients reply in full, and whatever they store in their memory is discarded
+        with the copy. The ledger (bytes by task) is shared, so communication is still counted.
         """
         other = copy.copy(self)
         other.population = replace(self.population, dropout=0.0, mute=0.0, stragglers=0.0)
@@ -185,7 +186,8 @@ class SimulatedWorld:
         return self.population.reachable(self.total_clients, round)
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
-        """Let clients do a task, and return their replies. The ledger counts the bytes."""
+        """Let clients do a task, and return their replies. The ledger (bytes by task) counts the
+        transferred bytes."""
         task.check(self.model.name, self.spec, self.data.classes)
         sizes = call_sizes(task, len(clients), self._sizes())
         clients = call_clients(task, clients, self.total_clients)
@@ -221,10 +223,11 @@ class SimulatedWorld:
         return self._memory.changes
 
     def _sums_at_actors(self, task: Task) -> bool:
-        """Whether actors add up the clients' replies to a task.
+        """Whether Ray actors (processes) add up the clients' replies to a task.
 
-        Actors know neither the clients' memory nor shifted data, so the task may use neither. It
-        must also have a mean to add up.
+        Actors know neither the clients' memory nor shifted data, so the task may use neither. Its
+        reply must also contain exactly one vector that is averaged over clients, such as the
+        update.
         """
         wanted = self._sum_by_actor and not task.memory and self._shifted_data is None
         return wanted and mean_vector(task) is not None
@@ -238,8 +241,8 @@ class SimulatedWorld:
         }
 
     def _rows(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None) -> ClientRows:
-        """The rows of a call: for each client that is asked, whether it replies, and its number of
-        training steps."""
+        """The rows of one call of ``run`` (a row is a client that is asked, with its model):
+        whether each client replies, and its number of training epochs or steps."""
         # A call without a stream draws its failures from the stream of the round.
         drawn = stream or self._now
         failed = self._failed(task, clients, drawn)
@@ -270,7 +273,7 @@ class SimulatedWorld:
         )
 
     def _client_samples(self) -> ClientSamples:
-        """Access to the samples of all clients, for a task that runs at them."""
+        """The samples of all clients, for the code of a task (``ClientRows.samples``)."""
         return ClientSamples(
             ids=self._ids,
             data=self.data,
@@ -279,7 +282,7 @@ class SimulatedWorld:
         )
 
     def _client_engine(self) -> ClientEngine:
-        """Access to the scorer and the trainer of all clients, for a task that runs at them."""
+        """Scorer and trainer of all clients, for the code of a task (``ClientRows.engine``)."""
         return ClientEngine(
             scorer=self._scorer,
             trainer=self._trainer,
@@ -292,14 +295,15 @@ class SimulatedWorld:
         clients: Int[np.ndarray, "r"],
         own: list[np.ndarray],
     ) -> tuple[ClientSamples, ClientEngine]:
-        """Samples and engine of clients that use only some of their training samples.
+        """Samples, and scorer and trainer (``ClientEngine``), of clients that use only some of
+        their training samples.
 
-        One more client is added at the end: the client with the most samples of all. It does no
-        work, but keeps the batches as wide as in any other training, so that dropout draws the same
-        random numbers.
+        One more client, the one with the most samples in the data set, is added at the end. It does
+        no work, but makes batches as wide as in a training on all samples, so that dropout draws
+        the same random numbers.
 
         Args:
-            clients: the clients.
+            clients: positions of the clients in the data set.
             own: for each client, the samples that it uses, as positions among its training samples.
         """
         largest = int(np.argmax(self.data.train.sizes))
@@ -318,9 +322,10 @@ class SimulatedWorld:
     def _failed(
         self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream
     ) -> Bool[np.ndarray, "n"]:
-        """Which rows get no reply from their client.
+        """Which rows fail, i.e. get no reply from their client (a row is a client and its model).
 
-        A client that never replies can still do local work that needs no reply.
+        A client that never replies does not fail in a local task (``task.local``), for which no
+        message is sent.
         """
         population = self.population
         if not (task.can_be_lost and (population.dropout or population.mute or task.between_peers)):

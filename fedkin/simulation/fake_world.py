@@ -29,13 +29,24 @@ class FakeWorld(SimulatedWorld):
     """Clients with quadratic losses, for tests: the loss of client i at w is half the squared
     distance of w to ``target[i]``.
 
-    One epoch is one gradient step; ``steps`` are ignored. Clients in ``silent`` never reply.
-    Clients in ``garbage`` reply NaN to training, and do not reply to other tasks. ``counts`` are
-    the clients' label counts; a test may change them during a run to imitate a shift of the data.
-    ``head`` selects the parameters of the last layer; None for all. With ``detects`` the target of
-    a detector of class c is ``target[i] + c``, and its score is P - |w|^2 on any sample. Each
-    client has one sample: its label is the first class that the client has, and its features are
-    the client's row of ``features``. ``examples`` are the clients' weights in means.
+    One epoch is one gradient step. Each client has one sample, whose label is the first class that
+    the client has.
+
+    Args:
+        target: the parameters with the smallest loss, for each client.
+        examples: weight of each client in means, in place of its number of training samples.
+        work: settings of local training. Its ``steps`` are ignored.
+        silent: clients that never reply.
+        garbage: clients that reply NaN to training, and do not reply to other tasks.
+        start: function that makes a new model from a random stream; None for normally distributed
+            random numbers.
+        counts: label counts of each client; None for one sample of one class. A test may change
+            them during a run to imitate a shift of the data.
+        detects: whether models are detectors. Client i trains the detector of class c towards
+            ``target[i] + c``. A detector w gives every sample the score P - |w|^2.
+        true_clusters: true cluster of each client; None if unknown.
+        head: the parameters of the last layer; None for all parameters.
+        features: features of each client's sample; None for zeros.
     """
 
     target: Float[np.ndarray, "N P"]
@@ -82,7 +93,8 @@ class FakeWorld(SimulatedWorld):
         self._release_programs = lambda: None  # nothing is compiled
 
     def initial(self, stream: Stream) -> Float[np.ndarray, "P"]:
-        """A model from ``start``, or of normally distributed numbers."""
+        """A new model: from the function ``start`` if the test gave one, otherwise of normally
+        distributed random numbers."""
         make = self.start or (lambda s: s.rng().normal(size=self.spec.parameters))
         return make(stream).astype(np.float32)
 
@@ -91,8 +103,8 @@ class FakeWorld(SimulatedWorld):
         clients: Int[np.ndarray, "r"],
         own: list[np.ndarray],
     ) -> tuple[ClientSamples, ClientEngine]:
-        """Samples and engine of clients that use only some of their samples: fewer samples only
-        mean a smaller weight."""
+        """Samples, and scorer and trainer (``ClientEngine``), of clients that use only some of
+        their samples. Here fewer samples only give a client a smaller weight in means."""
         # In the smaller world a client's number is its position in `clients`.
         garbage = np.flatnonzero(np.isin(clients, list(self.garbage)))
         counts = None if self.counts is None else self.counts[clients]
@@ -110,8 +122,8 @@ class FakeWorld(SimulatedWorld):
     def _failed(
         self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream
     ) -> Bool[np.ndarray, "n"]:
-        """Which rows get no reply: silent clients, and clients in ``garbage`` except in
-        training."""
+        """Which rows (clients with their models) get no reply: those of clients in ``silent``, and
+        those of clients in ``garbage`` if the task is not training."""
         away = self.silent if task.work is not None else self.silent | self.garbage
         return np.isin(clients, list(away)) & bool(task.can_be_lost)
 
@@ -148,7 +160,8 @@ class _Samples:
 
     @property
     def train(self) -> SimpleNamespace:
-        """The clients' weights, in place of their numbers of samples; tests change them."""
+        """The training split, of which only ``sizes`` exists: the clients' weights, in place of
+        their numbers of training samples. Tests may change the weights."""
         return SimpleNamespace(sizes=self._world.examples)
 
     @property
@@ -174,14 +187,14 @@ class _Samples:
 
 
 class _Quadratic:
-    """Trainer and scorer of quadratic clients."""
+    """Trainer and scorer of clients with quadratic losses."""
 
     def __init__(self, world: FakeWorld) -> None:
         self._world = world
 
     def train(self, call: TrainCall) -> LocalUpdates:
-        """Run gradient steps on all rows. All rows take as many steps as the largest number of
-        epochs."""
+        """Run gradient steps on all rows (clients with one model each). All rows take as many steps
+        as the row with the most epochs."""
         start = call.models[call.model_index].astype(np.float64)
         target = self._world.target[call.clients].astype(np.float64)
         if call.work.positive is not None:
@@ -217,7 +230,8 @@ class _Quadratic:
         clients: Int[np.ndarray, "r"],
         model_index: Int[np.ndarray, "r"],
     ) -> Float[np.ndarray, "r P"]:
-        """The gradient of each row: its model minus its client's target."""
+        """The gradient of each row (a client with one model): the model minus the client's
+        target."""
         return (models[model_index] - self._world.target[clients]).astype(np.float32)
 
     def losses(
@@ -267,7 +281,7 @@ class _Quadratic:
         self, model: Float[np.ndarray, "P"], clients: Int[np.ndarray, "n"], split: str
     ) -> Float[np.ndarray, "t C"]:
         """Outputs of a linear layer with weights ``model``, whose inputs are entries of the
-        target."""
+        client's target."""
         classes = self._world.data.classes
         weight = model[: len(model) - classes].reshape(classes, -1)
         bias = model[len(model) - classes :]
@@ -280,7 +294,7 @@ class _Quadratic:
         model_index: Int[np.ndarray, "n"],
         split: str,
     ) -> Float[np.ndarray, "t"]:
-        """A detector's score P - |w|^2 for each row."""
+        """The score P - |w|^2 of each row (a client with a detector w, which has P parameters)."""
         return models.shape[1] - np.sum(models[model_index] ** 2, axis=1)
 
 
@@ -290,9 +304,10 @@ def _step(
     start: Float[np.ndarray, "r P"],
     target: Float[np.ndarray, "r P"],
 ) -> Float[np.ndarray, "r P"]:
-    """The gradient of every row at w, with the additional terms of the call.
+    """The gradient of every row (a client with one model) at w, with the additional terms of the
+    training call.
 
-    It is 0 for parameters that are not trained.
+    The gradient is 0 for parameters that are not trained.
     """
     gradient = w - target
     if call.weights is not None:

@@ -1,9 +1,8 @@
-"""Runs a task for the clients of a call on this machine, and adds their replies to the call's
-reply.
+"""Runs a task for some clients on this machine, and combines their replies into one reply.
 
-A call sends one task to some clients. Each of its rows is one piece of work: a client, and the
-model that it trains or scores if the task has one. A row's reply is one row in every array of the
-call's reply.
+A call of ``world.run`` sends one task to some clients. A row of the call is one piece of work: a
+client, and the model that it trains or scores if the task has one. Depending on the task, an array
+of the combined reply has an entry for each row, or a sum over the rows of each model.
 """
 
 from __future__ import annotations
@@ -26,13 +25,14 @@ from fedkin.data.federated import FederatedData
 
 
 def add_replies(builder: ReplyBuilder, rows: ClientRows, compiled: bool) -> None:
-    """Run a task for the rows whose clients reply, and add their replies to the builder.
+    """Run a task for the rows (clients with their models) whose clients reply, and add the replies
+    to the builder.
 
     Args:
-        builder: builds the call's reply, and knows the task.
-        rows: rows of the call.
+        builder: builds the combined reply, and knows the task.
+        rows: rows of the call of ``world.run``.
         compiled: whether to run the task's compiled form (``compute_rows``), if it has one;
-            otherwise it runs client by client.
+            otherwise the task runs client by client.
 
     Raises:
         TaskError: a reply does not fit the task's schema; a row has no reply, or two.
@@ -54,11 +54,15 @@ def add_replies(builder: ReplyBuilder, rows: ClientRows, compiled: bool) -> None
     wrong = rows.active & (replies != 1)
     if wrong.any():
         names = _names(rows, rows.clients[wrong])
-        raise TaskError(f"task {task.name}: compute_rows must give each row once; client {names}")
+        raise TaskError(
+            f"task {task.name}: compute_rows must give one reply for each row, but gave none or "
+            f"several for client {names}"
+        )
 
 
 class SummedCall(NamedTuple):
-    """The facts about a call that all actors need, if each adds up the replies to its own rows."""
+    """The facts about a call of ``world.run`` that all Ray actors (processes) need, if each actor
+    adds up the replies of the clients that it computes."""
 
     task: Task  # a task without memory
     sizes: Mapping[str, int]  # sizes of the reply's axes by name, such as P
@@ -68,7 +72,7 @@ class SummedCall(NamedTuple):
 
 
 class PartOfRows(NamedTuple):
-    """The rows of a call that one actor computes."""
+    """The rows (clients with their models) of a call that one Ray actor computes."""
 
     rows: Int[np.ndarray, "r"]  # indices among the rows of the call
     clients: Int[np.ndarray, "r"]  # client of each row
@@ -76,7 +80,7 @@ class PartOfRows(NamedTuple):
 
 
 class RowReplies:
-    """Computes the replies to some rows of a call, in an actor (a Ray process) that holds all data.
+    """Computes the replies of some clients, in an actor (a Ray process) that holds all data.
 
     Args:
         data: samples of all clients.
@@ -94,7 +98,13 @@ class RowReplies:
         self._trainer = trainer
 
     def partial(self, call: SummedCall, part: PartOfRows) -> PartialReply:
-        """The replies to one actor's rows: arrays by row, and sums over these rows."""
+        """The replies of the rows (clients with their models) that one actor computes: arrays with
+        an entry for each row, and sums over these rows.
+
+        Args:
+            call: facts about the call of ``world.run``, the same for all actors.
+            part: the rows of this actor.
+        """
         task = call.task.select(part.rows)
         engine = ClientEngine(self._scorer, self._trainer, call.together, limited=_refuse_part)
         # Only tasks without memory come here, but `ClientRows` needs a memory, so this one is
@@ -119,21 +129,27 @@ class RowReplies:
 def _refuse_part(*_: Any) -> NoReturn:
     """Raise TaskError for a task in which clients use only a part of their samples.
 
-    Actors have no workers for such clients.
+    Actors have a trainer and a scorer only for all samples of each client.
     """
     raise TaskError(
-        "a task that takes a part of a client's samples cannot be summed by actors "
-        "(run.sum_by_actor)"
+        "replies to a task that uses only a part of a client's samples cannot be summed by actors; "
+        "set run.sum_by_actor = false"
     )
 
 
 def _active(
     index: Any, arrays: dict[str, Any], active: Bool[np.ndarray, "n"]
 ) -> tuple[Any, dict[str, Any]]:
-    """The rows of a portion whose clients reply, and the arrays of these rows.
+    """Select the rows (clients with their models) whose clients reply, and the entries of these
+    rows in the arrays that a task computed.
 
-    Arrays with a wrong number of rows are returned unchanged, so that the check against the schema
-    reports them.
+    Arrays with a wrong number of entries are returned unchanged, so that the check against the
+    schema reports them.
+
+    Args:
+        index: the rows of the call of ``world.run`` that the task computed.
+        arrays: results of the task, with an entry for each of these rows.
+        active: for each row of the whole call, whether its client replies.
     """
     rows = np.arange(len(active))[index]
     replying = active[rows]

@@ -46,17 +46,18 @@ class ModelWithWorkers(AnyModel, Protocol):
     """A model that is not a JAX model and has its own trainer and scorer."""
 
     def check(self, data: Samples) -> ModelSpec:
-        """Try the model on one sample, and return its layout. Raises ModelError if it does not fit
-        the data."""
+        """Try the model on one sample, and return the layout of its parameters. Raises ModelError
+        if the model does not fit the data."""
         ...
 
     def in_jax(self, data: FederatedData) -> Any:
-        """The JAX model that is trained in its place; None if its own workers train it."""
+        """The JAX model that is trained in place of this one; None if this model's own trainer is
+        used."""
         ...
 
     def decided(self, data: FederatedData) -> Any:
-        """The same model, for which it is now decided whether PyTorch or JAX trains it on these
-        data."""
+        """Choose whether PyTorch or JAX trains the model on these data. Returns the model with this
+        choice fixed."""
         ...
 
     def workers(self, data: FederatedData, ids: Int[np.ndarray, "N"]) -> Any:
@@ -68,16 +69,17 @@ class ModelWithWorkers(AnyModel, Protocol):
         ...
 
     def digest(self, data: FederatedData) -> str:
-        """A digest of the model's computation, as far as it can be compared, and of its initial
-        weights."""
+        """A digest of the model's initial weights and, as far as a digest can cover it, of its
+        computation."""
         ...
 
 
 def check_samples(model: AnyModel, data: Samples) -> ModelSpec:
-    """Try the model on one sample, and return its spec.
+    """Try the model on one sample, and return its spec (number and layout of parameters).
 
-    The spec has no last layer if the length of the last bias is not the number of scores. Raises
-    ModelError if the model does not fit the data.
+    If the last bias does not have one number for each score, it does not belong to the last layer.
+    The spec then marks no last layer (``head`` is None). Raises ModelError if the model does not
+    fit the data.
     """
     if isinstance(model, ModelWithWorkers):
         return model.check(data)
@@ -91,7 +93,7 @@ def worker_factory(
 ) -> Callable[[FederatedData], Workers]:
     """A function that makes the scorer and the trainer for a data set.
 
-    It is called again when a shift has changed the clients' data.
+    The function is called again when a shift has changed the clients' data.
 
     Args:
         model: a JAX model, or a model with its own workers.
@@ -113,9 +115,10 @@ def worker_factory(
 
 
 def decided(model: AnyModel, data: FederatedData) -> AnyModel:
-    """The model, for which it is now decided whether PyTorch or JAX trains it on these data.
+    """Choose whether PyTorch or JAX trains the model on these data. Returns the model with this
+    choice fixed.
 
-    Every process that gets this model trains it in the same way, without a second choice.
+    Every process that gets the returned model trains it in the same way and does not choose again.
     """
     return model.decided(data) if isinstance(model, ModelWithWorkers) else model
 

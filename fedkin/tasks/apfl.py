@@ -1,7 +1,7 @@
 """APFL's client work: each client has a personal model, which is trained in a mix with its
 cluster's model and never leaves the client.
 
-Shapes: n rows, r rows of a portion, K models, P parameters.
+Shapes: n rows (clients with their models), r rows of a portion, K models, P parameters.
 """
 
 from __future__ import annotations
@@ -29,14 +29,16 @@ _MODEL = floats("P", np.float32)
 
 @dataclass(frozen=True)
 class TrainMixed(Train):
-    """Local training of w as in ``Train``, and of the client's model v on the same batches.
+    """Local training of the received model w as in ``Train``, and of the client's personal model v
+    on the same batches.
 
     v is trained in the mix v~ = share v + (1 - share) w: v <- v - lr share g(v~), where g is the
     gradient of the loss.
 
-    v starts as the first w that the client receives. If a training diverges, v is not changed. The
-    new share is share - share_lr <v - w, g(v~)>, clipped to 0 .. 1. It is computed before the
-    training, with the gradient of the full training loss, but used only from the next training on.
+    v starts as the first w that the client receives. If the training of w or of v diverges, v and
+    the share are not changed. Otherwise the new share is share - share_lr <v - w, g(v~)>, clipped
+    to 0 .. 1. It is computed before the training, with the gradient of the full training loss, but
+    used only from the next training on.
 
     Attributes:
         share: initial share of v in the mix.
@@ -108,8 +110,8 @@ class TrainMixed(Train):
         received: Float[np.ndarray, "r P"],
         gradient: Float[np.ndarray, "r P"] | None,
     ) -> tuple[dict[str, Any], np.ndarray, np.ndarray, np.ndarray]:
-        """The reply's arrays, the clients' new models v, their new shares, and which rows have only
-        finite numbers, so that their clients store v and the share.
+        """The reply's arrays, the clients' new models v, their new shares, and a mask of the rows
+        (clients) with only finite numbers. Only these clients store their new v and share.
 
         Args:
             local: results of the training.
@@ -139,9 +141,10 @@ class TrainMixed(Train):
 
 @dataclass(frozen=True)
 class EvaluateMixed(EvaluateOwn):
-    """Evaluation of the mix of each client's model and its cluster's model on the client's data.
+    """Evaluation of the mix of each client's personal model and its cluster's model, on the
+    client's data.
 
-    A client without a model is evaluated with the cluster's model.
+    A client without a personal model is evaluated with its cluster's model.
     """
 
     memory = _MEMORY
@@ -156,7 +159,7 @@ def mixed(
     received: Float[np.ndarray, "r P"],
     share: Float[np.ndarray, "r"],
 ) -> Float[np.ndarray, "r P"]:
-    """The model share v + (1 - share) w of each row.
+    """The model share v + (1 - share) w of each row (client).
 
     Args:
         own_model: v, the clients' models.

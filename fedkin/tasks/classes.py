@@ -1,4 +1,4 @@
-"""Which classes clients have samples of."""
+"""A task in which each client lists the classes of its training samples."""
 
 from __future__ import annotations
 

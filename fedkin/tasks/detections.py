@@ -33,8 +33,9 @@ class Detections(Task):
 
     @property
     def can_be_lost(self) -> bool:  # type: ignore[override]
-        """Whether a simulation may drop a client's reply: only if the method itself uses it, on
-        training samples. Other splits are scored to evaluate the method, on every client."""
+        """Whether a simulation may drop a client's reply. Replies on training samples may be lost,
+        since the method itself uses them. Replies on other splits may not: they evaluate the
+        method, which needs the replies of all clients."""
         return self.split == "train"
 
     def compute(self, client: Client) -> dict[str, Any]:

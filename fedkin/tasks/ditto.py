@@ -1,7 +1,7 @@
 """Ditto's client work: each client trains a personal model in addition to its cluster's model. The
 personal model never leaves the client.
 
-Shapes: n rows, r rows of a portion, K models, P parameters.
+Shapes: n rows (clients with their models), r rows of a portion, K models, P parameters.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ _MODEL = floats("P", np.float32)
 
 @dataclass(frozen=True)
 class TrainBeside(Train):
-    """Local training as in ``Train``, and of the client's personal model v_i.
+    """Local training of the received model w as in ``Train``, and of the client's personal model
+    v_i.
 
-    v_i is regularised towards the received model w: v_i <- v_i - lr (g_i(v_i) + strength (v_i -
+    v_i is regularised towards w: v_i <- v_i - lr (g_i(v_i) + strength (v_i -
     w)).
 
-    Both models see the same batches. v_i starts as the first w that the client receives. If its
-    training diverges, it is not changed.
+    Both models see the same batches. v_i starts as the first w that the client receives. If the
+    training of v_i diverges, v_i is not changed.
 
     Attributes:
         strength: strength of the regularisation.
@@ -85,7 +86,7 @@ class TrainBeside(Train):
             yield portion, arrays
 
     def _strengths(self, rows: int) -> Float[np.ndarray, "r"]:
-        """The strength of the regularisation, once for each row."""
+        """The strength of the regularisation, repeated for each row (client)."""
         return np.full(rows, self.strength, np.float32)
 
     def _own_work(self) -> LocalTraining:

@@ -1,4 +1,5 @@
-"""Evaluation of models on clients' samples. Shapes: n rows, K models, P parameters, C classes."""
+"""Evaluation of models on clients' samples. Shapes: n rows (clients with their models), K models, P
+parameters, C classes."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ class Evaluate(Task):
 
     Attributes:
         models: models to evaluate.
-        model_index: model of each row.
+        model_index: model of each row (a client).
         split: ``test``, ``train``, or ``validation`` if the data have one.
         local: whether peers evaluate models that they have already, so that no model is sent.
     """
@@ -64,15 +65,16 @@ class Evaluate(Task):
         yield rows.every, reply
 
     def check(self, model: str, spec: ModelSpec, classes: int) -> None:
-        """Raise ModelError unless each row has one detector per class or, if models are no
-        detectors, one model."""
+        """Raise ModelError unless each row (a client) has one detector per class or, if models are
+        not detectors, one model."""
         expected = (classes,) if spec.detects else ()
         if self.model_index.shape[1:] != expected:
-            raise ModelError(
-                f"model {model!r} is {'a' if spec.detects else 'no'} detector: detectors are "
-                f"scored together, one for each of {classes} classes, and other models one by one; "
-                f"got model_index of shape {self.model_index.shape}"
+            needed = (
+                f"a detector, so each row of model_index needs {classes} detectors, one per class"
+                if spec.detects
+                else "not a detector, so each row of model_index needs one model"
             )
+            raise ModelError(f"model {model!r} is {needed}; got shape {self.model_index.shape}")
 
     def check_reply(self, arrays: Mapping[str, np.ndarray]) -> None:
         if (arrays["correct"] > arrays["examples"]).any():
@@ -84,8 +86,8 @@ class Evaluate(Task):
 
 @dataclass(frozen=True)
 class Scores:
-    """Evaluation results, one entry per row. Correct predictions are counts and not
-    shares, so that they can be summed over any set of clients.
+    """Evaluation results, with one entry per row (a client with its model). Correct predictions are
+    counts and not shares, so that they can be summed over any set of clients.
 
     Examples:
         >>> import fedkin as fk
@@ -112,8 +114,8 @@ def evaluate(
     Args:
         world: the clients.
         models: models to evaluate.
-        clients: client of each row.
-        model_index: model of each row; for detectors, one for each class.
+        clients: one client for each row of the task.
+        model_index: model that each row's client evaluates; for detectors, one for each class.
         options: ``split`` and ``local``, as in ``Evaluate``.
     """
     reply = world.run(Evaluate(models, np.asarray(model_index, np.int64), **options), clients)

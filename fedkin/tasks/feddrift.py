@@ -2,8 +2,8 @@
 has assigned to it, separately for each client.
 
 Clients keep the samples of all steps in order of arrival. The server knows no samples, only their
-positions in this order; a span is a range of positions. Shapes: n rows, r rows of a portion, K
-models, P parameters, S steps, s samples.
+positions in this order; a span is a range of positions. Shapes: n rows (clients with their models),
+r rows of a portion, K models, P parameters, S steps, s samples.
 """
 
 from __future__ import annotations
@@ -43,9 +43,10 @@ class SampleCounts(Task):
 
 @dataclass(frozen=True)
 class SpanScores(Task):
-    """The number of correct predictions of each model on a span of a client's training samples.
+    """The number of correct predictions of each model on a span (range of positions) of a client's
+    training samples.
 
-    The span of a row has the samples ``start`` to ``stop`` - 1.
+    The span of a row (a client) has the samples ``start`` to ``stop`` - 1.
     """
 
     models: Float[np.ndarray, "K P"] = shared("K P")
@@ -78,16 +79,17 @@ class SpanScores(Task):
 
 @dataclass(frozen=True)
 class TrainSpans(Task):
-    """Local training of ``models[model_index]`` on spans of a client's training samples.
+    """Local training of ``models[model_index]`` on spans (ranges of positions) of a client's
+    training samples.
 
     The server receives means of updates.
 
     Attributes:
         models: initial models.
         work: training settings.
-        model_index: model of each row; a client may have several rows.
-        spans: for each step, the first position of its samples and the position after the last; an
-            empty range for a step on which the row does not train.
+        model_index: model of each row; a client has a row for each model that it trains.
+        spans: for each row and each time step, the first position of the step's samples and the
+            position after the last; an empty range for a step on which the row does not train.
     """
 
     models: Float[np.ndarray, "K P"] = chosen("K P")

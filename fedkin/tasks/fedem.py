@@ -1,8 +1,8 @@
 """FedEM's and FedRC's client work: each client trains all components of a mixture on its samples,
 weighted by the posterior probability of each component.
 
-Shapes: n rows, r rows of a portion, c components, P parameters, m = c P numbers of all components,
-C classes, t samples.
+Shapes: n rows (clients), r rows of a portion, c components, P parameters, m = c P numbers of all
+components, C classes, t samples.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class TrainMixture(Task):
     ``membership`` in the reply is the mean weight of each component over the client's samples.
 
     Attributes:
-        models: the components, concatenated in one row.
+        models: the components, concatenated to one vector (the array has one row).
         work: training settings.
         membership: weights of the components for each client, before the E-step.
         by_label: whether to reply with the sums of sample weights for each label too
@@ -58,8 +58,8 @@ class TrainMixture(Task):
 
     @property
     def up(self) -> Schema:
-        """Mean update of all components, losses, numbers of samples, membership, and label masses
-        if requested."""
+        """Mean update of all components, losses, numbers of samples, ``membership``, and
+        ``label_masses`` if requested."""
         return _schema(self.by_label)
 
     def compute(self, client: Client) -> dict[str, Any]:
@@ -127,7 +127,8 @@ class TrainMixture(Task):
 
     @property
     def _components(self) -> Float[np.ndarray, "c P"]:
-        """The components of the mixture, one row each (``models`` holds all in one row)."""
+        """The components of the mixture, one row each (the field ``models`` holds all in one
+        row)."""
         return self.models.reshape(self.membership.shape[1], -1)
 
     def check(self, model: str, spec: ModelSpec, classes: int) -> None:
@@ -136,8 +137,8 @@ class TrainMixture(Task):
         expected = (1, self.membership.shape[1] * spec.parameters)
         if self.models.shape != expected:
             raise TaskError(
-                f"task {self.name}: expected all components in one row, {expected}, got "
-                f"{self.models.shape}"
+                f"task {self.name}: expected all components in one row of the field models, shape "
+                f"{expected}, got {self.models.shape}"
             )
 
     def sizes(self) -> dict[str, int]:

@@ -1,8 +1,8 @@
 """FedPer's and FedRep's client work: the head of each client's model never leaves the client
 (Arivazhagan et al. 2019; Collins et al. 2021).
 
-Shapes: n rows, r rows of a portion, K models, P parameters, h numbers of the head, b = P - h
-numbers of the body.
+Shapes: n rows (clients with their models), r rows of a portion, K models, P parameters, h numbers
+of the head, b = P - h numbers of the body.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ class Personal(Task):
 
     The server receives only means of the bodies' updates.
 
-    A client trains its head and its body together. It starts from the head that it has kept, or
-    from the head of the run's initial model. If its training diverges, it keeps the old head.
+    A client starts from the head that it has kept, or from the head of the run's initial model. If
+    its training diverges, it keeps the old head.
 
     Attributes:
         models: initial bodies.
         work: training settings.
-        model_index: body of each row. A client has one row, since it has one head.
+        model_index: body of each row (a client). A client has one row, since it has one head.
         start: the run's initial model.
         head: slice of a whole model that is the head; None without a head.
-        head_epochs: epochs (or steps) in which only the head is trained, before only the body is;
-            0: both are trained together.
+        head_epochs: epochs (or steps) of a first phase, which trains only the head. A second phase,
+            as in ``work``, then trains only the body. 0: head and body are trained together.
         reduce: whether the server needs only the mean update of each body.
     """
 
@@ -65,7 +65,7 @@ class Personal(Task):
     @property
     def up(self) -> Schema:
         """Schema of the reply: the bodies' updates (or the mean for each body), losses, numbers of
-        samples, and which body each row has trained."""
+        samples, and which body each client has trained."""
         return _schema(self.reduce)
 
     def compute(self, client: Client) -> dict[str, Any]:
@@ -102,8 +102,8 @@ class Personal(Task):
         """Train whole models: head and body together, or first the head and then the body.
 
         Args:
-            rows: rows of the task.
-            call: training of whole models; row i trains model i.
+            rows: the clients that do the task.
+            call: the training of whole models, in which row i trains model i.
         """
         if not self.head_epochs:
             return rows.trainer.train(call)
@@ -132,10 +132,12 @@ class Personal(Task):
     def _results(
         self, kept: Float[np.ndarray, "r h"], local: LocalUpdates
     ) -> tuple[dict[str, np.ndarray], Float[np.ndarray, "r h"], Bool[np.ndarray, "r"]]:
-        """The reply's arrays, the clients' new heads, and which rows hold finite numbers within the
-        bounds, so that their clients keep the new head.
+        """The reply's arrays, the clients' new heads, and a mask of the sound rows (clients). Only
+        sound clients keep their new heads.
 
-        The update of any other row becomes NaN, so that the server excludes it.
+        A row is sound if the update, the head and the loss are finite, and losses are at most 1e30
+        in absolute value. The update of any other row becomes NaN, so that the server excludes the
+        row.
 
         Args:
             kept: the heads before the training.
@@ -197,7 +199,7 @@ class EvaluatePersonal(Task):
 
     Attributes:
         models: the bodies.
-        model_index: the body of each row.
+        model_index: the body of each row (a client).
         start: the run's initial model.
         head: slice of a whole model that is the head; None without a head.
         split: ``test``, ``train``, or ``validation`` if the data have one.
@@ -294,7 +296,8 @@ def _own_head(task: Personal | EvaluatePersonal, client: Client) -> Float[np.nda
 def _heads(
     task: Personal | EvaluatePersonal, rows: ClientRows, portion: Int[np.ndarray, "r"]
 ) -> Float[np.ndarray, "r h"]:
-    """The heads that a portion's clients have kept; without one, the head of the initial model."""
+    """The heads that a portion's clients have kept. A client that has kept none gets the head of
+    the initial model."""
     first = task.start[_slice(task.head)]
     first_heads = np.broadcast_to(first, (len(portion), len(first)))
     return rows.memory.read(_HEAD, rows.clients[portion], first_heads)
@@ -305,6 +308,6 @@ def _check_parts(task: Personal | EvaluatePersonal) -> None:
     body = body_of(task.start, task.head)
     if len(body) != task.models.shape[1]:
         raise TaskError(
-            f"task {task.name}: a model of {len(task.start)} numbers has a body of {len(body)}, "
-            f"but models has {task.models.shape[1]} columns"
+            f"task {task.name}: the field models must have {len(body)} columns, the size of a body "
+            f"(a model without its head), got {task.models.shape[1]}"
         )

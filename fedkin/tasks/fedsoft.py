@@ -2,7 +2,8 @@
 centres (the models of the clusters). The importance of a centre to a client is the share of the
 client's samples on which this centre has the lowest loss.
 
-Shapes: n rows, r rows of a portion, K centres, P parameters, t samples of all rows.
+Shapes: n rows (clients with their models), r rows of a portion, K centres, P parameters, t samples
+of all rows.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ class TrainTowards(Train):
 
     Attributes:
         models: the centres c.
-        importance: u of each row. For a row of zeros the client measures u first, as in
-            ``Importance``.
+        importance: u of each row (a client). If the row is all zeros, the client measures u first,
+            as in ``Importance``.
         strength: strength of the proximal terms.
         floor: number that replaces an importance of 0.
     """
@@ -119,7 +120,8 @@ class TrainTowards(Train):
     ) -> GradientTerms:
         """The proximal terms that pull each client's model to all centres.
 
-        They equal one term to the weighted mean of the centres, with the sum of their strengths.
+        Together they equal a single proximal term that pulls to the weighted mean of the centres.
+        The strength of this term is the sum of the strengths of all terms.
         """
         strength = self.strength * importance.sum(axis=1)
         return GradientTerms(anchor=anchor, strength=strength.astype(np.float32))
@@ -159,7 +161,8 @@ def importances(
     """Share of each client's samples on which each centre has the lowest loss; ``floor`` replaces a
     share of 0.
 
-    With this replacement a row may sum to a little more than 1, as in the authors' code.
+    With this replacement, a client's shares may sum to a little more than 1, as in the authors'
+    code.
 
     Args:
         losses: loss of each centre on the samples of all clients, concatenated.

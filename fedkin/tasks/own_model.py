@@ -1,7 +1,7 @@
 """The personal model of a client, which never leaves it (Ditto, APFL, pFedMe, FedSoft): its name in
 client memory, and its evaluation.
 
-Shapes: n rows, r rows of a portion, K models, P parameters.
+Shapes: n rows (clients), r rows of a portion, K models, P parameters.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class EvaluateOwn(Task):
 
     Attributes:
         models: models of the clusters.
-        model_index: model of each row's cluster.
+        model_index: for each row (a client), the model of its cluster.
         split: ``test``, ``train``, or ``validation`` if the data have one.
     """
 
@@ -72,7 +72,8 @@ class EvaluateOwn(Task):
             )
 
     def read(self, stored: Read, received: Float[np.ndarray, "r P"]) -> Float[np.ndarray, "r P"]:
-        """The models with which the clients of some rows are evaluated.
+        """The models with which some clients are evaluated: each client's personal model, or its
+        cluster's model if it has none.
 
         Args:
             stored: function that reads an array from the clients' memory, by its name; its second

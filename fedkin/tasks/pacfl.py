@@ -18,7 +18,8 @@ from fedkin.measures.principal_angles import directions_by_label, leading_direct
 
 @dataclass(frozen=True)
 class Subspace(Task):
-    """The first p left singular vectors of each client's data matrix; NaN if it does not reply.
+    """The first p left singular vectors of each client's data matrix; NaN if a client does not
+    reply.
 
     The columns of the data matrix are the client's training samples.
 
@@ -76,7 +77,8 @@ class LabelSubspaces(Task):
         features, labels = client.samples()
         if not np.issubdtype(features.dtype, np.floating):
             raise TaskError(
-                f"task {self.name}: subspaces need numeric features, got word numbers ({client})"
+                f"task {self.name}: subspaces need numeric features, got word indices of a text "
+                f"({client}); use another method for text"
             )
         rows = features.reshape(len(features), -1)
         return {

@@ -1,7 +1,7 @@
 """pFedMe's client work: training on the Moreau envelope of the loss. Its inner minimiser theta is
 the client's personal model, which never leaves the client.
 
-Shapes: n rows, r rows of a portion, K models, P parameters.
+Shapes: n rows (clients with their models), r rows of a portion, K models, P parameters.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ _MODEL = floats("P", np.float32)
 
 @dataclass(frozen=True)
 class TrainEnvelope(Train):
-    """Local training of w as in ``Train``, with strength (w - theta) in place of the gradient.
+    """Local training of the received model w as in ``Train``, but with lambda (w - theta) in place
+    of the gradient.
 
     For each batch, theta is found by ``own_steps`` steps of gradient descent from w, on the batch's
-    loss plus strength/2 |theta - w|^2.
+    loss plus lambda/2 |theta - w|^2.
 
     The client keeps the theta of its last batch, or the previous one if the training diverges.
 

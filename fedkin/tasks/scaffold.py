@@ -1,7 +1,7 @@
 """SCAFFOLD's local training, with a control variate that each client keeps (Karimireddy et al.,
 ICML 2020).
 
-Shapes: n rows, r rows of a portion, K models, P parameters.
+Shapes: n rows (clients with their models), r rows of a portion, K models, P parameters.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Controlled(Task):
         models: initial models.
         control: c, the server's control variate.
         work: training settings; plain SGD steps.
-        model_index: the model of each row.
+        model_index: the model of each row (a client).
         rate: learning rate of this round.
         option: which of the paper's two update rules for c_i is used.
     """
@@ -104,8 +104,8 @@ class Controlled(Task):
     def _way(
         self, sizes: Int[np.ndarray, "r"], done: Int[np.ndarray, "r"]
     ) -> Float[np.ndarray, "r 1"]:
-        """The sum of the learning rates of all steps of each row: K_i lr for K_i steps with a
-        constant rate.
+        """The sum of the learning rates of all steps of each row (a client): K_i lr for K_i steps
+        with a constant rate.
 
         Args:
             sizes: number of samples of each client.
@@ -122,8 +122,12 @@ class Controlled(Task):
     def _results(
         self, old: Float[np.ndarray, "r P"], local: LocalUpdates, way: Float[np.ndarray, "r 1"]
     ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        """The reply's arrays, and which rows hold finite numbers within the bounds. Both updates of
-        any other row become NaN, so that the server excludes the row.
+        """The reply's arrays, and a mask of the sound rows (clients). In other rows, the model's
+        update and the change of the control variate become NaN, so that the server excludes these
+        rows.
+
+        A row is sound if the update, the change and the loss are finite, and losses are at most
+        1e30 in absolute value.
 
         Args:
             old: control variates before the training.

@@ -23,7 +23,7 @@ _OVERALL = floats("2 C")
 class DescribingModel(Task):
     """The model that ``ScoreMoments`` uses, which clients keep.
 
-    No message is sent for this task: a real client receives the model with the first
+    No message is sent for this task: a real client receives the model with its first task
     ``ScoreMoments``.
     """
 
@@ -43,7 +43,7 @@ class DescribingModel(Task):
 class ScoreMoments(Task):
     """Mean and standard deviation of each output of a model on a client's training samples.
 
-    They are computed over all samples, and over the samples of each class (-1 for a class with
+    Both are computed over all samples, and over the samples of each class (-1 for a class with
     fewer than two samples). The model's last layer may be a random projection; then these are the
     moments of projected features.
 

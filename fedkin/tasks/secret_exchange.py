@@ -1,8 +1,9 @@
-"""The exchanges of a secret sum that carry keys and shares: the first, second and last of four.
+"""The exchanges of keys and shares in a secret sum (the server learns only the sum of the clients'
+vectors): the first, second and last of four exchanges.
 
 In the third exchange clients train and send masked vectors (``secret_training``). If a client
 refuses a request that would not be safe, it raises an error; a real site sends this error as its
-reply. Shapes: n rows of a call, G holders of a client's shares, including the client.
+reply. Shapes: n rows of a task (clients), G holders of a client's shares, including the client.
 """
 
 from __future__ import annotations
@@ -27,21 +28,21 @@ _BYTES: dict[str, Any] = {"high": 255, "counted": False}
 
 
 def context(sum_id: str, group: int) -> bytes:
-    """The context from which all keys of a group's sum are derived."""
+    """The bytes that name a group's secret sum. All keys for this sum are derived from them."""
     return f"{sum_id} group {group}".encode()
 
 
 def kept_session(memory: OwnMemory) -> Session:
-    """The session of a client's last sum, from its memory."""
+    """The session (secrets) of a client's last secret sum, from the client's memory."""
     return Session.of(memory.get("secret_session"))
 
 
 @dataclass(frozen=True)
 class SecretKeys(Task):
-    """New keys of each client for one sum.
+    """New keys of each client for one secret sum.
 
     Attributes:
-        sum_id: unique id of this sum, including the round.
+        sum_id: unique id of this sum; it includes the round.
         group: number of each client's group.
         signed: whether the keys must be signed.
     """
@@ -70,13 +71,14 @@ class SecretKeys(Task):
 
 @dataclass(frozen=True, kw_only=True)
 class Holders:
-    """Base class of tasks that tell a client the holders of its shares (it and its neighbours).
+    """Base class of tasks that tell a client the holders of its shares (the client itself and its
+    neighbours).
 
     Attributes:
         sum_id: unique id of the sum, as in ``SecretKeys``.
         group: number of each client's group, as in ``SecretKeys``.
         holders: numbers of the holders, padded with -1.
-        announced: announcement of each holder, in bytes.
+        announced: announcement (public keys and commitment) of each holder, in bytes.
         least: smallest number of clients in a sum.
     """
 
@@ -87,11 +89,11 @@ class Holders:
     least: int = setting(default=LEAST)
 
     def group_of(self, client: int, row: int = 0) -> Group:
-        """The group of the client in a row, as the request describes it to this client.
+        """The holders of one client's shares, and their announcements, as this task states them.
 
         Args:
             client: number of the client.
-            row: row of the task.
+            row: the client's row in the arrays of this task.
         """
         about = context(self.sum_id, int(self.group[row]))
         return Group(
@@ -108,7 +110,7 @@ class SecretShares(Holders, Task):
     """Shares of each client's secrets, encrypted ("sealed") for its holders.
 
     Attributes:
-        signatures: signatures of the holders' announcements; empty if they are not signed.
+        signatures: signatures of the holders' announcements; empty if announcements are not signed.
     """
 
     signatures: Int[np.ndarray, "n G _"] = each()
@@ -131,10 +133,11 @@ class SecretShares(Holders, Task):
 
 @dataclass(frozen=True, kw_only=True)
 class SecretReveal(Holders, Task):
-    """A client's shares of its neighbours' secrets, one for each neighbour that is asked about.
+    """A client's shares of its neighbours' secrets: one for each neighbour about which the server
+    asks.
 
     Attributes:
-        partners: holders with whom the client has masked.
+        partners: holders with whom the client has masked its vector.
         sealed: the shares that each holder has encrypted for the client, in bytes.
         wanted: 0 for nothing; 1 for a share of the seed of a neighbour whose vector is in the sum;
             2 for a share of the key of a neighbour that has dropped out.
@@ -167,7 +170,7 @@ class SecretReveal(Holders, Task):
 
 @dataclass(frozen=True)
 class SecretForget(Task):
-    """Clients that have not reached the last exchange of a sum delete their secrets.
+    """Clients that have not reached the last exchange of a secret sum delete their secrets.
 
     The sum has failed, or was computed without them.
     """

@@ -2,8 +2,8 @@
 clients.
 
 Every training task that can be used with secret sums has its masked form here, a class of two
-lines. Shapes: n rows of a call, r rows of a portion, G holders of a client's shares, V numbers that
-a client sends, K models.
+lines. Shapes: n rows of a task (clients with their models), r rows of a portion, G holders of a
+client's shares, V numbers that a client sends, K models.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _Masked(Holders):
     bases, since it calls the training's ``compute`` and masks the result.
 
     Attributes:
-        partners: holders with whom each client masks.
+        partners: holders of its shares with whom each client masks its vector.
         members: largest number of clients n in a group.
         limit: largest absolute value of a number, as in ``IntegerGrid``.
         cap: largest number of samples that counts for a client, as in ``IntegerGrid``.
@@ -85,10 +85,10 @@ class _Masked(Holders):
         """The masked vector that one simulated client sends.
 
         Args:
-            rows: rows of the task.
-            row: row of the client.
+            rows: all clients of the task, one per row.
+            row: the client's row.
             arrays: the training's reply for a portion of the rows.
-            at: place of the row in the portion.
+            at: position of the client's row in the portion.
         """
         client = int(rows.clients[row])
         memory = OwnMemory(rows.memory, client, rows.task, rows.declared)
@@ -116,8 +116,8 @@ class _Masked(Holders):
             reply: the training's reply, which stays on the client.
             number: the client's number.
             memory: the client's memory.
-            rng: the client's generator.
-            row: row of the call.
+            rng: the client's random generator.
+            row: the client's row in the arrays of this task.
         """
         vectors = self._vectors(reply, rng.spawn(1)[0])
         group = self.group_of(number, row)
@@ -125,8 +125,9 @@ class _Masked(Holders):
         # check only the holders that the request names.
         if self.clip and group.present.sum() < self.least:
             raise protocol.MaskingError(
-                f"the noise is for a sum of {self.least} clients, but the request names only "
-                f"{group.present.sum()}"
+                f"this client's noise is enough only in a sum of at least {self.least} clients, "
+                f"but the server's request names only {group.present.sum()}; the client refuses "
+                "the request"
             )
         session = kept_session(memory)
         session, masked = protocol.mask(session, group, self.partners[row], vectors.ravel())
@@ -220,21 +221,23 @@ MASKED: dict[type[Task], Any] = {
 
 
 def masked_form(task: Task, **fields: Any) -> Task:
-    """The masked form of a task that requests means.
+    """The masked form of a training task: clients mask their updates before they send them. The
+    task must request means of updates (``reduce=True``).
 
     Args:
         task: a task that has a masked form.
         fields: fields that the masked form adds.
 
     Raises:
-        TaskError: the task has no masked form.
+        TaskError: the task has no masked form, or requests single updates.
     """
     single = task.single()
     kind = MASKED.get(type(task))
     if single is None or kind is None:
         names = ", ".join(training.name for training in MASKED)
         raise TaskError(
-            f"secret sums have no masked form of the task {task.name}; they have one of {names}"
+            f"the task {task.name} cannot be used with secret sums; tasks that can, with "
+            f"reduce=True: {names}"
         )
     training_fields = {
         field.name: getattr(single, field.name) for field in dataclasses.fields(single)

@@ -2,7 +2,7 @@
 ("placed"), and tests later whether they have changed.
 
 Source: FlexCFL (Duan et al. 2022), Algorithm 2, l. 5. As in the authors' code, the distance is
-between label counts. Shapes: n rows, C classes.
+between label counts. Shapes: n rows (clients), C classes.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ class Note(Task):
 class Shifted(Task):
     """Whether each client's data have shifted since it was assigned to its cluster.
 
-    They have shifted if the distance between its label counts and the stored ones is above
-    ``threshold`` n_i / C.
+    A client's data have shifted if the distance between its present and its stored label counts is
+    above ``threshold`` n_i / C.
 
     ``label_blind`` is the Wasserstein distance between the counts as samples, which does not detect
     a permutation of classes. Its n_i is always the client's number of samples before any shift, as
     in FlexCFL's code. ``label_aware`` is our own: it compares the counts class by class, and its
-    n_i is the number of samples when the counts were stored. (With the number at the start, a
+    n_i is the number of samples when the counts were stored. (With the number before any shift, a
     client that has lost most of its samples would hardly ever detect a shift.)
 
     In the authors' code only clients whose data were swapped are tested, so no client reports a
@@ -109,11 +109,11 @@ class Shifted(Task):
         yield rows.every, {"shifted": shifted & rows.samples.detects_shifts}
 
     def _shifted(self, noted: _Noted, counts: Int[np.ndarray, "n C"]) -> Bool[np.ndarray, "n"]:
-        """Whether the present label counts of each client are too far from the stored ones.
+        """Whether the present label counts of each client are too far from the stored label counts.
 
         Args:
-            noted: what the clients have stored.
-            counts: their present label counts.
+            noted: the label counts (and numbers of samples) that the clients have stored.
+            counts: the clients' present label counts.
         """
         size = noted.labels.sum(axis=1) if self.test == "label_aware" else noted.samples
         distance = TESTS[self.test](counts, noted.labels)
@@ -121,8 +121,8 @@ class Shifted(Task):
 
 
 def _noted(rows: ClientRows) -> _Noted:
-    """The counts that the clients of all rows have stored. For a client that has stored none, these
-    are its counts before any shift."""
+    """The label counts that the task's clients have stored. For a client that has stored none, they
+    are its label counts before any shift."""
     first = rows.samples.first_data.label_counts(clients=rows.clients)
     samples = rows.memory.read("samples_at_first", rows.clients, first.sum(axis=1))
     return _Noted(rows.memory.read("noted_labels", rows.clients, first), samples)

@@ -1,5 +1,5 @@
-"""Similarities between clients' updates and directions of clusters. Shapes: n rows, K directions, P
-parameters."""
+"""Similarities between clients' updates and directions of clusters. Shapes: n rows (clients), K
+directions, P parameters."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from fedkin.measures.cosine import unit_rows
 class Directions(Task):
     """Directions of clusters (vectors with which updates are compared), which clients keep.
 
-    No message is sent for this task: a real client receives them with the first ``Similarities``.
+    No message is sent for this task: a real client receives the directions with its first task
+    ``Similarities``.
     """
 
     directions: Float[np.ndarray, "K P"] = kept("K P")
@@ -79,7 +80,7 @@ class Similarities(Task):
     ) -> Float[np.ndarray, "K"]:
         """Cosines between a client's update and the clusters' directions (of length 1).
 
-        They are NaN, which means "no answer", if the update is zero or not finite.
+        The cosines are NaN, as for a client without a reply, if the update is zero or not finite.
         """
         if not (np.isfinite(update).all() and update.any() and np.isfinite(loss)):
             return np.full(len(directions), np.nan, np.float32)

@@ -1,11 +1,11 @@
 """Private clustering by sketches: a sketch is a client's first update, projected at random to a few
 numbers and scaled to length 1.
 
-The tasks here request sums of sketches, or the direction that is nearest to each client's sketch.
-A client adds one vector of length 1 to one sum, so noise of a fixed size makes the sum private
+The tasks here request sums of sketches, or the direction that is nearest to each client's sketch. A
+client adds one vector of length 1 to one sum, so noise of a fixed size makes the sum private
 (``charged = "unit_sum"``). The client trains again for each of these tasks, and gets the same
-update from the same stream. Shapes: r rows of a portion, P parameters, K directions, s numbers of a
-sketch, m = s (s + 1) / 2.
+update from the same stream. Shapes: r rows (clients) of a portion, P parameters, K directions, s
+numbers of a sketch, m = s (s + 1) / 2.
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ class _Sketching:
                 raise TaskError(f"task {task_name}: {name} is outside 0..{directions - 1}")
 
     def sizes(self) -> dict[str, int]:
-        """Sizes of the axes by name. K is 1 for moments, which have one mean over all clients."""
+        """Sizes of the reply's axes by name. K (directions) is 1 for moments, of which there is
+        only one mean over all clients."""
         size = int(self.size)
         sizes = super().sizes()  # type: ignore[misc]
         return {"K": 1, **sizes, "s": size, "m": size * (size + 1) // 2}
@@ -87,7 +88,7 @@ class _Sketching:
 
 @dataclass(frozen=True)
 class SketchMoments(_Sketching, Task):
-    """The second moments x x^T of clients' sketches x, as the mean over all clients.
+    """The mean over all clients of the second moments x x^T of their sketches x.
 
     Attributes:
         reduce: whether the server needs only the mean.
@@ -115,9 +116,9 @@ class SketchMoments(_Sketching, Task):
 
 @dataclass(frozen=True)
 class SketchSums(_Sketching, Task):
-    """Clients' sketches, as the mean for each of K directions.
+    """For each of K directions, the mean of the sketches that are nearest to it.
 
-    A client's sketch is averaged for the direction with which its inner product is highest.
+    A sketch is nearest to the direction with which its inner product is highest.
 
     Attributes:
         directions: directions with which each client compares its sketch.

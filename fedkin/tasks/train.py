@@ -1,6 +1,7 @@
 """Local training: each client trains a model on its own samples and replies with the update.
 
-Shapes: n rows of a call, K models, P parameters, p numbers of the part that is sent.
+Shapes: n rows of a task (clients with their models), K models, P parameters, p numbers of the part
+that is sent.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ _MAX_LOSS = 1e30  # a larger loss cannot be true
 class Train(Task):
     """Local training of ``models[model_index]``.
 
-    A client that trains several detectors has several rows, which all see the same batches.
+    A client that trains several detectors has several rows, one per detector, which all see the
+    same batches.
 
     Attributes:
         models: initial models.
@@ -44,8 +46,8 @@ class Train(Task):
             start.
         part: slice of the update that is requested; None: all of it.
         test: whether clients evaluate the models on their test samples before training. The reply
-            holds the sums over all rows.
-        save: whether a client that is alone on its device stores its model.
+            holds the sums of these scores over all clients.
+        save: whether a real client stores its model, if it is the only client of its site.
         local: whether peers train models that they have already, so that no model is sent.
     """
 
@@ -65,7 +67,7 @@ class Train(Task):
     @property
     def up(self) -> Schema:
         """Schema of the reply: update (or its mean for each model), losses of the last and first
-        local epoch, numbers of samples, and which model each row has trained."""
+        local epoch, numbers of samples, and which model each row (a client) has trained."""
         return _schema(self.reduce, self.gradient, self.test)
 
     def compute(self, client: Client) -> dict[str, Any]:
@@ -107,8 +109,8 @@ class Train(Task):
         """The reply's losses, and the requested part of the update (and of the gradient, if
         requested).
 
-        The server sees only that part. So if any other number of a row's update is not finite, the
-        part becomes NaN, and the server excludes the row.
+        The server sees only that part. So if any other number of a client's update is not finite,
+        the part becomes NaN, and the server excludes this update.
         """
         arrays = {
             "loss": np.asarray(local.loss, np.float64),
@@ -125,16 +127,20 @@ class Train(Task):
         return arrays
 
     def check(self, model: str, spec: ModelSpec, classes: int) -> None:
-        """Raise ModelError if detectors have no class each, or other models have one, or if clients
-        would choose among detectors."""
+        """Raise ModelError if a detector has no class to detect, if a model that is not a detector
+        has such a class, or if the task requests a detector's gradient or lets clients choose among
+        detectors."""
         has_classes = self.work.positive is not None
         detects = spec.detects
         if detects != has_classes or (detects and (self.model_index is None or self.gradient)):
-            raise ModelError(
-                f"model {model!r} is {'a' if detects else 'no'} detector of one class among all: "
-                "method athena trains detectors, and the other methods train models with a score "
-                "for every class"
+            reason = (
+                "is a detector of a single class, which only the method athena trains; use athena "
+                "or a model with a score for every class"
+                if detects
+                else "has a score for every class, but the method athena trains only detectors of "
+                "single classes; use a detector, or another method"
             )
+            raise ModelError(f"model {model!r} {reason}")
 
     def check_reply(self, arrays: Mapping[str, np.ndarray]) -> None:
         index = arrays["model_index"]
@@ -187,11 +193,12 @@ class Train(Task):
 
 @dataclass(frozen=True)
 class TrainingReply:
-    """The result of local training. Rows that did not arrive hold zeros.
+    """The result of local training, by row of the task (a client with its model). Rows without a
+    reply hold zeros.
 
-    ``update`` is the local model minus the model it started from, with one row per row of the call.
-    With ``reduce``, it is the sample-weighted mean update of each model. If only a part of the
-    vector was requested, it is that part.
+    ``update`` is the local model minus the model it started from, for each row. With ``reduce``,
+    ``update`` is the sample-weighted mean update of each model. If only a part of the vector was
+    requested, ``update`` is that part.
 
     Examples:
         >>> import fedkin as fk
@@ -223,8 +230,8 @@ class TrainingReply:
 
 
 def training_reply(task: Train, reply: Reply) -> TrainingReply:
-    """Convert a reply to ``Train``: arrays that have one entry per model (losses of means) get one
-    entry per row."""
+    """Convert a reply to ``Train`` to a ``TrainingReply``. With ``reduce``, the reply has mean
+    losses of each model; each row (a client with its model) then gets the losses of its model."""
     arrays = dict(reply.arrays)
     if task.model_index is not None:
         arrays["model_index"] = np.array(task.model_index, np.int64)
@@ -260,9 +267,9 @@ def train(
     Args:
         world: the clients.
         models: initial models.
-        clients: client of each row.
-        model_index: model of each row; None: all K models are sent, and each client trains the one
-            with its lowest training loss.
+        clients: one client for each row of the task.
+        model_index: model that each row's client trains; None: all K models are sent, and each
+            client trains the one with its lowest training loss.
         work: training settings; the run's by default.
         stream: the clients' random numbers.
         options: ``reduce``, ``gradient``, ``part``, ``local``, as in ``Train``.
@@ -272,14 +279,15 @@ def train(
 
 
 def shortened(count: int, done: Int[np.ndarray, "r"], work: LocalTraining) -> Int[np.ndarray, "r"]:
-    """Epochs (or steps) that each row completes of a second training in the same task.
+    """The number of epochs (or steps) that each row (a client) completes in a second training of a
+    task.
 
     A client that runs out of time completes the same share of both trainings.
 
     Args:
         count: epochs or steps of the second training.
         done: epochs or steps of the task's ``work`` that each row completes.
-        work: settings of these rows.
+        work: settings of the first training, with the requested epochs or steps.
     """
     asked = np.broadcast_to(work.epochs if work.steps is None else work.steps, len(done))
     return np.where(done >= asked, count, np.maximum(1, count * done // asked))
@@ -318,7 +326,7 @@ def _finite(losses: Float[np.ndarray, "... K"]) -> Float[np.ndarray, "... K"]:
 
 
 def _test_sums(correct: Any, loss: Any, examples: Any) -> np.ndarray:
-    """The array ``test_sums`` of a reply: for each row the number of correct samples, the number of
-    samples, and the summed loss."""
+    """The array ``test_sums`` of a reply: for each row (a client) the number of correct samples,
+    the number of samples, and the summed loss."""
     counts = [np.asarray(correct, np.float64), np.asarray(examples, np.float64)]
     return np.stack([*counts, loss], axis=-1)

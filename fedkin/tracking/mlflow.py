@@ -50,7 +50,7 @@ class MLflow:
 
     def end(self, summary: dict[str, Any] | None) -> None:
         """Log the numbers of the summary, and mark the MLflow run as finished; without a summary,
-        mark it as killed."""
+        mark this run as killed."""
         if summary is not None:
             self._log(
                 {f"summary/{name}": number for name, number in flat_numbers(summary).items()},

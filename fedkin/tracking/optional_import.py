@@ -12,7 +12,7 @@ def import_library(module: str, extra: str = "") -> Any:
     """Import a module of an optional library. ``extra`` is fedkin's extra that installs it; empty:
     the library is installed by its own name.
 
-    Raises MissingExtra if it is not installed.
+    Raises MissingExtra if the library is not installed.
     """
     try:
         return importlib.import_module(module)

@@ -40,8 +40,8 @@ class Tracker(Protocol):
         ...
 
     def end(self, summary: dict[str, Any] | None) -> None:
-        """Called when a run ends. ``summary`` is the content of its summary.json, or None if it was
-        interrupted or failed."""
+        """Called when a run ends. ``summary`` is the content of its summary.json, or None if the
+        run was interrupted or failed."""
         ...
 
 
@@ -121,7 +121,7 @@ class _Listener:
         self.failed = False
 
     def pass_on(self, record: Record) -> None:
-        """Send the record of a round; before the first one, begin the tracker."""
+        """Send the record of a round to the tracker, which begins before its first record."""
         with self._dropped_on_error():
             self._begin()
             self._send(record)
@@ -144,8 +144,8 @@ class _Listener:
                 self.tracker.end(None)
 
     def _begin(self) -> None:
-        """Call the tracker's ``begin``, and send the stored rounds that it has not logged. It is
-        called before every record, and does nothing if the tracker has begun or failed."""
+        """Call the tracker's ``begin``, and send the stored rounds that the tracker has not logged.
+        If the tracker has already begun or has failed, do nothing."""
         if self.open or self.failed:
             return
         self.tracker.begin(
@@ -159,7 +159,7 @@ class _Listener:
                 self._send(record)
 
     def _send(self, record: Record) -> None:
-        """Log a record, unless the tracker has logged its round already or has failed."""
+        """Log a record, unless the tracker has failed or has already logged the record's round."""
         if record["round"] <= self.last or self.failed:
             return
         # A copy, because a tracker may change it.
@@ -169,7 +169,7 @@ class _Listener:
             append_line(self._memory(), str(self.last))
 
     def _memory(self) -> Path:
-        """The file with the numbers of the rounds that the tracker has logged."""
+        """The file that lists which rounds the tracker has logged."""
         assert self.folder is not None
         (self.folder / TRACKED).mkdir(exist_ok=True)
         return self.folder / TRACKED / f"{self.kind}.rounds"

@@ -46,7 +46,8 @@ class WandB:
         self._run.log(flat_numbers(record), step=record["round"])
 
     def end(self, summary: dict[str, Any] | None) -> None:
-        """Store the summary, and end the Weights & Biases run; without a summary, as failed."""
+        """Store the summary, and end the Weights & Biases run. Without a summary, the run is marked
+        as failed."""
         self._run.summary.update(summary or {})
         self._run.finish(exit_code=0 if summary is not None else 1)
 

@@ -6,8 +6,8 @@ from statistics import mean
 
 from fedkin.analysis.advise.split_half_stability import LOSS_RATIO, THRESHOLD
 from papers.advise.recipes import OTHERS, PLANTED, SEEDS, Case, row_and_column
-from papers.reproduction_marks import ComparedNumber, mark_of_statement
-from papers.tables_markdown import Results, markdown
+from papers.reproduction_marks import ComparedNumber, Results, mark_of_statement
+from papers.tables_markdown import markdown
 
 PROMISED = 9  # of ten seeds
 CRITERIA = ("split-half stability", "gap statistic", "silhouette", "eigengap", "dendrogram")

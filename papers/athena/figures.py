@@ -21,7 +21,7 @@ from papers.athena.recipes import (
     SPLITS,
     TITLES,
 )
-from papers.tables_markdown import Results
+from papers.reproduction_marks import Results
 
 
 def draw(results: Results, docs: Path) -> None:

@@ -20,10 +20,8 @@ from papers.fedgroup.figure_recipes import (
     SETTINGS_3,
     SETTINGS_4,
 )
-from papers.number_text import span
 from papers.recipe import Cell, Setting
-from papers.reproduction_marks import Results, figures_of
-from papers.tables_markdown import global_models
+from papers.reproduction_marks import Results
 
 BY_CLASSES = ClassesFigure(
     "fedgroup", FIGURE_1, "discrepancy_sum", "discrepancy, summed over the cohort (eq. 4)"
@@ -46,34 +44,6 @@ def draw(results: Results, docs: Path) -> None:
         }.items():
             write(figure, docs / "images" / f"fedgroup-{name}.svg")
     BY_CLASSES.draw(results, docs)
-
-
-def section(results: Results) -> str:
-    """Figs. 3 to 5 on the page."""
-    lines = [
-        f"{cell.setting.row}: {span(values, '.3f')} ({len(values)} "
-        f"seed{'s' if len(values) > 1 else ''})"
-        for cell in FIGURE_5
-        if (values := figures_of(results, cell, "correlation"))
-    ]
-    return "\n\n".join(
-        [
-            "## Figs. 3 and 4: accuracy over the rounds, the groups' and the auxiliary global "
-            "model's",
-            "Mean of the seeds, their range as a band; single groups from the first seed. The "
-            "global model is the simple mean of the group models; no client is ever sent it.",
-            "![Fig. 3: accuracy over the rounds, MNIST and FEMNIST](images/fedgroup-figure3.svg)",
-            "![Fig. 4: accuracy over the rounds, Synthetic(1,1)](images/fedgroup-figure4.svg)",
-            global_models(results, [*FIGURE_3, *FIGURE_4]),
-            "![Training loss, and distance of the groups to the global "
-            "model](images/fedgroup-global.svg)",
-            "## Fig. 5: distances of clients by all cosines and by three",
-            "Correlation over all pairs, lowest and highest. The figure shows the first row.",
-            "\n".join(f"* {line}" for line in lines) or "not run",
-            "![Fig. 5: pairs of clients, distance in M over distance in "
-            "M'](images/fedgroup-figure5.svg)",
-        ]
-    )
 
 
 def _cell(cells: Sequence[Cell], setting: Setting, column: str) -> Cell:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from statistics import mean
+from typing import NamedTuple
 
 from papers.flexcfl.recipes import COUNTED, FIGURE_6, GAIN_OF_IFCA_MIG, MNIST, MORE_6, PRINTED_6
 from papers.reproduction_marks import (
@@ -14,6 +15,8 @@ from papers.reproduction_marks import (
 )
 
 MARGIN = 0.02  # of the ratio
+# Methods that place a client by its first update, which it trains from the initial model.
+FROM_FIRST_UPDATES = ("FlexCFL", "FlexCFL, eta_g 5")
 
 
 def relative_bytes(results: Results) -> list[ComparedNumber]:
@@ -22,7 +25,9 @@ def relative_bytes(results: Results) -> list[ComparedNumber]:
     numbers = []
     for row in dict.fromkeys(c.setting.row for c in FIGURE_6):
         for column in COUNTED:
-            ours = _ratio(bytes_of(results, row, column)[0], bytes_of(results, row, "FedAvg")[0])
+            ours = _ratio(
+                bytes_of(results, row, column).clients, bytes_of(results, row, "FedAvg").clients
+            )
             numbers.append(
                 _times(
                     row=row,
@@ -33,7 +38,7 @@ def relative_bytes(results: Results) -> list[ComparedNumber]:
                 )
             )
     row, column, over, printed = MORE_6
-    ours = _ratio(bytes_of(results, row, column)[1], bytes_of(results, row, over)[1])
+    ours = _ratio(bytes_of(results, row, column).servers, bytes_of(results, row, over).servers)
     return [
         *numbers,
         _times(
@@ -79,26 +84,55 @@ def _times(
 
 
 def _runs(results: Results, row: str, column: str) -> int:
-    return len(
-        values_of(results=results, table="Fig. 6", row=row, column=column, figure="bytes_down")
-    )
+    return len(_figures(results, row, column, "bytes_down"))
 
 
 def _ratio(ours: float, base: float) -> float | None:
     return ours / base if ours and base else None
 
 
-def bytes_of(results: Results, row: str, column: str) -> tuple[float, float]:
-    """Bytes between server and clients, and with the bytes between servers; zero without runs.
+class Traffic(NamedTuple):
+    """Bytes of a method over all rounds, mean over the runs; zero without runs.
+
+    Attributes:
+        clients: between server and clients, as the ledger counts them.
+        servers: with the exchange between the servers of clusters.
+        first_models: with the initial model w_0 of each placed client. It costs nothing in the
+            ledger, because clients make it from the seed. A federation that sends it pays this.
+    """
+
+    clients: float
+    servers: float
+    first_models: float
+
+
+def bytes_of(results: Results, row: str, column: str) -> Traffic:
+    """The traffic of a method.
 
     Args:
         results: stored runs.
         row: of Figure 6.
         column: the method.
     """
-    down, up, servers = (
-        values_of(results=results, table="Fig. 6", row=row, column=column, figure=f"bytes_{way}")
-        for way in ("down", "up", "servers")
-    )
-    clients = float(mean(down) + mean(up)) if down else 0.0
-    return clients, clients + (mean(servers) if servers else 0.0)
+    down = _figures(results, row, column, "bytes_down")
+    if not down:
+        return Traffic(0.0, 0.0, 0.0)
+    up = _figures(results, row, column, "bytes_up")
+    servers = _figures(results, row, column, "bytes_servers")
+    clients = float(mean(down) + mean(up))
+    with_servers = clients + (mean(servers) if servers else 0.0)
+    placed = mean(sum(sizes) for sizes in _figures(results, row, column, "sizes"))
+    model = _model_bytes(results, row)
+    first = placed * model if column in FROM_FIRST_UPDATES else 0.0
+    return Traffic(clients, with_servers, with_servers + first)
+
+
+def _model_bytes(results: Results, row: str) -> float:
+    """Bytes of one model: FedAvg sends one to each client of a cohort, in every round."""
+    setting = next(cell.setting for cell in FIGURE_6 if cell.setting.row == row)
+    down = _figures(results, row, "FedAvg", "bytes_down")
+    return mean(down) / (setting.rounds * setting.cohort) if down else 0.0
+
+
+def _figures(results: Results, row: str, column: str, figure: str) -> list:
+    return values_of(results=results, table="Fig. 6", row=row, column=column, figure=figure)

@@ -10,8 +10,6 @@ from papers.curves import BY_CLUSTER, finish, plot, plot_clusters
 from papers.flexcfl.figure_recipes import (
     BASELINES_3,
     BASELINES_3_MLP,
-    FIGURE_3,
-    FIGURE_5,
     SWEEP_3,
     SWEEP_3_MLP,
     SWEEP_5,
@@ -20,7 +18,6 @@ from papers.flexcfl.figure_recipes import (
 )
 from papers.recipe import Cell
 from papers.reproduction_marks import Results
-from papers.tables_markdown import global_models
 
 QUANTITIES = {
     "accuracy": "accuracy of complete rounds",
@@ -54,30 +51,6 @@ def draw(results: Results, docs: Path) -> None:
             "figure5": _grid(results, swept_5, FIVE),
         }.items():
             write(figure, docs / "images" / f"flexcfl-{name}-curves.svg")
-
-
-def figure_3(results: Results) -> str:
-    """Fig. 3 on the page."""
-    return (
-        "## Fig. 3: accuracy, training loss and discrepancy without a shift\n\n"
-        "Mean of the seeds, their range as a band; the distances of single groups are of the "
-        "first seed. The mean of the group models is never sent to a client. The paper's sweep "
-        "over eta_g trains an MLP; we added logistic regression.\n\n"
-        f"{global_models(results, FIGURE_3)}\n\n"
-        "![Fig. 3: methods on MNIST](images/flexcfl-figure3-curves.svg)\n\n"
-        "![Fig. 3: inter-group learning rates on MNIST](images/flexcfl-figure3-eta-curves.svg)"
-    )
-
-
-def figure_5(results: Results) -> str:
-    """Fig. 5 on the page."""
-    return (
-        "## Fig. 5: inter-group learning rates, part of the labels swapped\n\n"
-        "The paper trains an MLP; we added logistic regression.\n\n"
-        f"{global_models(results, FIGURE_5)}\n\n"
-        "![Fig. 5: accuracy and training loss by inter-group learning "
-        "rate](images/flexcfl-figure5-curves.svg)"
-    )
 
 
 def _grid(

@@ -14,8 +14,8 @@ from statistics import mean
 from papers.accuracy_numbers import best_accuracies
 from papers.flexcfl.recipes import TABLE_III, TABLE_IV, VARIANTS
 from papers.recipe import Cell
-from papers.reproduction_marks import MARGIN, ComparedNumber, near
-from papers.tables_markdown import Results, markdown
+from papers.reproduction_marks import MARGIN, ComparedNumber, Results, near
+from papers.tables_markdown import markdown
 
 METHODS = ("IFCA", "FeSEM")
 TABLES = ("III", "IV")

@@ -25,7 +25,8 @@ from papers.panm.recipes import (
     in_federation,
 )
 from papers.panm.recipes import STAGE_ONE as T1
-from papers.tables_markdown import Results, markdown, percent
+from papers.reproduction_marks import Results
+from papers.tables_markdown import markdown, percent
 
 CURVES = "images/peers-neighbours.svg"
 BREAKS = "images/where-panm-breaks.svg"
@@ -40,45 +41,6 @@ KINDS = {
     "disjoint_labels": "disjoint labels",
 }
 BASES = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "cifar10": "CIFAR-10"}
-
-
-ABOUT = (
-    "The poster has no numbers, so only the order of the methods can be reproduced here. "
-    f"MNIST, four clusters with rotated images; {PEERS} peers of 60 images, one epoch with batch "
-    f"10 and lr 0.05, a network 784-128-10; l = 10, k = 5, T1 = {T1}, tau = 2, alpha = 0.5; "
-    f"{ROUNDS} rounds. PENS samples 10, selects 2, and has 50 rounds of stage one. IFCA is given "
-    "the number of clusters. All peers take part in each round. A peer is tested on its own model "
-    "after averaging. Precision is the share of a peer's neighbours that are in its cluster, and "
-    "recall the share of its cluster that is among its neighbours. Lowest precision is the minimum "
-    "over the rounds from 10 on. Megabytes are a peer's upload and download in a round."
-)
-
-
-def side_by_side(results: Results) -> str:
-    """Methods side by side."""
-    return f"{methods_side_by_side(results)}\n\n![precision and recall over the rounds]({CURVES})"
-
-
-def others(results: Results) -> str:
-    """Other federations."""
-    about = (
-        "On CIFAR-10 the network is 3072-128-10, and the images come from two of the five training "
-        "batches and from the test batch. The second table is PANMGrad by alpha. Alpha is the "
-        "weight of the cosine of the updates of a round, and 1 - alpha is the weight of the cosine "
-        "of all change since the initial model."
-    )
-    return f"## Other federations\n\n{about}\n\n{federations(results)}\n\n{other_alphas(results)}"
-
-
-def harder(results: Results) -> str:
-    """Where PANM fails, and missing peers."""
-    return "\n\n".join(
-        [
-            "## Where PANM fails, and missing peers",
-            f"![precision and recall as the task gets harder]({BREAKS})",
-            missing_peers(results),
-        ]
-    )
 
 
 def methods_side_by_side(results: Results) -> str:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from papers.planted_clusters.recipes import (
-    CLUSTER_ROUND,
     GLOROT,
     HARDER,
     RECOVERY,
@@ -17,7 +16,8 @@ from papers.planted_clusters.recipes import (
     THRESHOLDS,
     Question,
 )
-from papers.tables_markdown import Results, markdown, percent
+from papers.reproduction_marks import Results
+from papers.tables_markdown import markdown, percent
 
 FIGURE = "images/where-clustering-breaks.svg"
 AXES = {
@@ -26,25 +26,6 @@ AXES = {
     "participation": ("Fewer clients a round", "clients in a round, of 100"),
 }
 NAMES = {"rotation": "rotated images", "label_permutation": "permuted labels"}
-
-
-ABOUT = (
-    "MNIST, four clusters with rotated images (by 90 degrees a cluster) or permuted labels; 100 "
-    "clients of 60 images, all in every round, a network 784-200-10, 10 steps on all images with "
-    "lr 0.1. ARI is the agreement with the true clusters: 1 is perfect. FL+HC clusters in round "
-    f"{CLUSTER_ROUND}."
-)
-
-
-def harder(results: Results) -> str:
-    """Where each method fails: the figure."""
-    return f"![agreement with the true clusters as the task gets harder]({FIGURE})"
-
-
-def moving(results: Results) -> str:
-    """Detected swaps of data."""
-    heading = "## Swapped data: shifts detected, and clients that end in their true cluster"
-    return f"{heading}\n\n{detected_swaps(results)}"
 
 
 def runs_of(results: Results, question: Question) -> list[dict[str, Any]]:

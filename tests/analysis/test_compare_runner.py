@@ -357,7 +357,7 @@ def test_each_kind_of_refusal_is_found_before_the_first_run(
     def first_round(record: dict[str, Any]) -> None:
         raise Stop
 
-    with pytest.raises(ConfigError, match="no cell of the comparison could be run") as refused:
+    with pytest.raises(ConfigError, match="no run of the comparison succeeded") as refused:
         compare(
             tmp_path / "c",
             *settings,
@@ -474,13 +474,13 @@ def test_where_every_cell_fails_nothing_is_left(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(
-        ConfigError, match=r"no cell of the comparison could be run; .*at most .*\(8\), got 9"
+        ConfigError, match=r"no run of the comparison succeeded; .*at most .*\(8\), got 9"
     ):
         compare(tmp_path / "deep/c", "run.cohort=9")
     assert not list(tmp_path.iterdir()) and not caplog.records
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/notes.txt").write_text("keep me")
-    with pytest.raises(ConfigError, match="no cell of the comparison could be run"):
+    with pytest.raises(ConfigError, match="no run of the comparison succeeded"):
         compare(tmp_path / "mine", "run.cohort=9")
     assert [p.name for p in (tmp_path / "mine").iterdir()] == ["notes.txt"]
 

@@ -101,7 +101,7 @@ def test_one_row_is_always_the_suggested(seed: int) -> None:
 
 def test_other_methods_and_models_are_refused() -> None:
     data = federation()
-    with pytest.raises(ConfigError, match="hierarchical and athena, got FedAvg"):
+    with pytest.raises(ConfigError, match="hierarchical or athena, got the class FedAvg"):
         study_eps(FedAvg(), data, fk.models.mclr(data))
     large = fk.data.digits(clients=10, size=32)
     with pytest.raises(

@@ -88,7 +88,7 @@ def test_one_that_fails_or_dies_is_named_and_the_others_go_on(
     _, found, told = compared
     assert sorted(key[1] for key in found.finished) == ["FedAvg", "FedProx"]
     failed = {key[1]: reason for key, reason in found.failed.items()}
-    assert "its process died" in failed["Dies"] and "clusters" in failed["IFCA"]
+    assert "the run's process died" in failed["Dies"] and "clusters" in failed["IFCA"]
     assert sorted(told) == ["Dies", "FedAvg", "FedProx"]  # IFCA is refused before the first run
     assert ONE_CORE["XLA_FLAGS"] not in os.environ.get("XLA_FLAGS", "")
 

@@ -280,9 +280,9 @@ def test_runs_that_failed_may_be_tried_again(monkeypatch: pytest.MonkeyPatch) ->
         (["--resume", "c", "run.rounds=3"], ["--resume takes its grid from c"]),
         (
             ["data.clients=8", "run.cohort=9"],
-            ["no cell of the comparison could be run", "run.cohort", "9"],
+            ["no run of the comparison succeeded", "run.cohort", "9"],
         ),
-        (["data.name=file", "data.path=nothere.npz"], ["no cell", "nothere.npz"]),
+        (["data.name=file", "data.path=nothere.npz"], ["no run", "nothere.npz"]),
     ],
 )
 def test_a_refusal_is_one_line(elsewhere: Path, arguments: list[str], words: list[str]) -> None:
@@ -336,7 +336,7 @@ def test_in_a_process_bad_input_is_one_line_too(elsewhere: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, cwd=elsewhere)
     assert (done.returncode, done.stdout) == (2, "")
     assert len(done.stderr.splitlines()) == 1 and done.stderr.startswith(
-        "error: no cell of the comparison"
+        "error: no run of the comparison"
     )
     nothing_in(elsewhere)
 

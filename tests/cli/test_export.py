@@ -183,7 +183,7 @@ def test_wrong_tables_and_clients_are_one_line(patients: Path, tmp_path: Path) -
     refused(
         predict(table.assign(outcome="wel")),
         "unknown label 'wel'; did you mean 'well'",
-        "trained without it",
+        "trained without this label",
     )
     refused(
         predict(table.assign(hospital="nort")),

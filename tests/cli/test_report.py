@@ -35,7 +35,7 @@ def test_refusals_are_one_line(run: Path, tmp_path: Path) -> None:
     refused(fedkin("report", tmp_path / "absent"), "absent", "holds no run")
     refused(fedkin("report", tmp_path), "holds no run, no seeds and no comparison")
     for old in ("--portrait", "--no-portrait"):
-        refused(fedkin("report", run, old), f"{old} was replaced", "--similarity")
+        refused(fedkin("report", run, old), f"{old} was removed", "--similarity")
     refused(fedkin("report"), "DIR", "fedkin report --help")
     refused(fedkin("report", run, "--out", tmp_path / "no/such/r.html"), "cannot write", "r.html")
     (tmp_path / "file").write_text("in the way")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from fedkin.cli import app
 from fedkin.methods import FedAvg, FedProx
-from papers import causes, findings, recipe, table_request
+from papers import claims, recipe, table_request
 from papers.accuracy_numbers import best_accuracies
 from papers.catalogue import Paper, Table, tables
 from papers.recipe import Cell, Setting
@@ -49,9 +49,11 @@ CELLS = [
 ]
 
 
-def table(measure: Callable[[Cell, int], dict[str, Any]] = recipe.measure) -> Table:
-    jobs = tuple(job_of(cell, measure) for cell in CELLS)
-    compare = lambda measured: best_accuracies(measured, CELLS)  # noqa: E731
+def table(
+    measure: Callable[[Cell, int], dict[str, Any]] = recipe.measure, cells: Sequence[Cell] = CELLS
+) -> Table:
+    jobs = tuple(job_of(cell, measure) for cell in cells)
+    compare = lambda measured: best_accuracies(measured, cells)  # noqa: E731
     return Table(
         name="toy-table1",
         title="Table I: a toy",
@@ -188,58 +190,47 @@ def test_the_marks_are_shown_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "1 reproduced; 1 no number in the paper" in shown and "runs: results/toy.jsonl" in shown
 
 
-def test_lessons_from_a_table_stand_below_it(toy: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the stored runs of the cells that are asked for; nothing of another table's, and nothing
-    of fewer seeds."""
+def test_claims_that_a_table_judges_stand_below_it(
+    toy: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the stored runs of the cells that are asked for, and nothing of fewer seeds."""
 
-    def count(results: findings.Stores) -> str:
+    def of_table(results: dict[str, Any], names: Sequence[str]) -> list[str]:
+        assert names == ("toy-table1", "toy-fig2")
         runs = len(results["toy"])
-        return (
-            f"**Runs**: {runs}. With `toy-table9`: `fedkin reproduce toy-table1 --rows "
-            f"{DIGITS.row} --stored`"
-        )
+        return [f"“better” (Table I): **reproduced**. runs: {runs}"] if runs else []
 
-    of_another = "**Else** `fedkin reproduce toy-table --stored`"
-    monkeypatch.setattr(
-        findings,
-        "FINDINGS",
-        (lambda results: count(results) if results["toy"] else "", lambda _: of_another),
-    )
-    assert "Findings" not in reproduce("toy-table1", "--stored").stdout
+    monkeypatch.setattr(claims, "of_table", of_table)
+    assert "Claims" not in reproduce("toy-table1", "--stored").stdout
     shown = reproduce("toy-table1").stdout
-    assert (
-        shown.index("runs: ") < shown.index("Findings from this table:") < shown.index("Runs: 8.")
-    )
-    assert (
-        "Else" not in shown
-        and "**" not in shown
-        and "toy-table9" not in shown
-        and shown.endswith("\n")
-    )
+    assert shown.index("runs: ") < shown.index("Claims that this table judges:")
+    assert "runs: 8" in shown and "**" not in shown and shown.endswith("\n")
 
     def sentences(*arguments: str) -> list[str]:
-        return json.loads(reproduce("toy-fig2", "--stored", "--json", *arguments).stdout)[
-            "findings"
-        ]
+        return json.loads(reproduce("toy-fig2", "--stored", "--json", *arguments).stdout)["claims"]
 
-    assert sentences() == ["**Runs**: 8."] and sentences("--columns", "FedAvg") == ["**Runs**: 4."]
+    assert sentences() == ["“better” (Table I): **reproduced**. runs: 8"]
+    assert sentences("--columns", "FedAvg") == ["“better” (Table I): **reproduced**. runs: 4"]
     assert sentences("--seeds", "1") == sentences("--out", ".") == []
 
 
 @pytest.mark.parametrize(
     ("best", "words"),
-    [((1.9, 2.0), "≠ spread (one more run: 85.0 to 305.0"), ((1.9, 1.9), "≠ unknown")],
-    ids=["known", "unknown"],
+    [
+        ((1.9, 2.0, 1.95, 2.0, 1.9), "~ differs, inside the interval of one more run"),
+        ((1.9, 1.9, 1.9, 1.91, 1.9), "✗ differs, outside the interval of one more run"),
+    ],
+    ids=["inside", "outside"],
 )
-def test_a_difference_is_shown_with_its_cause(
-    monkeypatch: pytest.MonkeyPatch, best: tuple[float, float], words: str
+def test_a_difference_is_shown_with_what_the_interval_says(
+    monkeypatch: pytest.MonkeyPatch, best: tuple[float, ...], words: str
 ) -> None:
-    """The toy prints 200, and has two seeds; a run that is not the paper's has no cause. By hand:
-    195, s = 7.07, and Student's t of one degree of freedom is 12.7."""
-    monkeypatch.setattr(causes, "LEAST_RUNS", 2)
-    use(monkeypatch, table(lambda cell, seed: {**fake(cell, seed), "best": best[seed]}))
-    shown = reproduce("toy-table1").stdout
-    assert words in shown and "≠ not reproduced (1 round for 2)" in shown
+    """The toy prints 200, and has five seeds here."""
+    cells = [replace(cell, setting=replace(cell.setting, seeds=tuple(range(5)))) for cell in CELLS]
+    made = lambda cell, seed: {**fake(cell, seed), "best": best[seed]}  # noqa: E731
+    use(monkeypatch, table(made, cells))
+    shown = " ".join(reproduce("toy-table1").stdout.split())
+    assert words in shown and "(1 round for 2)" in shown
 
 
 def test_ctrl_c_keeps_finished_runs(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,7 +120,7 @@ def test_one_row(linkage: str) -> None:
     [
         ({}, "either clusters or a threshold, got clusters=None, threshold=None"),
         ({"clusters": 2, "threshold": 1.0}, "either clusters or a threshold"),
-        ({"clusters": 5}, "the number of rows, 4; got 5"),
+        ({"clusters": 5}, "the number of points, 4; got 5"),
         ({"clusters": 0}, "from 1 .*got 0"),
         ({"threshold": float("nan")}, "finite distance, got nan"),
         ({"threshold": float("inf")}, "finite distance, got inf"),
@@ -136,7 +136,7 @@ def test_invalid_values_are_refused(options: dict[str, Any], message: str) -> No
 def test_distances_must_be_finite(bad: float) -> None:
     distances = DISTANCES.copy()
     distances[2, 3] = bad
-    with pytest.raises(MethodError, match=r"finite.*row 2"):
+    with pytest.raises(MethodError, match=r"finite.*point 2"):
         agglomerative(distances, clusters=2)
 
 

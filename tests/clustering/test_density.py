@@ -170,5 +170,5 @@ def test_points_must_be_finite(bad: float) -> None:
         lambda: nearest_label(LINE, points, labels),
         lambda: nearest_label(points, LINE, labels),
     ):
-        with pytest.raises(MethodError, match=r"finite.*row 3"):
+        with pytest.raises(MethodError, match=r"finite.*point 3"):
             call()

@@ -139,5 +139,5 @@ def test_points_are_left_alone() -> None:
     ids=["1", "2", "0"],
 )
 def test_fewer_distinct_points_than_clusters(points: np.ndarray) -> None:
-    with pytest.raises(MethodError, match=rf"3 clusters.*among {len(points)}"):
+    with pytest.raises(MethodError, match=rf"3 clusters.*of the {len(points)} points"):
         kmeans_small(points, 3, rng(0))

@@ -117,14 +117,14 @@ def test_options_that_go_together_are_carried_together(caplog: pytest.LogCapture
     assert (athena.values["algorithm"], athena.values["clusters"]) == (
         "kmeans",
         5,
-    ) and "left out" not in caplog.text
+    ) and "conflict" not in caplog.text
 
 
 def test_options_left_out_are_told_with_the_reason(caplog: pytest.LogCaptureFixture) -> None:
     main = {"name": "ifca", "clusters": 4, "threshold": 0.4}
     (flhc,) = run_against(main, {"name": "flhc", "distance": 2.0}).against
     assert (flhc.values.get("clusters"), flhc.values["threshold"]) == (None, 0.4)
-    (line,) = [one.getMessage() for one in caplog.records if "left out" in one.getMessage()]
+    (line,) = [one.getMessage() for one in caplog.records if "conflict" in one.getMessage()]
     assert "flhc: clusters = 4 (" in line and "distance" in line
 
 

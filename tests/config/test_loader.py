@@ -37,7 +37,7 @@ def test_values_are_toml_or_bare_words(text: str, value: object) -> None:
     "text", ["rounds=3", "run.rounds", ".rounds=3", "run.=3", "=", "run.rounds:3"]
 )
 def test_overrides_have_one_form(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"expected section\.key=value, got"):
+    with pytest.raises(ConfigError, match=r"expected section\.key=value, such as"):
         parse_override(text)
 
 

@@ -21,7 +21,7 @@ def test_shapes(axes: str, shape: tuple[int, ...]) -> None:
 
 
 def test_an_unknown_axis() -> None:
-    with pytest.raises(TaskError, match="the size 'q' is not known; known sizes: C, K, P"):
+    with pytest.raises(TaskError, match="the size of axis 'q' is not known; known sizes: C, K, P"):
         Array("K q").shape(SIZES)
 
 
@@ -88,7 +88,7 @@ def test_a_type_that_messages_do_not_have(dtype: object) -> None:
 def test_means_need_examples_and_the_model_of_each_row(missing: str) -> None:
     given = {name: array for name, array in BY.items() if name != missing}
     with pytest.raises(
-        TaskError, match=r"means by model \(mean\) need examples and model_index by row"
+        TaskError, match=r"means by model \(mean\) need the arrays examples and model_index"
     ):
         Sums(mean=floats(over="model"), **given)
 

@@ -200,7 +200,7 @@ def test_an_array_with_other_axes() -> None:
 def test_a_field_by_row_with_another_number_of_rows(field: str) -> None:
     task = EveryWayDown(MODELS, **{field: np.zeros(3, np.int64)})  # type: ignore[arg-type]
     with pytest.raises(
-        TaskError, match=f"task every_way_down: {field} has 3 entries, but the call has 4 rows"
+        TaskError, match=f"task every_way_down: {field} has 3 entries, but world.run got 4 clients"
     ):
         call_sizes(task, 4, KNOWN)
 
@@ -227,7 +227,8 @@ def test_an_index_of_no_model_among_several(index: int) -> None:
 
 def test_a_field_by_row_that_is_no_array() -> None:
     with pytest.raises(
-        TaskError, match="task every_way_down: own must be an array with an entry for each row, got"
+        TaskError,
+        match="task every_way_down: own must be an array with an entry for each client, got",
     ):
         call_sizes(EveryWayDown(MODELS, own=[1, 2, 3, 4]), 4, KNOWN)
 

@@ -127,19 +127,19 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "norms of integers": (
         lambda: Rows(mine=integers("P", norm_checked=True)),
-        "mine: norm_checked is for vectors of floats",
+        "mine: norm_checked needs an array of floats with over = 'row' or 'model', got",
     ),
     "norms of sums": (
         lambda: Rows(mine=floats("P", over="all", norm_checked=True)),
-        "mine: norm_checked is for vectors of floats",
+        "mine: norm_checked needs an array of floats with over = 'row' or 'model', got",
     ),
     "norms in Sums": (
         lambda: Sums(mine=floats("P", norm_checked=True)),
-        "mine: norm_checked is for vectors of floats",
+        "mine: norm_checked needs an array of floats with over = 'row' or 'model', got",
     ),
     "means without weights": (
         lambda: Sums(a=floats("P", over="model")),
-        r"means by model \(a\) need examples and model_index by row",
+        r"means by model \(a\) need the arrays examples and model_index",
     ),
     "memory that is none": (
         lambda: define(memory={"mine": 3}),

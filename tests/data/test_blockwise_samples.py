@@ -197,5 +197,5 @@ def test_arrays_that_the_user_mapped_and_whose_file_changes_under_a_run(
         if record["round"] == 1:
             os.utime(path, ns=(1, 1)) if harm == "change" else path.unlink()
 
-    with pytest.raises(DataError, match=r"x\.npy has changed or is missing.*start the run again"):
+    with pytest.raises(DataError, match=r"x\.npy has been changed or removed.*start the run again"):
         fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), rounds=3, cohort=3, callbacks=damage)

@@ -156,7 +156,7 @@ def test_another_encoding_is_refused_with_a_cure(tmp_path: Path) -> None:
     ):
         load(path)
     path.write_bytes("a,y,client_id\n1,0,c\n".encode("utf-16-le"))
-    with pytest.raises(DataError, match=r"zero bytes.*byte-order mark"):
+    with pytest.raises(DataError, match=r"NUL bytes.*byte-order mark"):
         load(path)
 
 

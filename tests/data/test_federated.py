@@ -69,7 +69,7 @@ def test_with_rows_keeps_all_other_values() -> None:
             "client 1 has no training sample",
         ),
         (Ragged.of([np.array([0]), np.array([4])]), r"outside 0..3"),
-        (Ragged.of([np.array([0])]), "train names 1 clients, but test names 2"),
+        (Ragged.of([np.array([0])]), "train has 1 clients, but test has 2"),
     ],
 )
 def test_with_rows_checks_the_owners(train: Ragged, message: str) -> None:
@@ -117,7 +117,7 @@ def test_label_counts_of_some_clients() -> None:
     [
         ({"classes": 2}, r"labels must be 0..1, got 0..2"),
         ({"y": np.array([0, -1, 2, 0])}, "got -1..2"),
-        ({"test": Ragged.of([np.array([2])])}, "train names 2 clients, but test names 1"),
+        ({"test": Ragged.of([np.array([2])])}, "train has 2 clients, but test has 1"),
         ({"test": Ragged.of([np.array([4]), np.array([0])])}, "outside 0..3"),
         (
             {"train": Ragged.of([np.array([0, 1]), np.array([], np.int64)])},

@@ -131,7 +131,7 @@ def test_a_client_with_one_sample_trains_on_it(caplog: pytest.LogCaptureFixture)
     with caplog.at_level(logging.WARNING, "fedkin"):
         data = from_arrays(X, Y, clients=ids, name="few")
     assert data.train.sizes.tolist() == [1, 1, 14] and data.test.sizes.tolist() == [0, 0, 4]
-    assert "few: 2 of 3 clients have too few samples for a test" in caplog.text
+    assert "few: 2 of 3 clients have no test sample, because they have too few" in caplog.text
     caplog.clear()
     from_arrays(X, Y, clients=ids, test=0)
     assert not caplog.text
@@ -315,7 +315,7 @@ def test_features_labels_and_clients_of_a_frame() -> None:
         from_pandas(pd.concat([TABLE, TABLE[["age"]]], axis=1), label="outcome", client="hospital")
     with pytest.raises(DataError, match="one row per sample, found none"):
         from_pandas(TABLE[:0], label="outcome", client="hospital")
-    with pytest.raises(ConfigError, match=r"with client=.* partition=.* got neither"):
+    with pytest.raises(ConfigError, match=r"either client=.* partition=.* got neither"):
         from_pandas(TABLE, label="outcome")
     with pytest.raises(ConfigError, match="got both"):
         from_pandas(TABLE, label="outcome", client="hospital", partition="iid", num_clients=2)

@@ -207,7 +207,7 @@ def test_objects_that_are_no_data_set() -> None:
         from_hf([], by="who")
     with pytest.raises(DataError, match="found none"):
         from_hf(rows().select([]), by="who")
-    with pytest.raises(ConfigError, match=r"with by=.* got neither"):
+    with pytest.raises(ConfigError, match=r"either by=.* got neither"):
         from_hf(rows())
     with pytest.raises(ConfigError, match="got both"):
         from_hf(rows(), by="who", partition="iid", num_clients=2)

@@ -72,7 +72,9 @@ def test_counts_in_leafs_layout(places: Path) -> None:
     leaf_file(places / "goodreads" / "test" / "a.json", {"u": ([[3, 0]], [1])})
     data = goodreads()
     assert data.x.tolist() == [[0, 2], [1, 0], [3, 0]] and data.train.sizes.tolist() == [2]
-    with pytest.raises(DataError, match="expected sentences as x, got numbers; leave out text"):
+    with pytest.raises(
+        DataError, match="expected sentences as x, got numbers; leave out the option text"
+    ):
         goodreads(text=True)
     leaf_file(places / "goodreads" / "train" / "a.json", {"u": ([[0, 2], [1, 0]], [0, 2])})
     with pytest.raises(

@@ -193,7 +193,7 @@ def test_a_partition_leaves_the_clients_of_the_file_alone(tmp_path: Path) -> Non
         (
             {"label": "outcome"},
             DataError,
-            "unknown column 'client_id'.*with client=, or divide samples with partition=",
+            "unknown column 'client_id'.*with client=, or divide the samples with partition=",
         ),
         (
             {"label": "outcmoe", "client": "hospital"},

@@ -78,8 +78,8 @@ def test_clearly_more_is_refused_with_numbers_and_cure() -> None:
     with pytest.raises(fk.ConfigError) as refusal:
         check_memory(parts, "take fewer clients", 10 * GB)
     assert str(refusal.value) == (
-        "this takes about 13.0 GB of memory (10.0 GB for samples, 3.0 GB for models), but only "
-        "10.0 GB are available: take fewer clients"
+        "not enough memory: about 13.0 GB of memory are needed (10.0 GB for samples, 3.0 GB for "
+        "models), and 10.0 GB are available; take fewer clients"
     )
 
 
@@ -91,7 +91,7 @@ def test_a_need_near_the_limit_is_a_warning(
         check_memory({"samples": int(needed * GB)}, "take fewer clients", 10 * GB)
     assert len(caplog.messages) == warnings
     assert all(
-        f"{needed:.1f} GB for samples), but only 10.0 GB are available" in text
+        f"{needed:.1f} GB for samples), and 10.0 GB are available" in text
         for text in caplog.messages
     )
 

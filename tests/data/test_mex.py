@@ -233,7 +233,8 @@ def test_broken_rows_are_refused_by_file_and_row(
 def test_recordings_of_nothing(tmp_path: Path) -> None:
     path = record(tmp_path / "01" / "02_pm_1.csv", steady(10, 6), [0] * 61)
     with pytest.raises(
-        DataError, match=r"02_pm_1\.csv: expected some pressure, but the largest of 61 frames is 0"
+        DataError,
+        match=r"02_pm_1\.csv: expected pressure above 0, but the largest number in 61 frames is 0",
     ):
         mex(path=tmp_path)
     for content in (b"", b"\xff\xfe\x00" * 50):

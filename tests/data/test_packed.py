@@ -102,7 +102,7 @@ def test_files_that_change_under_a_run_are_named(
         if record["round"] == changed_after:
             os.utime(path, ns=(1, 1))
 
-    with pytest.raises(DataError, match=r"y\.npy has changed or is missing.*pack them again"):
+    with pytest.raises(DataError, match=r"y\.npy has been changed or removed.*pack them again"):
         fk.simulate(
             fk.FedAvg(), packed, fk.models.mclr(packed), rounds=3, cohort=3, callbacks=touch
         )
@@ -119,7 +119,7 @@ def test_a_file_that_changes_within_a_round_gives_no_record_of_it(
             os.utime(tmp_path / "d/x.npy", ns=(1, 1))
             return super().round(world, state, cohort, stream)
 
-    with pytest.raises(DataError, match=r"x\.npy has changed"):
+    with pytest.raises(DataError, match=r"x\.npy has been changed"):
         fk.simulate(
             Touching(), packed, fk.models.mclr(packed), rounds=1, cohort=3, callbacks=records.append
         )

@@ -124,7 +124,7 @@ def test_no_second_validation_split() -> None:
 
 
 def test_a_validation_split_is_checked() -> None:
-    with pytest.raises(DataError, match="train names 4 clients, but validation names 1"):
+    with pytest.raises(DataError, match="train has 4 clients, but validation has 1"):
         data().with_rows(data().train, data().test, validation=Ragged.of([np.array([0])]))
     with pytest.raises(DataError, match=r"validation\.offsets must rise from 0 to 1"):
         data().with_rows(
@@ -200,7 +200,7 @@ def test_a_configuration_is_checked(wrong: Any) -> None:
 
 
 def test_windows_that_overlap_are_no_validation_split() -> None:
-    with pytest.raises(ConfigError, match="windows of a role overlap"):
+    with pytest.raises(ConfigError, match="overlapping windows of each client's text"):
         registry.datasets()["shakespeare"](validation=0.1)
 
 

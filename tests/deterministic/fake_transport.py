@@ -34,7 +34,7 @@ from tests.deterministic.schedule import (
 HEARTBEAT = 30.0
 TIMEOUT = 60.0
 SESSION = 180.0  # seconds after which the engine gives up a reply whose rest has not come
-_CRASHED = "its process crashed"
+_CRASHED = "the node's process crashed"
 
 
 @dataclass

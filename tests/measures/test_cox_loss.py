@@ -71,7 +71,7 @@ def test_lists_and_events_as_numbers_equal_booleans() -> None:
         ({"ties": "exact"}, ["ties", "'exact'", "breslow", "efron"]),
         ({"died": [1, 2, 0]}, ["died", "True or False", "got 2"]),
         ({"times": [1.0, 2.0]}, ["3 scores", "2 times", "3 events"]),
-        ({"times": [1.0, float("nan"), 2.0]}, ["times", "finite", "row 1"]),
+        ({"times": [1.0, float("nan"), 2.0]}, ["times", "finite", "times[1] = nan"]),
         ({"scores": [[1.0], [2.0], [3.0]]}, ["scores", "one number for each patient", "[3, 1]"]),
         ({"scores": ["a", "b", "c"]}, ["scores", "one number for each patient"]),
     ],

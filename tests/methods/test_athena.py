@@ -324,5 +324,5 @@ def test_a_method_is_a_value() -> None:
 def test_given_clusters_and_ways_to_find_them_exclude_each_other() -> None:
     result: list[dict[str, Any]] = [{"suspicious": 0.5}, {"algorithm": "kmeans", "clusters": 2}]
     for options in result:
-        with pytest.raises(MethodError, match="leave out suspicious and clusters"):
+        with pytest.raises(MethodError, match="do not set the options suspicious and clusters"):
             Athena(**options, assignment=GIVEN)

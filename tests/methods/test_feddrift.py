@@ -111,7 +111,7 @@ def test_clients_that_forget_are_refused() -> None:
     fewer = data.with_rows(type(data.train).of(rows), data.test)
     world = SimulatedWorld(fewer, mclr(data), WORK)
     with pytest.raises(
-        MethodError, match=r"client 0 has fewer than before: set shift.history = true"
+        MethodError, match=r"client 0 has fewer samples than before: set shift.history = true"
     ):
         method.round(world, state, np.arange(4), Stream(0, 5))
 

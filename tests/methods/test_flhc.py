@@ -176,7 +176,7 @@ def test_a_zero_update_has_a_place_but_no_direction() -> None:
 def test_fewer_answers_than_clusters_are_refused() -> None:
     with pytest.raises(
         MethodError,
-        match="into 3 needs at least as many clients, but 2 of 4 gave an update in round 1",
+        match="3 clusters need at least as many clients, but 2 of 4 gave an update in round 1",
     ):
         clustered(world(silent=frozenset({0, 1})), clusters=3)
 

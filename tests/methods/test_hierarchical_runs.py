@@ -211,7 +211,7 @@ def test_odd_leaves_are_no_last_layer(tmp_path: Path) -> None:
     )
     assert odd.spec.head is None
     with pytest.raises(
-        ConfigError, match=r"Hierarchical needs the model's last layer, .* its last two leaves"
+        ConfigError, match=r"Hierarchical needs the model's last layer, .* last in its parameters"
     ):
         fk.simulate(
             Hierarchical(**KMEANS), clustered_data(), odd, rounds=1, cohort=3, out=tmp_path / "run"

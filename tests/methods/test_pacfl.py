@@ -129,7 +129,7 @@ def test_text_is_refused() -> None:
         vocabulary=("a", "b"),
     )
     world = SimulatedWorld(text, fk.models.rnn(text))
-    with pytest.raises(TaskError, match="word numbers"):
+    with pytest.raises(TaskError, match="word indices"):
         world.run(LabelSubspaces(1), np.array([0]))
 
 
@@ -231,7 +231,7 @@ def test_subspaces_are_sent_once() -> None:
 
 def test_no_client_to_cluster_is_refused() -> None:
     data = world_of([0, 4]).data
-    with pytest.raises(MethodError, match="0 of 2 clients sent a direction"):
+    with pytest.raises(MethodError, match="0 of 2 clients sent singular vectors"):
         METHOD.init(SimulatedWorld(replace(data, x=np.zeros_like(data.x)), mclr(data)), STREAM)
 
 

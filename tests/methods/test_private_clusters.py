@@ -231,7 +231,7 @@ def test_a_cold_start_that_was_done_again_is_charged_again_and_never_above_the_b
         method.init(world(), Stream(0, 0, "init"))
     assert active.journal.start_sums == 6
     with pytest.raises(
-        ConfigError, match=r"another cold start would exceed privacy.epsilon = 3 .*15 noisy sums"
+        ConfigError, match=r"another cold start .* would exceed privacy.epsilon = 3 .*15 noisy sums"
     ):
         for _ in range(20):
             method.init(world(), Stream(0, 0, "init"))
@@ -276,7 +276,7 @@ def test_a_folder_with_starts_only_is_not_resumed_above_its_budget(
                 resume=resume,
                 **simulate_arguments(plan),
             )
-    with pytest.raises(ConfigError, match="another cold start would exceed"):
+    with pytest.raises(ConfigError, match="another cold start"):
         fk.simulate(
             PrivateClusters(clusters=2, sketch=8),
             data,
@@ -336,10 +336,10 @@ class TrainsBefore(fk.FedAvg):
     [
         (
             StartsAgain(clusters=3, sketch=8),
-            "charged as a cold start, but was requested in round 1",
+            "in a cold start only, but the method requested it in round 1",
         ),
         (TrainsEverybody(), "asks clients that were not drawn in round 1"),
-        (TrainsBefore(), "charged in rounds only, but was requested outside a round"),
+        (TrainsBefore(), "in rounds only, but the method requested it outside a round"),
     ],
 )
 def test_sums_at_another_time_or_of_others_than_are_charged_are_refused(

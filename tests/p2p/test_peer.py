@@ -231,7 +231,7 @@ def test_a_peer_that_finds_no_other_says_so_once(caplog: pytest.LogCaptureFixtur
     with caplog.at_level(logging.WARNING, "fedkin"):
         make_peer(two_clusters(), MemoryNetwork(), 0, PANM(), rounds=3).run()
     assert [record.getMessage() for record in caplog.records] == [
-        "peer p0: no other peer can be reached; it trains alone, and keeps trying"
+        "peer p0: no other peer can be reached; this peer trains alone, and keeps trying"
     ]
 
 

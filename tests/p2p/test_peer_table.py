@@ -54,8 +54,8 @@ def test_everything_is_counted_and_logged_once_per_peer_and_reason(
     with caplog.at_level(logging.WARNING, "fedkin"):
         for name in ("ada", "ada", "bob"):
             table.record_failure(name, "finite")
-        table.record_failure("ada", "stale", "round 3, after 7")
-        table.record_failure("ada", "stale", "round 4, after 7")
+        table.record_failure("ada", "stale", "round 3, after round 7")
+        table.record_failure("ada", "stale", "round 4, after round 7")
         table.record_reply("ada", 8)
     assert table.counts["ada"] == {"finite": 2, "stale": 2, "exchanges": 1} and table.counts[
         "bob"
@@ -63,5 +63,5 @@ def test_everything_is_counted_and_logged_once_per_peer_and_reason(
     assert [record.getMessage() for record in caplog.records] == [
         "peer ada sent NaN or infinity; the reply is left out",
         "peer bob sent NaN or infinity; the reply is left out",
-        "peer ada sent an older round than before (round 3, after 7); the reply is left out",
+        "peer ada sent an older round than before (round 3, after round 7); the reply is left out",
     ]

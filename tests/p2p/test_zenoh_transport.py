@@ -307,7 +307,7 @@ def test_two_that_lost_each_other_hear_it_from_a_third(
     # The connections are made again, and peers that were online are waited for.
     assert "third" in one.peers()
     assert until(lambda: set(one.peers()) == {"third", "other"})
-    assert "other: online for other peers but not for this peer; it connects again" in caplog.text
+    assert "other: online for other peers but not for this peer, which therefore" in caplog.text
     assert one.request(["other"], "status", 5.0) == {"other": (b"reply",)}
 
 

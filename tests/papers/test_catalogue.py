@@ -23,7 +23,9 @@ from papers.flexcfl import cnn_recipes
 from papers.flexcfl import figure_recipes as flexcfl_figures
 from papers.flexcfl import recipes as flexcfl
 from papers.panm import recipes as peers
+from papers.paper_tables import Paper
 from papers.planted_clusters import recipes as planted
+from papers.results_page import page
 from tests.conftest import SHARED
 
 FIGURES = [
@@ -109,13 +111,17 @@ def test_names_are_unique_and_those_of_their_paper() -> None:
         )
 
 
-def test_every_table_is_compared_and_shown_where_nothing_was_measured() -> None:
+def test_every_table_is_compared_where_nothing_was_measured() -> None:
     for _, table in tables().values():
         found = table.compare([])
         assert found, table.name
         assert all(number.difference is None or not number.seeds for number in found), table.name
-        if table.section:
-            assert "nan" not in table.section([]).lower(), table.name
+
+
+@pytest.mark.parametrize("paper", PAPERS.values(), ids=lambda paper: paper.name)
+def test_every_page_is_whole_where_nothing_was_measured(paper: Paper) -> None:
+    text = page(paper, [])
+    assert "nan" not in text.lower() and "[[" not in text and "{" not in text
 
 
 @pytest.mark.parametrize(

@@ -3,17 +3,12 @@ committed runs."""
 
 from __future__ import annotations
 
-import json
 import re
-import shlex
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from fedkin.cli import app
 from papers import __main__ as program
-from papers import findings
 from tests.conftest import ROOT
 
 DOCS = ROOT / "docs"
@@ -28,13 +23,14 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "images").mkdir()
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(ROOT)
+        patch.setattr(program, "CSV", folder / "results.csv")
         program.write(folder)
     return folder
 
 
 def test_the_pages_are_all_that_are_committed(written: Path) -> None:
     assert PAGES == sorted(path.name for path in written.glob("*.md"))
-    assert {"results.md", "results-panm.md", "results-inventory.md"} < set(PAGES)
+    assert {"results.md", "results-panm.md"} < set(PAGES)
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -58,23 +54,8 @@ def test_the_figures_are_the_committed_ones(written: Path) -> None:
     ] == []
 
 
-def test_the_command_behind_a_finding_prints_it_from_stored_runs_and_runs_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.chdir(ROOT)
-    learned, _, _ = (DOCS / "results.md").read_text().partition("## How much was reproduced")
-    sentences = [line for line in learned.splitlines() if re.search(COMMAND, line)]
-    assert len(sentences) >= findings.FIVE
-    for sentence in sentences:
-        (command,) = re.findall(COMMAND, sentence)
-        output = CliRunner().invoke(app, [*shlex.split(command)[1:], "--json"])
-        assert output.exit_code == 0, output.output
-        result = json.loads(output.stdout)
-        assert result["ran"] == 0 and any(number["seeds"] for number in result["numbers"]), command
-        texts = [
-            re.sub(r"^(\d+\.|\*) ", "", sentence).startswith(text) for text in result["findings"]
-        ]
-        assert texts.count(True) == 1, command
+def test_results_csv_is_the_committed_one(written: Path) -> None:
+    assert (written / "results.csv").read_bytes() == (ROOT / "papers/results.csv").read_bytes()
 
 
 def test_nothing_is_left_out_of_the_committed_pages() -> None:

@@ -17,9 +17,8 @@ from papers.athena.published import (
     LEAST_GAIN_DIRICHLET,
 )
 from papers.catalogue import PAPERS
-from papers.derived_numbers import DERIVED, Cell, Derived, section
+from papers.derived_numbers import DERIVED, Cell, Derived, sentence
 from papers.inventory import ATHENA, FEDGROUP, FEDSIM, FLEXCFL
-from papers.reproduced_share import share_of
 from papers.reproduction_marks import POINTS
 from papers.results_page import pages
 from tests.conftest import SHARED
@@ -102,7 +101,8 @@ def test_no_percentage_is_left_over(name: str) -> None:
 def test_numbers_that_follow_from_others() -> None:
     """All but FlexCFL's -1.96, which is FlexCFL's own loss and not FedGroup's."""
     assert [n.printed for n in DERIVED if not n.follows] == ["-1.96"]
-    assert "printed -1.96, from the tables -5.50; FlexCFL's own loss is -1.97" in section()
+    assert "-1.96 (section 5.3, " in sentence()
+    assert "is -5.50 by the tables, where FlexCFL's own loss is -1.97." in sentence()
     assert len(set(DERIVED)) == len(DERIVED) == 52
 
 
@@ -125,8 +125,9 @@ def test_a_cell_that_no_table_prints_is_refused() -> None:
         _ = Cell("fedgroup-table3", "Synthetic(1,1)-MCLR", "RAC").printed
 
 
-def test_the_list_of_tables_names_them() -> None:
-    assert section() in pages({}, {})["results-inventory.md"]
+def test_the_page_of_results_counts_them_apart() -> None:
+    page = pages({}, {})["results.md"]
+    assert sentence() in page and "**315** numbers in percentage points" in page
 
 
 def test_the_number_of_printed_numbers() -> None:
@@ -137,7 +138,10 @@ def test_the_number_of_printed_numbers() -> None:
     two gains; 5 accuracies of detectors, 12 of networks, two gains.
     """
     counted = {
-        paper.name: sum(share_of(table, []).printed for table in paper.tables)
+        paper.name: sum(
+            sum(number.counts for number in table.compare([])) + sum(table.without_recipe.values())
+            for table in paper.tables
+        )
         for paper in PAPERS.values()
     }
     expected = {

@@ -293,35 +293,3 @@ def test_figure_3_has_a_distance_to_the_global_model_for_each_group(
             assert axes.get_title(loc="left") == row
             heights = [np.asarray(line.get_ydata(), float).tolist() for line in axes.lines]
             assert heights == [[0.1] * 3, [0.5] * 3] * methods
-
-
-def test_sections_name_their_figures() -> None:
-    text = fedgroup_figures.section([fake_pairs(fedgroup.FIGURE_5[0])])
-    assert "\n* MNIST-MCLR: 0.987 (1 seed)\n" in text and "not run" in fedgroup_figures.section([])
-    assert "images/fedgroup-figure5.svg" in text
-    assert all(
-        f"images/flexcfl-{name}-curves.svg" in eta_figures.figure_3([])
-        for name in ("figure3", "figure3-eta")
-    )
-    assert "images/fedgroup-figure1.svg" in fedgroup_figures.BY_CLASSES.section([])
-    assert "The paper trains an MLP; we added logistic" in eta_figures.figure_5([])
-
-
-def test_the_auxiliary_global_model_stands_next_to_the_clusters() -> None:
-    """For the last stored round, the third of every second, which is round 5: 0.5, and 0.7 of a
-    third seed. Methods without clusters have no line."""
-    two = [fake_line(cell, seed) for cell in flexcfl.FIGURE_5[:1] for seed in (0, 1)]
-    last = {**fake_line(flexcfl.FIGURE_5[0], 2), "global_accuracy": [None, 0.6, 0.7]}
-    alone = {
-        name: v
-        for name, v in fake_line(flexcfl.FIGURE_5[1], 0).items()
-        if name != "global_accuracy"
-    }
-    row = flexcfl.FIGURE_5[0].setting.row
-    expected = (
-        f"| {row} | FlexCFL | **50.0** (50.0 - 50.0) | **56.7** (50.0 - 70.0) | 5 of 300 | 3 |"
-    )
-    assert eta_figures.figure_5([*two, last, alone]).count(row) == 1
-    assert expected in eta_figures.figure_5(
-        [*two, last, alone]
-    ) and "not run" in eta_figures.figure_5([alone])

@@ -1,62 +1,55 @@
-"""FlexCFL's part of the page: which printed numbers are alike."""
+"""Parts of FlexCFL's page: detected shifts, and bytes."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from typing import Any
 
-from fedkin.methods import FedAvg
-from papers.flexcfl.page import printed_alike, table_i
-from papers.flexcfl.recipes import MNIST, TABLE_IV, WITH_L2
-from papers.recipe import Cell
+from papers.flexcfl.communication import bytes_of
+from papers.flexcfl.page import communication, detected
 
-
-def cells(data: str, numbers: dict[str, float | None], column: str = "FedAvg") -> list[Cell]:
-    """A row's printed numbers of a method, by the kind of shift."""
-    return [
-        Cell(
-            table="IV",
-            setting=replace(MNIST, row=f"{data}: {kind}"),
-            column=column,
-            method=lambda m: FedAvg(),
-            published=value,
-        )
-        for kind, value in numbers.items()
-    ]
+MODEL = 100  # bytes
+ROUNDS = 300
+COHORT = 20
 
 
-def test_two_equal_numbers_of_a_method_are_named_with_their_rows() -> None:
-    text = printed_alike(
-        [
-            *cells("A", {"all": 1.5, "part": 2.5, "slow": 3.5}),
-            *cells("B", {"all": 9, "part": 2.5, "slow": 3.5}),
-        ]
-    )
-    assert text.startswith(
-        "The paper prints the same numbers of FedAvg for A and for B: 2.5 (part), 3.5 (slow)."
+def line(table: str, row: str, column: str, seed: int = 0, **figures: Any) -> dict[str, Any]:
+    return {"table": table, "row": row, "column": column, "seed": seed, **figures}
+
+
+def sent(column: str, down: int, sizes: list[int], servers: int = 0) -> dict[str, Any]:
+    up = ROUNDS * COHORT * MODEL
+    return line(
+        "Fig. 6",
+        "MNIST, swap all",
+        column,
+        bytes_down=down,
+        bytes_up=up,
+        bytes_servers=servers,
+        sizes=sizes,
     )
 
 
-def test_one_number_another_shift_another_method_and_none_printed_are_nothing() -> None:
-    row = cells("A", {"all": 1.5, "part": 2.5, "slow": None})
-    assert printed_alike([*row, *cells("B", {"all": 1.5, "part": 2, "slow": None})]) == ""
-    assert printed_alike([*row, *cells("B", {"all": 2.5, "part": 1.5})]) == ""
-    assert printed_alike([*row, *cells("B", {"all": 1.5, "part": 2.5}, "IFCA")]) == ""
+FEDAVG = sent("FedAvg", ROUNDS * COHORT * MODEL, [1000])
+# 1,000 clients are placed, and each needs 3 directions once.
+FLEXCFL = sent("FlexCFL", (ROUNDS * COHORT + 3 * 1000) * MODEL, [400, 500, 100], servers=MODEL)
 
 
-def test_the_paper_has_one_such_pair_of_rows() -> None:
-    text = printed_alike(c for c in TABLE_IV if not c.setting.deviation and not c.variant_of)
-    assert (
-        text.count("The paper prints") == 1 and "FlexCFL, eta_g 5" in text and "MNIST-MCLR" in text
-    )
-    assert "90.2 (swap part), 89.1 (incremental)" in text
+def test_a_newcomers_first_model_is_counted_in_a_separate_column() -> None:
+    """12,000 models of FedAvg; 3,000 more for directions, 1 between servers, 1,000 first models."""
+    traffic = bytes_of([FEDAVG, FLEXCFL], "MNIST, swap all", "FlexCFL")
+    assert traffic == (15_000 * MODEL, 15_001 * MODEL, 16_001 * MODEL)
+    assert bytes_of([FEDAVG], "MNIST, swap all", "FedAvg") == (12_000 * MODEL,) * 3
+    text = communication([FEDAVG, FLEXCFL])
+    assert "| MNIST, swap all | FlexCFL | 1.25 | 1.25 | 1.333 | 1.26 ✓ |" in text
+    assert "| MNIST, swap all | IFCA | not run | not run | not run |  |" in text
 
 
-def test_table_i_is_that_without_l2_and_that_with_it_stands_below() -> None:
-    best = {"FedAvg": 0.861, WITH_L2: 0.502}
+def test_detected_shifts_are_means_over_the_runs() -> None:
+    shares = {"moves_noticed": 0.8, "shift_recall": 0.9, "shift_precision": 1.0}
     runs = [
-        {"table": "I", "row": "1", "column": name, "seed": 0, "best": value}
-        for name, value in best.items()
+        line("IV", "MNIST-MCLR: swap all", "FlexCFL", seed, **shares, migrations=1000 + 500 * seed)
+        for seed in range(2)
     ]
-    without, with_l2 = table_i(runs).split("With the L2 term:")
-    assert "**86.1**" in without and "**50.2**" not in without
-    assert "**50.2**" in with_l2 and "**86.1**" not in with_l2
+    text = detected(runs)
+    assert "| MNIST-MCLR: swap all | FlexCFL | 80.0 | 90.0 | 100.0 | 1,250 |" in text
+    assert "draw 0" not in text and "five labels" not in text

@@ -15,7 +15,7 @@ from papers.panm import page as panm_page
 from papers.panm import recipes as panm
 from papers.panm.recipes import COMPARED, METHODS, Question
 from papers.result_store import carry_out, job_of_question, pending, read
-from papers.results_page import section
+from papers.results_page import page as page_of
 
 
 def run_of(question: Question, seed: int = 0, **figures: object) -> dict:
@@ -77,7 +77,7 @@ def test_methods_side_by_side() -> None:
 
 
 def test_questions_not_run_are_empty() -> None:
-    text = section(PAPERS["peers"], [])
+    text = page_of(PAPERS["peers"], [])
     assert text.count("\n| PANMGrad ") == 1 and "nan" not in text.lower()
 
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from fedkin.core.errors import ConfigError
 from fedkin.methods import FedAvg
+from papers import results_page
 from papers.__main__ import main, named_jobs
 from papers.catalogue import PAPERS
-from papers.fedgroup.recipes import CELLS, METHODS, MNIST, PUBLISHED, TABLE_III
-from papers.inventory import sentence
+from papers.fedgroup.recipes import CELLS, METHODS, MNIST, PUBLISHED
 from papers.recipe import Cell, Setting, measure
 from papers.results_page import pages
-from papers.tables_markdown import accuracies, mean_and_range, percent, seeds, share
+from papers.tables_markdown import mean_and_range, percent
 
 TINY = Setting(
     row="tiny",
@@ -63,65 +63,37 @@ def test_measuring_a_cell_gives_figures_that_json_can_hold() -> None:
     assert figures["bytes_up"] == 3 * 4 * 650 * 4  # rounds x cohort x parameters of 64-10 x bytes
 
 
-def test_the_page_shows_mean_range_and_the_papers_mean_and_range() -> None:
+def test_a_page_shows_the_papers_number_ours_and_the_last_round() -> None:
     runs = [run_of("FedAvg", 1, 0.91), run_of("FedAvg", 0, 0.89)]
-    written = pages({"fedgroup": runs}, {"peers": "What a person says."})
-    text, inventory = written["results-fedgroup.md"], written["results-inventory.md"]
-    assert "**90.0** (89.0 - 91.0)<br>*89.3* ✓" in text
-    assert "**80.0** (79.0 - 81.0) |" in text  # the last round, without a paper's number
-    assert "not run" in text and "\n\nWhat a person says.\n\n## Next" in written["results-panm.md"]
-    assert sentence() in written["results.md"]  # which have no recipe, and why
-    assert "Table III" in inventory and "|\n\n## Next" in inventory
+    text = pages({"fedgroup": runs})["results-fedgroup.md"]
+    assert "| MNIST-MCLR | FedAvg | 89.3 | 90.0 | 1.4 | 2 / 2 | 80.0 | ✓ |" in text
+    assert "MNIST-MCLR (5); MNIST-MLP (6);" in text  # not run
 
 
 def test_each_paper_has_a_page_that_links_to_the_next() -> None:
-    written = pages({}, {})
+    written = pages({})
     names = [paper.page for paper in PAPERS.values()]
-    assert list(written) == ["results.md", *names, "results-inventory.md"]
-    assert all(f"]({name})" in written["results.md"] for name in list(written)[1:])
-    for name, following in pairwise([*names, "results-inventory.md"]):
+    assert list(written) == ["results.md", *names]
+    assert all(f"]({name})" in written["results.md"] for name in names)
+    for name, following in pairwise([*names, "results.md"]):
         _, steps = written[name].split("\n## Next\n")
         assert "](results.md)" in steps and f"]({following})" in steps
 
 
-def test_the_share_counts_cells_within_the_margin_above_and_below() -> None:
-    # Ten rows of six methods. In two rows the paper prints no number for RAC.
-    results = [
-        run_of("FedAvg", 0, 0.893 + 0.014),
-        run_of("FedProx", 0, 0.905 + 0.02),
-        run_of("RCC", 0, 0.90),
-    ]
-    assert (
-        "3 of 58 cells were run: 1 came out within 1.5 points of the paper, 1 above and 1 below it"
-        in share(results, TABLE_III)
-    )
+def test_a_place_in_a_text_that_names_no_table_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paper = PAPERS["fedgroup"]
+    (tmp_path / "fedgroup.md").write_text("# A page\n\n[[fedgroup-table9]]\n")
+    monkeypatch.setattr(results_page, "TEXTS", tmp_path)
+    with pytest.raises(ConfigError, match=r"fedgroup\.md: unknown table 'fedgroup-table9'"):
+        results_page.page(paper, [])
 
 
 def test_numbers_say_how_many_seeds_never_got_there() -> None:
     assert mean_and_range([14, None, 16]) == "**15 in 2 of 3 runs** (14 - 16)"
     assert mean_and_range([None]) == "**never**"
     assert mean_and_range([]) == percent([]) == "not run"
-
-
-def test_the_seeds_of_a_row_come_from_its_cells() -> None:
-    """The second row has no FedProx, so its seeds miss no method."""
-    other = replace(TINY, row="other")
-    cells = [
-        Cell(table="III", setting=TINY, column=column, method=lambda m: FedAvg(), published=None)
-        for column in ("FedAvg", "FedProx")
-    ]
-    other_cell = Cell(
-        table="III", setting=other, column="FedAvg", method=lambda m: FedAvg(), published=None
-    )
-    results = [
-        run_of("FedAvg", 0, 0.9, "tiny"),
-        run_of("FedAvg", 1, 0.9, "tiny"),
-        run_of("FedProx", 0, 0.8, "tiny"),
-    ]
-    results += [run_of("FedAvg", seed, 0.9, "other") for seed in range(3)]
-    assert (seeds(results, cells), seeds(results, [other_cell])) == ("1 or 2", "3")
-    lines = accuracies(results, [*cells, other_cell], "best").splitlines()
-    assert [line.split("|")[-2].strip() for line in lines[2:]] == ["1 or 2", "3"]
 
 
 @pytest.mark.parametrize(

@@ -422,19 +422,31 @@ def test_a_seed_that_no_recipe_has_is_named(command: Workbench) -> None:
 def test_stored_runs_are_made_again_and_compared(
     command: Workbench, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The shortest first: B by its stored 6 seconds, A by its recipe's 10; C is not stored."""
+    """C is not stored."""
     command.keep("A", 0)
     command.keep("B", 1, seconds=6, best=0.5)
-    assert program._check(3, None, ()) == 1
-    assert capsys.readouterr().out.splitlines() == [
-        "B, method, seed 1: differs in best",
+    assert program._check(3, draw=7, jobs=None, seeds=()) == 1
+    first, *outcomes = capsys.readouterr().out.splitlines()
+    assert first == "--draw 7"
+    assert sorted(outcomes) == [
         "A, method, seed 0: equal",
+        "B, method, seed 1: differs in best",
     ]
-    assert command.started == ["B1", "A0"]
-    assert (
-        program._check(1, [job for job in run_queue.PAPERS["toy"].jobs() if job.row == "A"], (0,))
-        == 0
-    )
+    only_a = [job for job in run_queue.PAPERS["toy"].jobs() if job.row == "A"]
+    assert program._check(1, draw=7, jobs=only_a, seeds=(0,)) == 0
+
+
+def test_runs_to_check_are_drawn_at_random(command: Workbench) -> None:
+    """Of four stored runs, one is drawn: each of them by some number, and the same by the same."""
+    for row, seed in (("A", 0), ("A", 1), ("A", 2), ("B", 0)):
+        command.keep(row, seed, seconds=1)
+
+    def drawn(draw: int) -> str:
+        ((job, line),) = run_queue.stored_runs(command.folder, 1, draw)
+        return f"{job.row}{line['seed']}"
+
+    assert {drawn(draw) for draw in range(40)} == {"A0", "A1", "A2", "B0"}
+    assert [drawn(draw) for draw in range(9)] == [drawn(draw) for draw in range(9)]
 
 
 def test_runs_made_again_end_in_one_line(command: Workbench) -> None:

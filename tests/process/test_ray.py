@@ -95,7 +95,9 @@ def test_cells_of_a_comparison_go_to_a_cluster(tmp_path: Path) -> None:
         )
     assert "the run is started again" in done.stderr
     finished = [path.parent.parent.name for path in cells.glob("*/0/summary.json")]
-    assert len(finished) == 3 and "its process on the cluster died" in done.stderr + done.stdout
+    assert (
+        len(finished) == 3 and "the run's process on the cluster died" in done.stderr + done.stdout
+    )
 
 
 def test_a_run_that_the_cluster_cannot_do_is_refused(tmp_path: Path) -> None:

@@ -239,7 +239,7 @@ def test_damaged_checkpoints_are_listed_with_their_reasons(tmp_path: Path) -> No
     paths[2].write_bytes(encode(header | {"seconds": 0.0}, arrays))
     paths[3].write_bytes(encode({}, {}))
     assert checkpoint.damaged(tmp_path) == {
-        paths[0].name: "it is truncated: shorter than the length in its header",
+        paths[0].name: "the data are truncated: shorter than their header says",
         paths[1].name: "another version of fedkin wrote it (layout 9, expected 6)",
         paths[2].name: "its content differs from its digest",
         paths[3].name: "'layout'",

@@ -157,7 +157,7 @@ def test_a_run_logs_remarks_with_the_clients_names(caplog: pytest.LogCaptureFixt
 def test_feddrift_names_the_client_that_has_fewer_samples() -> None:
     earlier = np.full((6, 2), 10)
     earlier[2] = 1000
-    with pytest.raises(MethodError, match="client 3 has fewer than before"):
+    with pytest.raises(MethodError, match="client 3 has fewer samples than before"):
         count(world(), earlier, np.arange(6))
 
 

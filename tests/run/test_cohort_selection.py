@@ -81,3 +81,18 @@ def test_all_present_clients_get_a_turn_when_others_come_or_go() -> None:
     # 6 and 7 are not there yet.
     early = select_cohort(np.arange(6), 10, plan, Stream(0, 4, "cohort"))
     assert len(early) == 2
+
+
+def test_seed_plus_round_is_the_cohort_of_fedproxs_and_fedsims_code() -> None:
+    """Its rounds count from 0: ``np.random.seed(round + seed)``, then ``choice`` without
+    replacement. A neighbouring seed has the cohort of the next round."""
+    plan = Plan(10, 10, seed=3, selection="seed_plus_round")
+    cohorts = [
+        select_cohort(np.arange(30), 30, plan, Stream(3, round, "cohort")) for round in (1, 2)
+    ]
+    for round, cohort in enumerate(cohorts):
+        expected = np.random.RandomState(round + 3).choice(range(30), 10, replace=False)
+        assert cohort.tolist() == sorted(expected.tolist())
+    next_seed = Plan(10, 10, seed=4, selection="seed_plus_round")
+    first = select_cohort(np.arange(30), 30, next_seed, Stream(4, 1, "cohort"))
+    assert first.tolist() == cohorts[1].tolist()

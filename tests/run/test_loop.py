@@ -324,7 +324,7 @@ def test_lost_checkpoints_are_noticed(tmp_path: Path) -> None:
     before = (tmp_path / "run/metrics.jsonl").read_bytes()
     with pytest.raises(
         CheckpointError,
-        match=r"has lost its checkpoints, as metrics\.jsonl has rounds after round 0",
+        match=r"metrics\.jsonl has rounds after round 0, but there are no checkpoints",
     ):
         into(tmp_path / "run", PLAN, resume=True)
     assert (tmp_path / "run/metrics.jsonl").read_bytes() == before

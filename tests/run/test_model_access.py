@@ -457,7 +457,7 @@ def test_a_client_without_a_cluster_has_no_model(tiny: fk.data.FederatedData) ->
     ("x", "words"),
     [
         (np.zeros((2, 3), np.float32), r"shape \[B, 2\].*\[2, 3\]"),
-        (np.zeros(2, np.float32), r"one sample is x\[None\]"),
+        (np.zeros(2, np.float32), r"for a single sample x, pass x\[None\]"),
         (np.array([["a", "b"]]), "expected samples"),
         (np.array([[0, np.nan]]), "sample 0 holds NaN"),
     ],

@@ -335,7 +335,7 @@ def test_a_limit_with_which_models_do_not_learn_is_named_before_the_run(
 def test_replies_that_are_no_sums_are_refused_or_reported() -> None:
     world = simulated()
     work = Losses(models_of(world))
-    with pytest.raises(TaskError, match="task losses sends something else than a sum"):
+    with pytest.raises(TaskError, match="replies to task losses are not a sum"):
         SecretWorld(world, PLAIN, Journal(), ROUND).run(work, EVERYONE, Stream(0))
     journal = Journal()
     open_world = SecretWorld(world, fk.SecretSums(others="clear"), journal, ROUND)
@@ -354,7 +354,7 @@ def test_sums_without_masked_form_or_with_too_many_rows_are_refused() -> None:
         train(own, models, twice, twice, reduce=True, stream=Stream(0))
     with pytest.raises(TaskError, match="hide_choice=true"):
         train(own, models, EVERYONE, None, reduce=True, stream=Stream(0))
-    with pytest.raises(TaskError, match="no masked form of the task losses"):
+    with pytest.raises(TaskError, match="the task losses cannot be used with secret sums"):
         masked_form(Losses(models))
     with pytest.raises(TaskError, match="do not fit into 32 bits"):
         large = SecretWorld(world, fk.SecretSums(examples_cap=2**30), Journal(), ROUND)
@@ -416,7 +416,7 @@ def test_options_that_need_single_updates_are_refused(option: dict[str, Any], wo
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"least": 2}, "each client can subtract its own"),
+        ({"least": 2}, "each client can compute the other's"),
         ({"dropout": 1.0}, "below 1"),
         ({"limit": -1.0}, "limit"),
     ],
@@ -605,7 +605,7 @@ def test_client_work_in_the_clear_is_named_among_trusted_parts() -> None:
         cohort=EVERYONE,
         secret=PLAIN,
     )
-    with pytest.raises(TaskError, match="secret: task losses sends something else than a sum"):
+    with pytest.raises(TaskError, match="secret: replies to task losses are not a sum"):
         own.run(Losses(models_of(simulated())), EVERYONE, Stream(0))
 
 

@@ -33,9 +33,7 @@ def test_training_labels_of_attackers_only() -> None:
     ("train", "test"), [([[0, 1], [1, 2]], [[4], [5]]), ([[0, 1], [2]], [[2], [5]])]
 )
 def test_samples_of_others_are_not_touched(train: list[list[int]], test: list[list[int]]) -> None:
-    with pytest.raises(
-        DataError, match="other clients train or are tested on the attackers' samples"
-    ):
+    with pytest.raises(DataError, match=r"the attackers' samples are also test .* other clients"):
         flip_labels(data(train, test), np.array([False, True]))
 
 

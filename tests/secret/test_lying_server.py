@@ -71,7 +71,7 @@ def test_the_other_share_is_not_given_through_another_group() -> None:
         replace(group, holders=group.holders[:5], announced=group.announced[:5]),
     ):
         width = len(changed.holders)
-        with pytest.raises(MaskingError, match="not the ones with which this client has masked"):
+        with pytest.raises(MaskingError, match="other clients, keys or settings than the request"):
             client.reveal(
                 session=session,
                 group=changed,
@@ -85,7 +85,7 @@ def test_partners_that_change_after_the_vector_are_refused() -> None:
     one = before_reveal()
     session, group, partners, inbox, wanted = one.asked(0)
     fewer = np.where(np.arange(6) == 5, False, partners)
-    with pytest.raises(MaskingError, match="not the ones with which this client has masked"):
+    with pytest.raises(MaskingError, match="other clients, keys or settings than the request"):
         client.reveal(
             session=session,
             group=group,
@@ -126,14 +126,14 @@ def test_least_is_checked_by_each_client_and_does_not_change_within_a_sum() -> N
     with pytest.raises(MaskingError, match="only 5 clients are left, but 6 are needed"):
         one.mask()
     lower = replace(one.group(0), least=3)
-    with pytest.raises(MaskingError, match="the holders are not the ones"):
+    with pytest.raises(MaskingError, match="other holders, keys or settings than the request"):
         client.mask(one.sessions[0], lower, one.exchange.partners[0], one.vectors[0])
     one = before_reveal(least=6)
     session, group, partners, inbox, wanted = one.asked(0)
     gone = np.where(np.arange(6) == 5, MASK_KEY, wanted)
     with pytest.raises(MaskingError, match="only 5 clients have answered, but 6 are needed"):
         client.reveal(session=session, group=group, partners=partners, sealed=inbox, wanted=gone)
-    with pytest.raises(MaskingError, match="not the ones with which this client has masked"):
+    with pytest.raises(MaskingError, match="other clients, keys or settings than the request"):
         client.reveal(
             session=session,
             group=replace(group, least=3),

@@ -55,7 +55,7 @@ def test_a_key_in_anothers_place_is_refused(tmp_path: Path) -> None:
     other = replace(signed.group, announced=changed)
     with pytest.raises(
         MaskingError,
-        match="the key of client 8 does not verify: this key did not sign this content",
+        match="client 8 does not verify: the certificate's key did not sign this message",
     ):
         check_signed(signed.identities[0], other, signed.signatures)
     # The server's own authority.
@@ -63,7 +63,8 @@ def test_a_key_in_anothers_place_is_refused(tmp_path: Path) -> None:
     forged = signed.signatures.copy()
     forged[1] = sign(Identity("bob", stranger), signed.alone(1, other))
     with pytest.raises(
-        MaskingError, match="client 8 does not verify: it is not from this federation's authority"
+        MaskingError,
+        match="client 8 does not verify: the certificate is not from this federation's authority",
     ):
         check_signed(signed.identities[0], other, forged)
 

@@ -270,7 +270,7 @@ def test_a_node_whose_disk_was_wiped_is_sent_it_again(
         path.unlink()
     with caplog.at_level(logging.WARNING, "fedkin"):
         assert np.isnan(total(federation, TABLE)).tolist() == [False, True, True, False]
-    assert "this node keeps none, or others" in caplog.text
+    assert "and this node has not stored it" in caplog.text
     assert total(federation, TABLE) == [15.0] * 4 and sent(federation) == [False, True, False]
 
 

@@ -67,7 +67,7 @@ def test_a_handshake_comes_through_a_header() -> None:
 @pytest.mark.parametrize("name", [*Handshake.__dataclass_fields__])
 @pytest.mark.parametrize("value", [None, [], 1.5])
 def test_a_field_of_another_type_is_refused_by_name(name: str, value: Any) -> None:
-    with pytest.raises(InvalidMessageError, match=f"expected {name}"):
+    with pytest.raises(InvalidMessageError, match=f"expected the header entry {name}"):
         Handshake.of(RpcMessage({**FULL.header(), name: value}))
 
 
@@ -134,7 +134,7 @@ def test_an_empty_handshake_is_refused_and_logged(caplog: pytest.LogCaptureFixtu
     with caplog.at_level(logging.ERROR, "fedkin"):
         reply = fake_node("berlin").handle(RpcMessage({"operation": "hello"}))
     assert (
-        "expected federation" in reply.header["refused"]
+        "expected the header entry federation" in reply.header["refused"]
         and "berlin cannot take part" in caplog.text
     )
 

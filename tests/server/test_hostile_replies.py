@@ -224,9 +224,9 @@ def test_a_changed_reply_is_left_out_with_one_warning(
         with caplog.at_level(logging.WARNING, "fedkin"):
             got = (Federation(name, layout) if lasting else whole).run(change.arrays)
         (warning,) = [record.getMessage() for record in caplog.records]
-        assert warning.startswith(f"round 1: {task.name} of site-{HOSTILE} is excluded: "), (
-            change.name
-        )
+        assert warning.startswith(
+            f"round 1: the reply of site-{HOSTILE} ({task.name}) is excluded: "
+        ), change.name
         assert change.field in warning.split("excluded", 1)[1], (change.name, warning)
         np.testing.assert_array_equal(got.arrived, ~own, err_msg=change.name)
         np.testing.assert_array_equal(got.nonfinite, own & (not task.standing), err_msg=change.name)

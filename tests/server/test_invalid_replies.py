@@ -372,7 +372,7 @@ def test_an_invalid_reply_is_no_answer(what: str, caplog: pytest.LogCaptureFixtu
         assert np.isnan(world.run(Losses(MODELS), EVERYONE).losses[ODD]).all()
         assert np.isnan(world.run(Gradients(MODELS, WHICH), EVERYONE).gradients[ODD]).all()
         assert not world.run(Classes(), EVERYONE).classes[ODD].any()
-    said = f"no reply from site-{ODD}" if what == "failed" else f"site-{ODD} is excluded"
+    said = f"no reply from site-{ODD}" if what == "failed" else f"the reply of site-{ODD} ("
     assert caplog.text.count(said) == 3
 
 

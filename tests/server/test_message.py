@@ -188,12 +188,12 @@ def test_a_number_that_json_does_not_have_is_refused() -> None:
 
 @pytest.mark.parametrize("value", [True, 1.0, "1", None, [1]])
 def test_an_entry_of_another_type_is_refused_by_name(value: Any) -> None:
-    with pytest.raises(InvalidMessageError, match="expected first \\(int\\)"):
+    with pytest.raises(InvalidMessageError, match="expected the header entry first \\(int\\)"):
         RpcMessage(json.loads(json.dumps({"first": value}))).value("first", int)
 
 
 def test_a_missing_entry_is_refused_by_name() -> None:
-    with pytest.raises(InvalidMessageError, match="expected run \\(str\\)"):
+    with pytest.raises(InvalidMessageError, match="expected the header entry run \\(str\\)"):
         RpcMessage().value("run", str)
 
 
@@ -208,7 +208,9 @@ def test_a_long_entry_is_cut_in_the_message() -> None:
 
 @pytest.mark.parametrize("take", [RpcMessage.floats, RpcMessage.integers, RpcMessage.booleans])
 def test_a_missing_array_is_refused_by_name_and_shape(take: Any) -> None:
-    with pytest.raises(InvalidMessageError, match=r"expected update of shape \[2, 3\], got none"):
+    with pytest.raises(
+        InvalidMessageError, match=r"expected the array update of shape \[2, 3\], got none"
+    ):
         take(RpcMessage(), "update", 2, 3)
 
 
@@ -228,7 +230,7 @@ def test_an_array_of_another_dtype_is_refused(take: Any, dtype: Any) -> None:
 
 @pytest.mark.parametrize("shape", [(3,), (5,), (4, 1), (2, 2), ()])
 def test_an_array_of_another_shape_is_refused(shape: tuple[int, ...]) -> None:
-    with pytest.raises(InvalidMessageError, match=r"expected a of shape \[4\]"):
+    with pytest.raises(InvalidMessageError, match=r"expected the array a of shape \[4\]"):
         RpcMessage({}, {"a": np.zeros(shape)}).floats("a", 4)
 
 

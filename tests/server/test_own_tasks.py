@@ -204,11 +204,11 @@ def test_an_array_to_keep_may_be_left_out(layout: str) -> None:
     [
         (
             lambda held: Gradients(held, np.array([0, 1, 2, 0, 1])),
-            r"model_index has 5 entries, but the call has 4 rows",
+            r"model_index has 5 entries, but world\.run got 4 clients",
         ),
         (
             lambda held: Gradients(held, np.array([0, 1])),
-            r"model_index has 2 entries, but the call has 4 rows",
+            r"model_index has 2 entries, but world\.run got 4 clients",
         ),
         (lambda held: Gradients(held, np.array([0, 1, 3, 0])), "model_index must be from 0 to 2"),
         (lambda held: Gradients(held, np.array([0, -1, 2, 0])), "model_index must be from 0 to 2"),
@@ -355,7 +355,7 @@ def test_sums_that_cannot_be_are_left_out(
     away = 1 if layout == "lone" else 3
     assert np.flatnonzero(reply.nonfinite).tolist() == [*range(away)] and reply.count == 6 - away
     (warning,) = [record.getMessage() for record in caplog.records]
-    assert "totals of site-0 is excluded: task totals: " in warning and array in warning
+    assert "the reply of site-0 (totals) is excluded: task totals: " in warning and array in warning
 
 
 def test_sums_of_a_node_without_clients_that_count_are_not_used() -> None:
@@ -464,7 +464,7 @@ def test_a_node_has_the_weight_of_its_clients_examples_only(
         with caplog.at_level(logging.WARNING, "fedkin"):
             reply = far.run(task, EVERYONE, STREAM)
         assert np.flatnonzero(~reply.arrived).tolist() == [*range(1 if layout == "lone" else 3)]
-        assert "weight is not the number of its clients' examples" in caplog.text
+        assert "weight is not the number of training samples of the clients" in caplog.text
 
 
 # --- the randomness and the ids of clients

@@ -71,7 +71,7 @@ def test_no_row_both_arrives_and_is_not_finite() -> None:
     arrays = {"model_index": np.array([4, 0]), "loss": np.array([0.5, 0.25]), **flags}
     reading = collector()
     with pytest.raises(
-        TaskError, match="told: nonfinite marks rows that are also marked as arrived"
+        TaskError, match="told: nonfinite marks clients that are also marked as arrived"
     ):
         reading.read(np.array([0, 2]), arrays, None)
     assert not reading.arrived.any() and np.isnan(reading.reply().loss).all()

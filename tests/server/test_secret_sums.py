@@ -166,7 +166,7 @@ def _few_partners(arrays: dict[str, np.ndarray]) -> None:
     ("operation", "change", "words"),
     [
         ("secret_reveal", _both_shares, "both shares of one client"),
-        ("secret_reveal", _other_share, "not sealed for this client in this round"),
+        ("secret_reveal", _other_share, "not encrypted for this client in this round"),
         ("secret_train", _few_partners, "clients are left|does not include this client"),
     ],
 )

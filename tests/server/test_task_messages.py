@@ -162,7 +162,7 @@ def test_kept_arrays_are_sent_where_the_node_has_others() -> None:
     message = sent(TASK, [0], Known({"table": array_digest(MODELS[:2])}))
     assert "table" not in message.arrays
     np.testing.assert_array_equal(received(AllKinds, message, stored).table, MODELS[:2])
-    with pytest.raises(InvalidMessageError, match="the message lacks table"):
+    with pytest.raises(InvalidMessageError, match="the request lacks the array table"):
         received(AllKinds, message)
     other = sent(TASK, [0], Known({"table": array_digest(MODELS[1:3])}))
     np.testing.assert_array_equal(received(AllKinds, other, stored).table, MODELS[:2])

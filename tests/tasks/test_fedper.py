@@ -292,7 +292,7 @@ def test_evaluation_changes_no_head() -> None:
 def test_parts_that_make_no_model_are_refused() -> None:
     with pytest.raises(
         TaskError,
-        match=r"personal: a model of 4 numbers has a body of 2, but models has 3 columns",
+        match=r"personal: the field models must have 2 columns, .* got 3$",
     ):
         personal(fake(), [0], body=(0, 0, 0))
 

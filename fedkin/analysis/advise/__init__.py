@@ -1,4 +1,4 @@
-"""Advice whether clustering helps a set of clients, with the number of clusters and the cost."""
+"""Advice on whether clustering helps a set of clients, with how many clusters, and at what cost."""
 
 from __future__ import annotations
 

@@ -72,8 +72,8 @@ class Advice:
 
     @property
     def gains(self) -> pd.DataFrame:
-        """The rows of ``pilots`` about clustered methods whose gain over FedAvg is known. The table
-        may be empty."""
+        """The rows of the table ``pilots`` about clustered methods whose gain over FedAvg is known.
+        There may be no such rows."""
         if self.pilots is None:
             return pd.DataFrame(columns=["gain", "low", "high", "bytes"], dtype=float)
         return self.pilots.drop(index=BASELINE).dropna(subset=["gain", "low", "high"])
@@ -83,9 +83,11 @@ class Advice:
         """The name of the advised method.
 
         With one cluster it is FedAvg. Otherwise it is the cheapest among the best methods with a
-        significant gain, or FedAvg if no gain is significant. If no gain is known, it is the
-        clustered method that ranks best in the benchmark (``prior``; without a prior FlexCFL),
-        which should be compared with FedAvg in a run.
+        significant gain, or FedAvg if no gain is significant.
+
+        If no gain is known, it is the clustered method that ranks best in fedkin's benchmark of
+        methods (see ``prior``), or FlexCFL if the benchmark has no ranking. It should then be
+        compared with FedAvg in a run.
         """
         if self.clusters == 1:
             return BASELINE
@@ -99,8 +101,9 @@ class Advice:
 
     @property
     def prior(self) -> FieldPrior | None:
-        """The benchmark's ranking of methods for this kind of heterogeneity; None if there is none.
-        Where pilot runs have results, these decide instead."""
+        """The ranking of methods in fedkin's benchmark (docs/benchmark-field.md) for clients with
+        this kind of heterogeneity. None if the benchmark has no such ranking. It determines the
+        advised method only if the pilot runs gave no result."""
         return field_prior(self.heterogeneity, self.clusters)
 
     @property
@@ -172,7 +175,7 @@ class Advice:
 
     @property
     def criteria(self) -> pd.DataFrame:
-        """A table with a row for each number of clusters (the index) and a column for each
+        """A table with a row for each number of clusters, by this number, and a column for each
         criterion."""
         k = self.cluster_count
         table = {

@@ -50,9 +50,10 @@ def advise(
     Short pilots are run in the simulator. Two questions decide the verdict:
 
     1. How many clusters are there (``estimate_cluster_count``)? Every client's data are split into
-       random halves. A number of clusters is stable if at least 75% of the clients of each cluster
-       are assigned to it again by the other half of their data, and more than in IID splits of the
-       same data. The largest stable number is used.
+       random halves. Clusters are formed from one half, and clients are then assigned to them by
+       the other half. A number of clusters is stable if in each cluster at least 75% of the clients
+       are assigned to the same cluster again. This share must also be larger than in IID splits of
+       the same data. The largest stable number is used.
     2. What does clustering gain (``run_pilots``)? Clustered methods with that number of clusters
        are compared with FedAvg.
 
@@ -163,7 +164,9 @@ def _check_local(local: LocalTraining) -> None:
         or not isinstance(local.epochs, (int, np.integer))
     ):
         raise ConfigError(
-            "local: mu, partial and positive belong to a method, and epochs must be one number"
+            "local: advice needs one number of epochs, and neither mu, partial nor positive, which "
+            f"belong to a method; got epochs = {local.epochs}, mu = {local.mu}, partial = "
+            f"{local.partial}, positive = {local.positive}; remove or change these options"
         )
 
 

@@ -75,7 +75,8 @@ def field_prior(heterogeneity: pd.DataFrame, clusters: int) -> FieldPrior | None
 
 @cache
 def _findings() -> dict[str, FieldPrior]:
-    """The findings of the benchmark, read from its file, by kind of heterogeneity."""
+    """The findings of fedkin's benchmark of methods, read from a JSON file, by kind of
+    heterogeneity."""
     return {
         kind: FieldPrior(kind, entry["ranks"], tuple(entry["settings"]), tuple(entry["clustered"]))
         for kind, entry in json.loads(FINDINGS.read_text()).items()

@@ -32,7 +32,8 @@ def heterogeneity(
     iid_splits: int = 5,
     private_labels: bool = False,
 ) -> pd.DataFrame:
-    """Measure the heterogeneity of clients. The table has a row for each measure (the index).
+    """Measure the heterogeneity of clients. Returns a table with a row for each measure, by its
+    name.
 
     The columns are ``value``; the mean, minimum and maximum over several IID splits of the same
     samples (``iid``, ``low``, ``high``); and ``ratio``, the value divided by the mean.
@@ -81,8 +82,8 @@ def _row(value: float, chance: Float[np.ndarray, "deals"]) -> Measures:
 def _measure(
     data: FederatedData, model: AnyModel, stream: Stream, private_labels: bool
 ) -> Measures:
-    """All heterogeneity measures of one federation, which is either the data or an IID split of
-    them."""
+    """All heterogeneity measures of one federation, which is either the clients' data or an IID
+    split of these data."""
     world = SimulatedWorld(data, model)
     measures: dict[str, Callable[[], float]] = {
         "PNI": lambda: index_of_world(world, models=MODELS, seed=stream.seed).pni,

@@ -52,7 +52,8 @@ def run_pilots(
     plan: PilotPlan,
     progress: Callable[[str], None] = lambda _: None,
 ) -> pd.DataFrame:
-    """Run FedAvg and the clustered methods. The table has a row for each method, FedAvg first.
+    """Run FedAvg and the clustered methods. Returns a table with a row for each method, FedAvg
+    first.
 
     Values are means over seeds: accuracies in per cent, gains over FedAvg in percentage points.
     Accuracies are on validation samples if the data have this split, otherwise on test samples.
@@ -66,7 +67,8 @@ def run_pilots(
     * ``gain``, ``low``, ``high``: gain in accuracy, paired by seeds, with its 95% interval
       (Student's t).
     * ``bytes``: download and upload per round and client, in the last round.
-    * ``bytes_once``: all other traffic per client (cold start, cluster assignment).
+    * ``bytes_once``: all other traffic per client (cold start, i.e. the first clustering; cluster
+      assignment).
 
     Args:
         data: the clients' data.
@@ -145,5 +147,5 @@ def _bytes(run: Run, record: int) -> int:
 
 def _last_round(run: Run) -> int:
     """The bytes of a run's last round alone. Records have the bytes since the start of the run, so
-    those of the round before are subtracted."""
+    the bytes up to the round before are subtracted."""
     return _bytes(run, -1) - _bytes(run, -2)

@@ -8,15 +8,15 @@ clusters of one half are found again in the other half
 * A pilot is one such training of all clients. It must be long enough for clients to learn their
 halves, so the number of epochs is doubled until the training loss of the last epoch is at most
 ``LOSS_RATIO`` times the loss of the first epoch, or until ``MAX_EPOCHS``. A gradient or a short
-training mainly reflects how many samples of each class a client has. That is only noise if clusters
-differ in their concepts (how labels depend on features). A trained model also reflects the concept.
-Longer training, or starting from an averaged model, does not improve the result.
-* A number is stable if at least the share ``THRESHOLD`` of the clients of every cluster stays in
-it. The threshold is half way between 1 and 1/2, the share that stays in the smaller part if noise
-is split in two.
+training mainly reflects how many samples of each class a client has. These numbers are only noise
+if clusters differ in their concepts (how labels depend on features). A trained model also reflects
+the concept. Longer training, or starting from an averaged model, does not improve the result.
+* A number of clusters is stable if at least the share ``THRESHOLD`` of the clients of every cluster
+stays in the cluster. The threshold, 75%, is half way between two shares: 1 if all clients stay, and
+1/2 if clients stay by chance, as in the smaller part of noise that is split in two.
 * The stability must also exceed all stabilities, of any number of clusters, that are found in
-several IID splits of the same data. There, no clusters exist, so this guards against chance results
-with few clients.
+several IID splits of the same data. In these splits no clusters exist, so this guards against
+chance results with few clients.
 """
 
 from __future__ import annotations
@@ -60,8 +60,9 @@ class ClusterCount:
     Attributes:
         clusters: the largest stable number of clusters; 1 if none is stable.
         clients: ids of the n compared clients, ascending.
-        stability: share of clients that stay in their cluster: minimum over clusters, median over
-            splits and directions.
+        stability: share of clients that stay in their cluster when they are assigned by the other
+            half of their data: minimum over clusters, median over the random splits and over both
+            orders of the halves (clusters from the first half or from the second).
         chance: the stability that chance gives: the largest one in any IID split, over all numbers
             of clusters from 2.
         gap, silhouette, spectrum, heights: the other criteria, see ``clustering.cluster_count``.
@@ -203,7 +204,7 @@ def usable_clients(data: FederatedData, stream: Stream) -> Int[np.ndarray, "n"]:
 
 
 def iid_split(part: Ragged, rng: np.random.Generator) -> Ragged:
-    """The same samples, distributed at random over clients of the same sizes."""
+    """The samples of ``part``, distributed at random over clients of the same sizes."""
     return Ragged(rng.permutation(part.rows), part.offsets)
 
 
@@ -222,7 +223,7 @@ class _Halves(NamedTuple):
 
 @dataclass
 class _HalfPilots:
-    """Pilots: trains all clients on random halves of their data, and returns their updates."""
+    """Runs pilots: trains all clients on random halves of their data, and returns their updates."""
 
     data: FederatedData
     model: AnyModel

@@ -43,7 +43,7 @@ Key = tuple[str, str, int]  # setting, method, seed
 class Comparison:
     """The finished runs of a comparison with S seeds.
 
-    The grid has a cell for each method in each setting. A setting is everything in which runs can
+    The grid has a run for each method, setting and seed. A setting is everything in which runs can
     differ except method and seed: data, model, local training and scenario. Runs of a setting can
     be compared.
 
@@ -102,21 +102,21 @@ class Comparison:
 
     @property
     def not_run(self) -> list[str]:
-        """Lines of text about failed runs. Seeds of a cell that failed for the same reason share a
-        line."""
+        """Lines of text about failed runs. Runs of a method in a setting that failed for the same
+        reason share a line."""
         return self._not_run_lines([(s, m) for s in self.settings for m in self.methods])
 
     @property
     def partly_not_run(self) -> list[str]:
-        """The lines of ``not_run`` about cells in which other seeds are finished. The row of such a
-        cell shows results, and therefore no reason."""
+        """The lines of ``not_run`` about a method in a setting that has finished runs with other
+        seeds. Its row in the table shows their results, and therefore no reason."""
         return self._not_run_lines(
             [(s, m) for s in self.settings for m in self.methods if self.runs(s, m)]
         )
 
     def _not_run_lines(self, pairs: Sequence[tuple[str, str]]) -> list[str]:
-        """Lines of text about the failed runs of these cells. If all seeds of a cell failed for the
-        same reason, the line names no seeds."""
+        """Lines of text about failed runs. ``pairs`` are the settings and methods of these runs. If
+        all seeds of a pair failed for the same reason, the line names no seeds."""
         lines: list[str] = []
         for setting, method in pairs:
             for reason, seeds in self._reasons(setting, method).items():
@@ -125,7 +125,7 @@ class Comparison:
         return lines
 
     def _reasons(self, setting: str, method: str) -> dict[str, list[int]]:
-        """The reasons why runs of a cell failed, each with the seeds of these runs."""
+        """The reasons why a method's runs in a setting failed, each with the seeds of the runs."""
         reasons: dict[str, list[int]] = {}
         for seed in self.seeds:
             reason = self.failed.get((setting, method, seed))
@@ -134,7 +134,7 @@ class Comparison:
         return reasons
 
     def refused(self, setting: str, method: str) -> bool:
-        """Whether all seeds of a cell failed."""
+        """Whether a method failed in a setting with all seeds."""
         return not self.runs(setting, method) and all(
             (setting, method, seed) in self.failed for seed in self.seeds
         )
@@ -145,7 +145,7 @@ class Comparison:
         return self.grid.by
 
     def runs(self, setting: str, method: str) -> list[Run]:
-        """The finished runs of a cell, in the order of the seeds."""
+        """The finished runs of a method in a setting, in the order of the seeds."""
         return [
             self.finished[setting, method, seed]
             for seed in self.seeds
@@ -197,7 +197,7 @@ class Comparison:
         return float(np.mean(measured)) if measured else None
 
     def table(self) -> pd.DataFrame:
-        """The table of results, with a row for each cell.
+        """The table of results, with a row for each method in each setting.
 
         Some columns have a mean over the finished seeds and a 95% interval (Student's t; no
         interval below three seeds):
@@ -212,15 +212,16 @@ class Comparison:
         Further columns are the number of finished seeds, the nonempty clusters at the end (mean),
         the configured clusters, the rounds until the target accuracy (``target``), bytes and
         seconds per run, and the ``reason`` if runs failed. Rounds to the target are a mean over the
-        seeds that reached it; ``reached`` is their number. They are counted from round 1, because
-        methods form their clusters differently in round 0.
+        seeds that reached it; ``reached`` is the number of these seeds. Round 0 is not counted,
+        since methods do different things in it: some train models and form clusters, others do
+        nothing.
         """
         return pd.DataFrame(
             [self._row(setting, method) for setting in self.settings for method in self.methods]
         )
 
     def _row(self, setting: str, method: str) -> dict[str, Any]:
-        """The row of a cell (a method in a setting) in ``table``."""
+        """The row of the table of results for a method in a setting."""
         runs = self.runs(setting, method)
         summaries = [run.summary() for run in runs]
         row: dict[str, Any] = {"setting": setting, "method": method, "seeds": len(runs)}

@@ -1,9 +1,15 @@
-"""The folder of a comparison: the grid, and a run folder for each cell.
+"""The folder of a comparison. It has these files and folders:
 
-comparison.toml the grid, with all settings cells/SETTING/METHOD/SEED/ a run folder, as ``fedkin
-run`` writes it comparison.csv, .md, .tex the table; differences.csv and curves.csv: its data
-summary.json the same as JSON failed.json                     reasons of failed runs, if there are
-any figure.png, .svg accuracy over the rounds
+* ``comparison.toml``: the grid of settings, methods and seeds;
+* ``cells/SETTING/METHOD/SEED/``: the folder of a run, as ``fedkin run`` writes it;
+* ``comparison.csv``, ``.md``, ``.tex``: the table of results;
+* ``differences.csv``: the significance tests between methods;
+* ``ranks.csv``, ``rank_tests.csv``: ranks of the methods over the settings, and their tests, from
+  three methods and five settings on;
+* ``curves.csv``: the accuracy of all runs in every round;
+* ``summary.json``: the table and the tests as JSON;
+* ``failed.json``: the reasons of failed runs, if there are any;
+* ``figure.png``, ``.svg``: a figure of accuracy over the rounds.
 """
 
 from __future__ import annotations
@@ -46,7 +52,12 @@ _WRITTEN = (
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of the grid: one run of a method in a setting with a seed."""
+    """A cell of a comparison's grid: one method in one setting with one seed, and so one run.
+
+    Attributes:
+        setting, method, seed: the place in the grid.
+        path: the run's folder.
+    """
 
     setting: Setting
     method: Variant
@@ -146,8 +157,8 @@ def reopen(path: Path, seeds: int | None = None, by: str | None = None) -> Compa
 
 
 def cells_of(grid: ComparisonGrid, out: Path) -> Iterator[Cell]:
-    """Yield all cells, by setting and then by seed, so that an interrupted comparison has complete
-    seeds."""
+    """Yield all cells (a cell: one method, setting and seed), by setting and then by seed, so that
+    an interrupted comparison has complete seeds."""
     for setting in grid.settings:
         for seed in grid.seeds:
             for method in grid.methods:
@@ -160,7 +171,7 @@ def cells_of(grid: ComparisonGrid, out: Path) -> Iterator[Cell]:
 
 
 def finished_run(cell: Cell) -> Run | None:
-    """Load a cell's run if it is finished; otherwise None.
+    """Load the run of a cell (one method, setting and seed) if the run is finished; otherwise None.
 
     Raises CheckpointError if the folder holds another run, or a damaged one.
     """
@@ -198,7 +209,8 @@ def missing_line(setting: str, method: str, reason: str, seeds: Sequence[int] = 
 
 
 def keep_failed(path: Path, failed: Mapping[tuple[str, str, int], str]) -> None:
-    """Store the reasons of failed runs in the folder. Without failed runs, the file is removed.
+    """Store the reasons of failed runs in the folder. Without failed runs, the file ``failed.json``
+    is removed.
 
     Args:
         path: the comparison's folder.
@@ -213,7 +225,8 @@ def keep_failed(path: Path, failed: Mapping[tuple[str, str, int], str]) -> None:
 
 
 def read_failed(path: Path) -> dict[tuple[str, str, int], str]:
-    """Reasons of failed runs by setting, method and seed; empty if the file is missing or damaged.
+    """Reasons of failed runs by setting, method and seed; empty if the file ``failed.json`` is
+    missing or damaged.
 
     Args:
         path: the comparison's folder.
@@ -241,5 +254,5 @@ def _write(path: Path, grid: ComparisonGrid) -> None:
 
 def _plain(described: dict[str, Any]) -> dict[str, Any]:
     """A grid's description as plain values, as they would be after reading it from a file, so that
-    both can be compared."""
+    it can be compared with a stored description."""
     return json.loads(json.dumps(described))

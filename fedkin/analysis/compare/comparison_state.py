@@ -1,5 +1,5 @@
-"""How far the comparison in a folder is: finished and missing runs, and whether the tables match
-the runs."""
+"""Progress of the comparison in a folder: how many runs are finished or missing, and whether the
+stored tables match the finished runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ComparisonState(FolderState):
     """The state of a comparison's folder.
 
     Attributes:
-        cells: number of cells of the grid.
+        cells: number of cells of the grid. A cell is one method in one setting with one seed.
         begun: number of cells with a run, finished or not.
         complete: number of cells with a finished run.
     """
@@ -40,7 +40,8 @@ class ComparisonState(FolderState):
 
 
 def comparison_state(folder: Path) -> ComparisonState:
-    """Find missing cells and damaged files in a comparison's folder.
+    """Find missing cells (a cell: one method, setting and seed) and damaged files in a comparison's
+    folder.
 
     Cells without a run are no damage. A table that does not match the finished runs is damage: it
     was edited or truncated, or the comparison was killed before the table was updated.

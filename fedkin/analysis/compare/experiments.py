@@ -53,9 +53,9 @@ class Observer:
 
 
 class Experiments:
-    """Makes and runs the experiments of all settings.
+    """Makes and runs the experiments of all settings (data sets and configurations).
 
-    Settings with the same data use one copy of them. Only one data set is in memory at a time.
+    Settings with the same data use one copy of the data. Only one data set is in memory at a time.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Experiments:
         Settings in which all runs are finished are skipped.
 
         Args:
-            cells: the cells of the comparison.
+            cells: the cells of the comparison, each a method in a setting with a seed.
 
         Raises CheckpointError or StorageError if a setting's data have changed.
         """
@@ -111,7 +111,8 @@ class Experiments:
         )
 
     def _check(self, cell: Cell) -> None:
-        """Raise FedkinError if a cell's method cannot run in its setting."""
+        """Raise FedkinError if the method of a cell (one method, setting and seed) cannot run in
+        the cell's setting."""
         config = cell.setting.config(cell.method)
         experiment, _ = self._experiment(cell.setting, config)
         experiment.with_seed(cell.seed).check(_methods(config))

@@ -1,5 +1,5 @@
-"""Runs all cells of a comparison (a method in a setting with a seed), one after another or in
-parallel. Finished cells are skipped."""
+"""Runs all cells of a comparison, one after another or in parallel. A cell is a method in a setting
+with a seed, and so one run. Finished cells are skipped."""
 
 from __future__ import annotations
 
@@ -58,7 +58,8 @@ def compare(
 
     Args:
         study: a TOML file as for ``fedkin run``, possibly with a section [compare] (see
-            ``config.comparison``); default: the demonstration.
+            ``config.comparison``); default: the demonstration that ``fedkin run`` uses without a
+            file.
         overrides: texts ``section.key=value``, which replace values of the file.
         methods: methods that replace those of the file: names, method objects (such as
             ``fk.IFCA(clusters=4)`` or a user's method), or tables with a name and options; or a
@@ -73,12 +74,12 @@ def compare(
             finished.
         jobs: number of parallel runs, in processes of one core each. The results are the same
             except for timings.
-        engine: where the processes run; default: this machine. ``ray``, or ``ray:`` and an address,
-            is a cluster; by default it runs one process on each of its cores.
+        engine: where the processes run; default: this machine. ``ray``, or ``ray:`` and an address:
+            a Ray cluster of machines, with one process on each core unless ``jobs`` is set.
 
     Raises:
-        ConfigError: the configuration is invalid, the grid has no cell, or with ``jobs`` other
-            processes cannot import a method.
+        ConfigError: the configuration is invalid, or the grid has no cell. With ``jobs`` or
+            ``engine``: the other processes cannot import the class of a user's method.
         StorageError: the folder cannot be written, or holds other files.
         CheckpointError: the folder holds no comparison that can be resumed.
 
@@ -114,8 +115,8 @@ def run(
     engine: str | None = None,
     on_refused: OnRefused | None = None,
 ) -> Comparison:
-    """Run all unfinished cells of a grid. If a cell fails, the error is logged, and the other cells
-    continue.
+    """Run all unfinished cells of a grid (a cell: one method, setting and seed). If a cell fails,
+    the error is logged, and the other cells continue.
 
     Methods are checked before the first run. A method that does not support a setting is skipped
     there, with one warning for all seeds.
@@ -181,8 +182,8 @@ def _left_out(
     before: Mapping[Key, Run],
     on_refused: OnRefused | None,
 ) -> dict[Key, str]:
-    """The cells that cannot be run, with the reasons, found before the first run. Logs one warning
-    for each method and setting."""
+    """The cells (a cell: one method, setting and seed) that cannot be run, with the reasons, found
+    before the first run. Logs one warning for each method and setting."""
     refused = experiments.refusals(cells)
     failed = {
         cell.key: refused[cell.pair]
@@ -205,12 +206,12 @@ def _left_out(
 def _end_without_runs(
     failed: Mapping[Key, str], out: Path, created: Sequence[Path] | None
 ) -> NoReturn:
-    """Remove the folder of a new comparison in which no cell can run, and raise ConfigError."""
+    """Remove the folder of a new comparison in which no run succeeded, and raise ConfigError."""
     comparison_folder.keep_failed(out, {})
     if created is not None:
         abandon(out, created)
     raise ConfigError(
-        f"no cell of the comparison could be run; the first error is: {next(iter(failed.values()))}"
+        f"no run of the comparison succeeded; the first error is: {next(iter(failed.values()))}"
     )
 
 
@@ -251,7 +252,8 @@ def _in_turn(
     observer: Observer | None,
     experiments: Experiments,
 ) -> Outcomes:
-    """Run all cells in this process, one after another. Yields each cell with its run or error."""
+    """Run all cells (a cell: one method, setting and seed) in this process, one after another.
+    Yields each cell with its run or error."""
     for cell in cells:
         if on_cell:
             on_cell(cell, cell.key in before)
@@ -274,8 +276,8 @@ def _at_once(
     on_round: OnRound | None,
     side_by_side: Generator[Outcome, None, None],
 ) -> Outcomes:
-    """Run cells in other processes. Yields each cell with its run or error, in the order in which
-    they end.
+    """Run cells (a cell: one method, setting and seed) in other processes. Yields each cell with
+    its run or error, in the order in which they end.
 
     Cells that were already finished come first.
     """
@@ -300,8 +302,8 @@ def _at_once(
 
 
 def _job(cell: Cell, before: Mapping[Key, Run]) -> Job:
-    """The job of a cell for another process. It also gets the finished runs of the same setting, to
-    check that its data are the same."""
+    """The job that runs a cell (one method, setting and seed) in another process. The job also gets
+    the finished runs of the same setting, to check that their data are the same."""
     earlier = tuple(
         Earlier(run.config, run.fingerprint, str(run.folder))
         for (label, *_), run in before.items()

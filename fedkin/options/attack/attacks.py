@@ -1,11 +1,12 @@
 """Vectors that Byzantine clients send instead of their updates. The attackers know the updates of
 all honest clients of their model.
 
-The honest rows are h_i [h P], mu is their mean, s their standard deviation. Sources: sign flip and
-inner-product manipulation (IPM; Xie et al., UAI 2019), a little is enough (ALIE; Baruch et al.,
-NeurIPS 2019), mimic (Karimireddy et al., ICLR 2022), MinMax and MinSum (Shejwalkar and Houmansadr,
-NDSS 2021). An optimal attack knows the server's rule, and searches for the most harmful factor
-(Shejwalkar and Houmansadr).
+A row is the update of one client, with P parameters. The honest rows [h P] are the updates of the h
+honest clients; mu is their mean, s their standard deviation. Sources: sign flip and inner-product
+manipulation (IPM; Xie et al., UAI 2019), a little is enough (ALIE; Baruch et al., NeurIPS 2019),
+mimic (Karimireddy et al., ICLR 2022), MinMax and MinSum (Shejwalkar and Houmansadr, NDSS 2021). An
+optimal attack knows the server's rule, and searches for the most harmful factor (Shejwalkar and
+Houmansadr).
 """
 
 from __future__ import annotations
@@ -30,24 +31,32 @@ _SHRINKAGE = 0.8
 
 
 def sign_flip(honest: Rows, factor: float = 1.0) -> Row:
-    """The mean of the honest rows, times a negative factor."""
+    """The mean of the honest clients' updates, times a negative factor."""
     return -factor * honest.mean(axis=0)
 
 
 def inner_product(honest: Rows, tau: float = 0.5) -> Row:
-    """IPM: -tau mu. With a small tau the row is hard to tell from honest rows; a large tau reverses
-    the direction of the mean over all clients."""
+    """IPM: -tau mu, where mu is the mean of the honest clients' updates.
+
+    With a small tau the attackers' vector is hard to tell from an honest update. A large tau
+    reverses the direction of the mean over all clients.
+    """
     return -tau * honest.mean(axis=0)
 
 
 def little_is_enough(honest: Rows, z: float = 1.5) -> Row:
-    """ALIE: mu - z s, a shift within the spread of the honest rows (s divides by n - 1)."""
+    """ALIE: mu - z s, a shift within the spread of the honest clients' updates.
+
+    mu is their mean, s their standard deviation (with n - 1 in the denominator).
+    """
     return honest.mean(axis=0) - z * honest.std(axis=0, ddof=1)
 
 
 def largest_hidden_shift(n: int, f: int) -> float:
-    """ALIE's largest z with which the attackers, together with the honest clients that are farther
-    from the mean than they are, still form a majority.
+    """The largest z of ALIE with which the attackers stay hidden.
+
+    The attackers need k honest clients to form a majority. With this z, about k honest clients are
+    farther from the mean than the attackers, so the attackers look like a part of the majority.
 
     z_max = Phi^-1((n - f - k) / (n - f)), k = floor(n / 2 + 1) - f.
 
@@ -60,19 +69,20 @@ def largest_hidden_shift(n: int, f: int) -> float:
 
 
 def mimic(honest: Rows, target: int = 0) -> Row:
-    """A copy of one honest row, so that this row counts many times."""
+    """A copy of one honest client's update, so that this update counts many times."""
     return honest[target].copy()
 
 
 def min_max(honest: Rows, direction: str = "unit") -> Row:
-    """MinMax: mu + g p, with the largest g that keeps the row as near as honest rows are.
+    """MinMax: mu + g p, where mu is the mean of the honest clients' updates and p a direction.
 
-    Its distance to every honest row is at most the largest distance between two honest rows.
+    g is the largest factor with which the distance of mu + g p to every honest update is at most
+    the largest distance between two honest updates.
 
     Args:
-        honest: honest rows.
-        direction: name of the direction p: ``unit`` is -mu / |mu|, ``std`` is -s, ``sign`` is
-            -sign(mu).
+        honest: updates of the honest clients, one row each.
+        direction: name of the direction p: ``unit`` is -mu / |mu|, ``std`` is minus the standard
+            deviation of the honest updates, ``sign`` is -sign(mu).
     """
     limit = float(squared_distances(honest).max())
 
@@ -84,13 +94,13 @@ def min_max(honest: Rows, direction: str = "unit") -> Row:
 
 
 def min_sum(honest: Rows, direction: str = "unit") -> Row:
-    """MinSum: mu + g p, with the largest g that keeps the row as near as honest rows are.
+    """MinSum: mu + g p, where mu is the mean of the honest clients' updates and p a direction.
 
-    The sum of its squared distances to the honest rows is at most the largest such sum of any
-    honest row.
+    g is the largest factor with which the sum of squared distances of mu + g p to the honest
+    updates is at most the largest sum of squared distances of one honest update to the others.
 
     Args:
-        honest: honest rows.
+        honest: updates of the honest clients, one row each.
         direction: name of the direction p, as in ``min_max``.
     """
     limit = float(squared_distances(honest).sum(axis=1).max())
@@ -102,13 +112,13 @@ def min_sum(honest: Rows, direction: str = "unit") -> Row:
 
 
 def _farthest(honest: Rows, direction: str, allowed: Callable[[Row], bool]) -> Row:
-    """The row farthest from the honest mean, along a direction, that is still allowed. It is found
-    by bisection.
+    """The vector farthest from the mean of the honest clients' updates, along a direction, that is
+    still allowed. It is found by bisection.
 
     Args:
-        honest: honest rows.
+        honest: updates of the honest clients, one row each.
         direction: name of the direction, as in ``min_max``.
-        allowed: whether a row is near enough to the honest rows to stay hidden.
+        allowed: whether a vector is near enough to the honest updates to stay hidden.
     """
     mean = honest.mean(axis=0)
     directions = {
@@ -136,10 +146,11 @@ def _farthest(honest: Rows, direction: str, allowed: Callable[[Row], bool]) -> R
 
 
 def gaussian(honest: Rows, count: int, rng: np.random.Generator) -> Float64[np.ndarray, "count P"]:
-    """Noise with the median length of the honest rows, drawn separately for each attacker.
+    """Noise with the median length of the honest clients' updates, drawn separately for each
+    attacker.
 
     Args:
-        honest: honest rows.
+        honest: updates of the honest clients, one row each.
         count: number of attackers.
         rng: generator of the noise.
     """
@@ -150,11 +161,12 @@ def gaussian(honest: Rows, count: int, rng: np.random.Generator) -> Float64[np.n
 
 
 def optimal(honest: Rows, attack: Callable[[Rows, float], Row], rule: str, f: int) -> Row:
-    """The row by which f attackers move the aggregate farthest from the mean of the honest rows.
+    """The vector by which f attackers move the server's aggregate farthest from the mean of the
+    honest clients' updates.
 
     Args:
-        honest: honest rows.
-        attack: function from honest rows and a factor to the row that all attackers send.
+        honest: updates of the honest clients, one row each.
+        attack: function from honest updates and a factor to the vector that all attackers send.
         rule: the server's rule, as in ``rules.aggregate``.
         f: number of attackers, as many as the rule assumes.
 

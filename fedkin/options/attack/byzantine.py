@@ -59,9 +59,10 @@ class Byzantine(Option):
             The attacker's own update: ``own_sign_flip`` (times -1) and ``stretch`` (times -10). An
             update trained on poisoned data: ``label_flip`` (labels y -> classes - 1 - y),
             ``backdoor`` (half of the images get a patch of 3 x 3 in a corner and the label 0),
-            ``backdoor_replacement`` (the same, times the number of the model's clients per
-            attacker, so that the mean nearly becomes the attackers' model). ``none``: the unchanged
-            update, for use with a ``disguise`` or a ``lie``.
+            ``backdoor_replacement`` (the same update, multiplied by the number of clients that
+            train the model and divided by the number of attackers among them, so that the mean
+            nearly becomes the attackers' model). ``none``: the unchanged update, for use with a
+            ``disguise`` or a ``lie``.
         share: share of the clients that attack.
         spread: whether attackers are spread ``evenly`` over the true clusters, or at ``random``.
         start: first round of the attack. 0 is the cold start, in which clusters are found. With a
@@ -127,7 +128,7 @@ class Byzantine(Option):
         """The data with attackers' samples poisoned, from the start or from a later round on.
 
         Raises:
-            ConfigError: poisoning starts later, but the data also shift for another reason.
+            ConfigError: poisoning starts after round 0, and the data also shift for another reason.
             DataError: these data cannot be poisoned.
         """
         if self.attack not in POISONS:
@@ -137,8 +138,9 @@ class Byzantine(Option):
             return POISONS[self.attack](data, attacks), shift
         if shift is not None:
             raise ConfigError(
-                f"attack.start: {self.attack} after the start cannot be combined with other shifts "
-                "of data; leave one out"
+                f"attack.start = {self.start}: {self.attack} poisons the data from that round on, "
+                "which cannot be combined with another shift of the data; set attack.start=0, or "
+                "leave out the shift"
             )
         return data, LaterPoisoning(
             self.attack, tuple(np.flatnonzero(attacks).tolist()), self.start
@@ -155,7 +157,7 @@ class Byzantine(Option):
         """Which clients attack.
 
         Args:
-            total: N.
+            total: number of clients N.
             true_clusters: true clusters, over which attackers are spread; None for one cluster.
 
         Raises:
@@ -215,7 +217,8 @@ class Byzantine(Option):
     def _rows(
         self, honest: Float64[np.ndarray, "h p"], count: int, rng: np.random.Generator | None
     ) -> Float64[np.ndarray, "..."]:
-        """What the attackers of one model send: a row for each of them, or one row that all send.
+        """What the attackers of one model send: a row (vector) for each of them, or one row that
+        all send.
 
         Args:
             honest: updates of the model's honest clients.
@@ -238,12 +241,12 @@ class Byzantine(Option):
         kinds: Int[np.ndarray, "n"],
     ) -> Float[np.ndarray, "n p"]:
         """The updates as the server receives them before the attack starts, with attackers' updates
-        replaced by their disguise.
+        replaced by their disguise (vectors that corrupt the clusters).
 
         Args:
-            updates: as in ``replies``.
-            index: as in ``replies``.
-            attacks: as in ``replies``.
+            updates: the clients' true updates, one row each.
+            index: the model that each row's client trained.
+            attacks: which rows belong to attackers.
             kinds: true cluster of each row's client.
         """
         sent = updates.copy()
@@ -287,10 +290,11 @@ class AttackedWorld(WorldProxy):
     Args:
         world: the clients.
         attack: the attack and its clients.
-        round: round of the calls.
+        round: the round in which clients are asked.
 
     Raises:
-        ConfigError: a disguise needs true clusters, but they are unknown.
+        ConfigError: a disguise (false vectors before the attack) needs true clusters, but they are
+            unknown.
     """
 
     def __init__(self, world: World, attack: Byzantine, round: int) -> None:
@@ -330,11 +334,12 @@ class AttackedWorld(WorldProxy):
         clients: Int[np.ndarray, "n"],
         attacks: Bool[np.ndarray, "n"],
     ) -> Reply:
-        """The reply of single clients, with the vectors of attackers changed. As on a real server,
-        a row with a vector that is not finite counts as not arrived.
+        """A reply with one row per client, in which the attackers' vectors are replaced.
+
+        As on a real server, a row with a vector that is not finite counts as not arrived.
 
         Args:
-            reply: the true reply.
+            reply: the true reply, with one row per client.
             vectors: names of the arrays that hold updates.
             clients: client of each row.
             attacks: which rows belong to attackers.
@@ -371,8 +376,8 @@ class AttackedWorld(WorldProxy):
 
 
 def _check_positions(clients: Any) -> None:
-    """Raise ConfigError unless attackers are given as whole numbers, their positions (and not, for
-    example, as names)."""
+    """Raise ConfigError if attackers are given in another way than by position (whole numbers), for
+    example by name."""
     if clients is None:
         return
     for client in clients if isinstance(clients, (tuple, list)) else [None]:

@@ -2,7 +2,7 @@
 finds wrong ones.
 
 Attackers know the honest rows (updates of honest clients) of the same model, and the kind of each
-client, which is its true cluster. Rows are [n p].
+client, which is its true cluster. A row is one update with p parameters.
 """
 
 from __future__ import annotations
@@ -17,42 +17,47 @@ Row = Float64[np.ndarray, "p"]
 
 
 class Honest(NamedTuple):
-    """Honest rows of one model, and the kind (true cluster) of each row's client."""
+    """Honest rows (updates of honest clients) of one model, and the kind (true cluster) of each
+    row's client."""
 
     rows: Float64[np.ndarray, "h p"]
     kinds: Int[np.ndarray, "h"]
 
     def mean(self, kind: int) -> Row:
-        """The mean of the honest rows of one kind."""
+        """The mean of the honest rows (updates) of one kind (true cluster)."""
         return self.rows[self.kinds == kind].mean(axis=0)
 
     def other(self, kind: int) -> int:
-        """The next kind that has honest rows; after the last kind, the first."""
+        """The next kind (true cluster) that has honest rows (updates); after the last kind, the
+        first."""
         kinds = np.unique(self.kinds)
         later = kinds[kinds > kind]
         return int(later[0] if len(later) else kinds[0])
 
 
 def imitation(honest: Honest, kind: int, count: int) -> Float64[np.ndarray, "count p"]:
-    """The mean of another kind, so that the server takes the attackers for clients of that kind.
+    """The mean update of another true cluster, so that the server takes the attackers for clients
+    of that cluster.
 
     Args:
-        honest: rows of the same model.
-        kind: kind of these attackers; it has honest rows.
+        honest: honest updates of the same model.
+        kind: true cluster of these attackers; it has honest clients.
         count: number of attackers of this kind that train the model.
     """
     return np.repeat(honest.mean(honest.other(kind))[None], count, axis=0)
 
 
 def splitting(honest: Honest, kind: int, count: int) -> Float64[np.ndarray, "count p"]:
-    """Two groups of attackers on either side of their kind's mean, as far away as honest rows are.
+    """Updates of two groups of attackers, on opposite sides of the mean of the attackers' true
+    cluster.
 
-    They lie along the direction of largest variation. The kind is then split in two clusters, and
-    two other kinds are merged if the number of clusters is fixed.
+    These updates lie on the direction in which the cluster's honest updates vary most, as far from
+    the mean as honest updates are on average. The server then splits the true cluster into two
+    clusters. If the number of clusters is fixed, it also merges two other true clusters.
 
     Args:
-        honest: rows of the same model.
-        kind: kind of these attackers; it has honest rows.
+        honest: honest updates of the same model.
+        kind: true cluster of these attackers; it has honest clients.
         count: number of attackers of this kind that train the model.
     """
     rows = honest.rows[honest.kinds == kind]
@@ -66,26 +71,27 @@ def splitting(honest: Honest, kind: int, count: int) -> Float64[np.ndarray, "cou
 
 
 def blob(honest: Honest, kind: int, count: int) -> Float64[np.ndarray, "count p"]:
-    """The mean of all honest rows, sent by every attacker.
+    """The mean of all honest updates, sent by every attacker.
 
     The attackers form a dense cluster in the middle, which attracts a centre.
 
     Args:
-        honest: rows of the same model.
-        kind: kind of these attackers; it has honest rows.
+        honest: honest updates of the same model.
+        kind: true cluster of these attackers; it has honest clients.
         count: number of attackers of this kind that train the model.
     """
     return np.repeat(honest.rows.mean(axis=0)[None], count, axis=0)
 
 
 def bridge(honest: Honest, kind: int, count: int) -> Float64[np.ndarray, "count p"]:
-    """Rows at equal steps on the line from their kind's mean to another kind's mean.
+    """Vectors at equal steps on the line from the mean of the attackers' true cluster to the mean
+    of another one.
 
-    A method that links neighbouring rows then puts both kinds into one cluster.
+    A method that links neighbouring updates then puts both true clusters into one cluster.
 
     Args:
-        honest: rows of the same model.
-        kind: kind of these attackers; it has honest rows.
+        honest: honest updates of the same model.
+        kind: true cluster of these attackers; it has honest clients.
         count: number of attackers of this kind that train the model.
     """
     start = honest.mean(kind)

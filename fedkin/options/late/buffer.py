@@ -31,7 +31,8 @@ class Row(NamedTuple):
 
 @dataclass
 class LateBuffer:
-    """Late replies with their updates, and how many were used and dropped so far.
+    """Late replies: one row of numbers for each (``rows``: client, model, round, ...), their
+    ``updates``, and how many replies were used and dropped so far (``counts``).
 
     A checkpoint stores these three arrays.
     """
@@ -96,20 +97,20 @@ class LateBuffer:
     def take(
         self, call: Task, round: int, oldest: int, length: int, usable: Bool[np.ndarray, "b"]
     ) -> tuple[Row, Float[np.ndarray, "u p"]]:
-        """Take out of the buffer the replies that a call uses, in the order of their clients.
+        """Take out of the buffer the late replies that a task uses, in the order of their clients.
 
-        Replies that are due for this call but cannot be used, and replies that are too old, are
-        dropped.
+        Late replies to this task that are due but cannot be used, and late replies that are too
+        old, are dropped.
 
         Args:
-            call: the task of the present call.
+            call: the task, which clients answer in the present round too.
             round: the present round.
             oldest: replies of rounds before this one are dropped.
-            length: p, size of the call's updates.
-            usable: which replies the caller accepts.
+            length: p, size of the updates in the replies to the task.
+            usable: which replies in the buffer may be used.
 
         Returns:
-            The used rows and updates.
+            The numbers stored with the used replies, and the updates of these replies.
         """
         waiting = self.columns
         same_task = waiting.task == _checksum(call)

@@ -8,13 +8,14 @@ staleness).
               sum_i n_i s(a_i) u_{i,t-a_i} / sum_i n_i
 
 J. Nguyen et al.: Federated Learning with Buffered Asynchronous Aggregation. AISTATS 2022, arXiv
-2106.06639. The paper multiplies an update by s(a) with exponent 0.5, and divides by the full
-number of samples, so a mean of only old updates is a smaller step. Here this is done in each
-cluster, and in synchronous rounds. An old update is not used if its client has replied in this
-round, if the client now belongs to another cluster, or if the number of clusters has changed.
+2106.06639. The paper multiplies an update by s(a) with exponent 0.5, and divides by the full number
+of samples, so a mean of only old updates is a smaller step. Here the mean is taken in each cluster,
+and rounds are synchronous. An old update is not used if its client has replied in this round, if
+the client now belongs to another cluster, or if the number of clusters has changed.
 
-In a simulation, replies are late at random: by at least a rounds with probability ``share``^a. In a
-deployment, a reply is late if it arrives after the server has ended the round (``WaitingWorld``).
+In a simulation, replies are late at random: a reply is late by at least d rounds with probability
+``share``^d. In a deployment, a reply is late if it arrives after the server has ended the round
+(``WaitingWorld``).
 With ``max_age=0`` late replies are lost.
 """
 
@@ -54,8 +55,8 @@ class LateReplies(Option):
     Attributes:
         max_age: largest age of a used reply, in rounds; 0: late replies are not used.
         exponent: exponent in (1 + age)^-exponent, the factor of a late update; 0: no factor.
-        share: in a simulation, the share of replies that are late by at least one round; a share of
-            share^a is late by at least a rounds.
+        share: in a simulation, the share of replies that are late by at least one round. The share
+            that is late by at least d rounds is share^d.
         same: whether the same clients are late in every round. If not, each reply is drawn
             independently.
 
@@ -79,18 +80,19 @@ class LateReplies(Option):
         check_not_negative("share", self.share)
         if self.share >= 1:
             raise MethodError(
-                f"share must be below 1: at 1 every reply is late, got {self.share:g}"
+                f"share must be below 1 (at 1 every reply would be late), got {self.share:g}"
             )
 
     def refusal(self, run: RunFacts) -> str:
         if "privacy" in run.options:
             return (
                 "a late reply would count in the sums of two rounds, and privacy counts each "
-                "client once; use only one of the two options"
+                "client once; use late replies or privacy, not both"
             )
         if "robust" in run.options:
             return (
-                "a robust rule compares the replies of one round; use only one of the two options"
+                "a robust rule compares the replies of one round; use late replies or a robust "
+                "rule, not both"
             )
         return refusal(run.method)
 
@@ -104,11 +106,11 @@ class LateReplies(Option):
     def delays(self, clients: Int[np.ndarray, "n"], stream: Stream) -> Int[np.ndarray, "n"]:
         """By how many rounds each client's reply is late in a simulation; 0 means in time.
 
-        A reply is late by at least a rounds with probability share^a.
+        A reply is late by at least d rounds with probability share^d.
 
         Args:
-            clients: clients of the call.
-            stream: random numbers of the call.
+            clients: clients that reply.
+            stream: random numbers of the round.
         """
         if not self.share:
             return np.zeros(len(clients), np.int64)
@@ -148,8 +150,9 @@ class ActiveLateReplies(ActiveOption):
         )
 
     def _after_round(self, after: State, world: LateWorld, buffer: LateBuffer, round: int) -> State:
-        """The state after a round, with the changed buffer. Raises MethodError if the method
-        averages single updates itself, so that late replies could not be added."""
+        """The state after a round, with the changed buffer of late replies. Raises MethodError if
+        the method averages single updates itself, so that late replies cannot be added to its
+        means."""
         check_asks_for_means(
             section=self.section,
             method=self._method,
@@ -170,7 +173,7 @@ class ActiveLateReplies(ActiveOption):
         )
 
     def _with_buffer(self, state: State, buffer: LateBuffer) -> State:
-        """The state with this buffer of late replies in place of the former one."""
+        """The state with this buffer of late replies in place of its former buffer."""
         return self.with_arrays(
             state, {"rows": buffer.rows, "updates": buffer.updates, "counts": buffer.counts}
         )
@@ -210,7 +213,7 @@ class LateWorld(WorldProxy):
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
         """The clients' reply to a task. A request for means is answered from the replies that are
-        in time and the late ones that are due; any other task is passed on unchanged."""
+        in time and the late replies that are due; any other task goes to the clients unchanged."""
         # ``vector`` names the update in the reply, ``single`` is the task that returns each
         # client's update instead of the means. Both exist only for a request for means.
         vector = mean_vector(task)
@@ -307,7 +310,7 @@ class LateWorld(WorldProxy):
 
 def _of_rows(reply: Reply, vector: str, rows: Bool[np.ndarray, "n"]) -> dict[str, np.ndarray]:
     """The arrays that the buffer stores (update, model and number of samples), for some rows of a
-    reply."""
+    reply (one row per client)."""
     return {name: reply.arrays[name][rows] for name in (vector, INDEX, WEIGHT)}
 
 
@@ -322,9 +325,9 @@ def _mean(
     """The mean update of each model over timely and late replies, and the number of samples in it.
 
     Args:
-        task: the task that requests means.
+        task: the task that asks for mean updates.
         vector: name of the update in the reply.
-        reply: the reply of single clients, whose late rows have not arrived.
+        reply: the reply with one row per client, in which late rows are marked as not arrived.
         clients: client of each row.
         late: client, model and number of samples of each late reply.
         updates: the late updates, already multiplied by s(age).

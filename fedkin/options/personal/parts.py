@@ -7,13 +7,13 @@ FedPer) or its own model (Ditto).
 
 With one cluster these are FedRep (``head_epochs=0``: FedPer) and Ditto, to the last bit. Clients
 are tested with the part that they keep. A client that never trained is tested with the initial
-head, or with its cluster's model. A client that changes its cluster keeps its part.
+head, or with its cluster's model. A client that changes its cluster keeps its personal part.
 
 Clients use their personal parts only in the method's rounds. In a cold start, and when new clients
 are assigned to clusters, clients train whole models. The head of every cluster's model is always
-reset to the initial model's head, so sharing between clusters and server optimisers do not change
-heads. In rounds, the updates that the method sees (and may cluster by) are zero in the head's
-entries.
+reset to the initial model's head. So heads are changed neither by server optimisers nor by sharing
+between clusters. In rounds, the updates that the method sees (and may cluster by) are zero in the
+head's entries.
 
 Two kinds of methods cannot be used with personal parts (``refusal``): methods that compare clients
 by last layers that they share (``ModelParts.shared_head``), and methods that keep a part of the
@@ -54,7 +54,7 @@ class PersonalPart(Option):
     head: ClassVar[bool]  # whether the part is the model's last layer, which is then not shared
 
     def task(self, task: Train, start: Float[np.ndarray, "P"], head: slice | None) -> Task:
-        """The training that clients do instead of the method's, with their personal part.
+        """The training that clients do, with their personal part, instead of the method's training.
 
         Args:
             task: the method's training.
@@ -92,8 +92,8 @@ class PersonalPart(Option):
 @plain_options
 @dataclass(frozen=True)
 class PersonalHead(PersonalPart):
-    """A separate last layer for each client. It is trained alone before the body, or together
-    with the body if ``head_epochs`` is 0.
+    """A separate last layer for each client. It is trained alone before the other layers, or
+    together with them if ``head_epochs`` is 0.
 
     Examples:
         >>> import fedkin as fk
@@ -115,14 +115,15 @@ class PersonalHead(PersonalPart):
             check_positive_integer("head_epochs", self.head_epochs)
 
     def task(self, task: Train, start: Float[np.ndarray, "P"], head: slice | None) -> Task:
-        """The training with personal heads.
+        """The training with personal heads (last layers).
 
         Raises MethodError if clients choose among models, or reply with gradients.
         """
         if task.model_index is None or task.gradient:
             raise MethodError(
-                "personal heads: clients cannot compare models without a last layer, nor their "
-                "gradients; leave out personal heads, or use another method"
+                "personal heads: the method's clients compare models or send gradients, which "
+                "needs models with a last layer, but clients share models without it; leave out "
+                "personal heads, or use another method"
             )
         bodies = body_of(task.models, head)
         return Personal(
@@ -175,7 +176,8 @@ class PersonalModel(PersonalPart):
 class ActivePersonalPart(ActiveOption):
     """A personal part in a run.
 
-    The state holds the run's initial model, whose head is the initial head of all clients.
+    The state holds the run's initial model, whose head (last layer) is the initial head of all
+    clients.
 
     Args:
         part: the personal part.
@@ -199,8 +201,9 @@ class ActivePersonalPart(ActiveOption):
         return Around(seen, finish)
 
     def _first_model(self, world: World, call: Call) -> Float[np.ndarray, "P"]:
-        """The run's initial model, from which clients take their initial head. It is an empty array
-        if clients keep whole models, since these start as the cluster's model."""
+        """The run's initial model, from which clients take their initial head (last layer). The
+        result is an empty array if clients keep whole models, since these start as the cluster's
+        model."""
         if not self._part.head:
             return np.zeros(0, np.float32)
         return world.initial(call.stream.child("model"))
@@ -267,7 +270,7 @@ class PersonalWorld(WorldProxy):
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
         """The clients' reply. A training of whole models becomes personal training; any other task
-        is passed on unchanged."""
+        goes to the clients unchanged."""
         if type(task) is not Train or task.part is not None:
             return self._world.run(task, clients, stream)
         personal = self._personal(task)

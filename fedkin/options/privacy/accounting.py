@@ -1,15 +1,15 @@
 """Privacy accounting of noisy sums: epsilon at a delta, with dp-accounting (the extra ``privacy``).
 
 Neighbouring data sets differ by one whole client, added or removed, for all rounds together. A
-round is a Gaussian mechanism on the sum over a Poisson sample of the clients. Noisy sums of all
-clients (before the first round of a cold start, and of scores after the last round) are Gaussian
+round is a Gaussian mechanism on the sum over a Poisson sample of the clients. Noisy sums over all
+clients (of a cold start before the first round, and of scores after the last round) are Gaussian
 mechanisms without sampling, which compose with the rounds.
 
 The reported epsilon comes from the privacy loss distribution (PLD, Koskela et al. 2020, Doroshenko
 et al. 2022). Renyi differential privacy (Mironov 2017) gives an upper bound of it. A PLD epsilon
 above that bound would show an error in one of them, so it raises an error. No other mechanism is
-accounted for: the accountants of dp-accounting disagree on the definition of replacing a client,
-and one of them ignores the count of a randomised response.
+accounted for: the two accountants of dp-accounting disagree on the definition of replacing a
+client, and the PLD accountant charges a repeated randomised response only once.
 
 The Renyi bound itself is reported in two cases. Above an epsilon of 50 a loss distribution takes
 minutes, and such an epsilon gives no protection. A delta below 1e-14 is too small for a loss
@@ -65,7 +65,7 @@ class NoisyRounds:
         clients: number of clients N, needed only with a cap.
         start_noise: noise multiplier of each noisy sum of all clients before the first round.
         start_sums: number of these sums.
-        score_noise: noise multiplier of each noisy sum of all clients' scores.
+        score_noise: noise multiplier of each noisy sum of all clients' accuracies (scores).
         score_sums: number of these sums.
     """
 
@@ -88,7 +88,7 @@ class NoisyRounds:
 
     def _of_all(self) -> list[tuple[float, int]]:
         """The sums over all clients, as pairs (noise multiplier, number of sums): one pair for the
-        cold start and one for scores. A pair with 0 sums is left out."""
+        cold start (first clustering) and one for scores. A pair with 0 sums is left out."""
         sums = (self.start_noise, self.start_sums), (self.score_noise, self.score_sums)
         return [(noise, count) for noise, count in sums if count]
 
@@ -107,7 +107,7 @@ class NoisyRounds:
         """The noisy sums of all rounds as an event of dp-accounting.
 
         Args:
-            events: the module of events.
+            events: the module ``dp_accounting``, which defines events.
         """
         noise = events.GaussianDpEvent(self.noise_multiplier)
         if self.cap is not None:
@@ -133,7 +133,8 @@ def epsilon(rounds: NoisyRounds, delta: float) -> float:
         delta: probability that the bound does not hold.
 
     Raises:
-        ConfigError: the two accountants contradict each other, so neither is reliable.
+        ConfigError: the two accountants (privacy loss distribution and Renyi) contradict each
+            other, so neither is reliable.
         MissingExtra: dp-accounting is not installed.
     """
     if rounds.lacks_noise:
@@ -205,8 +206,9 @@ def check(value: float, bound: float | None) -> None:
     """
     if bound is not None and value > bound * (1 + _TOLERANCE) + _TOLERANCE:
         raise ConfigError(
-            f"accountants contradict each other: epsilon is {value:.4g} by PLD, above the bound "
-            f"{bound:.4g} by RDP"
+            f"privacy: the accountants contradict each other: epsilon is {value:.4g} by the "
+            f"privacy loss distribution, above the Renyi bound {bound:.4g}, so neither can be "
+            "trusted; install another version of dp-accounting, and report this error"
         )
 
 

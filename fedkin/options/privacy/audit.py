@@ -1,4 +1,5 @@
-"""Audit of the mechanism: a lower bound of epsilon, from one simulated run with canaries.
+"""Audit of the privacy mechanism (clip and noise): a lower bound of epsilon, from one simulated run
+with canaries.
 
 A canary is a client with a random direction as its update. There are m canaries, and a fair coin
 decides for each whether it is in or out. In each round every canary that is in takes part with the
@@ -10,8 +11,8 @@ guesses are unlikely under a small epsilon. Source: Steinke, Nasr and Jagielski,
 with One (1) Training Run, NeurIPS 2023 (theorem 5.2).
 
 In a run with secret sums, clients clip and round their updates and add shares of the noise, so the
-canaries' updates pass through these functions. Noise comes from as few other clients as in the
-smallest allowed sum, so the audit tests the sum with the least noise.
+canaries' updates pass through these functions. The audit tests the sum with the least noise: the
+smallest allowed sum, in which the fewest other clients add noise.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ _LEAST = 1e-6
 
 @dataclass(frozen=True)
 class Audit:
-    """The result of an audit.
+    """The result of a privacy audit, in which an observer guesses which canaries (test clients)
+    were in the run.
 
     Attributes:
         claim: the accountant's epsilon for the sums of updates. Scores are excluded, since canaries
@@ -68,9 +70,10 @@ class Audit:
 
 def p_value(epsilon: float, canaries: int, guesses: int, correct: int, delta: float) -> float:
     """The largest probability with which a mechanism that is (epsilon, delta)-private lets an
-    observer make at least this many correct guesses.
+    observer make at least this many correct guesses about which canaries (test clients) were in the
+    run.
 
-    With q = e^eps / (1 + e^eps) it is
+    With q = e^eps / (1 + e^eps) the probability is
 
         P[Bin(r, q) >= v] + 2 m delta max over i = 1 .. v of (1 / i) P[v - i <= Bin(r, q) < v].
 
@@ -94,7 +97,8 @@ def p_value(epsilon: float, canaries: int, guesses: int, correct: int, delta: fl
 
 
 def lower_bound(canaries: int, guesses: int, correct: int, delta: float) -> float:
-    """The largest epsilon that the guesses contradict (p below 5%); 0 if they contradict none.
+    """The largest epsilon that the correct guesses about canaries (test clients) contradict (p
+    below 5%); 0 if the guesses contradict none.
 
     Args:
         canaries: number of canaries m.
@@ -135,7 +139,8 @@ def audit(
     noise_factor: float = 1.0,
     least: int | None = None,
 ) -> Audit:
-    """Run canaries through the mechanism of a run, and guess which of them were in.
+    """Run canaries (test clients) through the privacy mechanism of a run, and guess which of them
+    were in it.
 
     Args:
         mechanism: sampling, clip and noise.
@@ -185,7 +190,8 @@ def audit(
 
 
 class _Release(NamedTuple):
-    """The settings of one noisy sum of a run, from a cold start or from a round."""
+    """The settings of one noisy sum of a run, from a cold start (first clustering) or from a
+    round."""
 
     probability: float  # probability with which a client takes part
     clip: float
@@ -201,7 +207,7 @@ def _scores(
     noise_factor: float,
 ) -> Float[np.ndarray, "m"]:
     """How strongly the noisy sums of a trusted server, including cold-start sums, suggest that each
-    canary is in.
+    canary (test client) is in the run.
 
     A score is the inner product of the canary's direction with the sums, added over all sums. Each
     sum weighs 1 / (clip noise^2), as in a likelihood-ratio test.
@@ -211,7 +217,7 @@ def _scores(
         rounds: number of rounds T.
         randomness: source of all random numbers.
         directions: each canary's direction, of norm 1.
-        present: which canaries are in.
+        present: which canaries are in the run.
         noise_factor: factor of the noise that is really added, as in ``audit``.
     """
     scores = np.zeros(len(directions))
@@ -250,18 +256,18 @@ def _secret_scores(
     noise_factor: float,
     least: int,
 ) -> Float[np.ndarray, "m"]:
-    """How strongly the secret sums suggest that each canary is in: inner products of the canaries'
-    directions with the total over all rounds.
+    """How strongly the secret sums suggest that each canary (test client) is in the run: inner
+    products of the canaries' directions with the total over all rounds.
 
     With secret sums an observer sees who takes part, so the claim is about a client that takes part
-    in every round. All canaries that are in do so.
+    in every round. All canaries that are in the run take part in every round.
 
     Args:
         mechanism: clip and declared noise.
         rounds: number of rounds T.
         randomness: source of all random numbers.
         directions: each canary's direction, of norm 1.
-        present: which canaries are in.
+        present: which canaries are in the run.
         noise_factor: factor of the noise that is really added, as in ``audit``.
         least: n_min, the smallest number of clients in a sum.
     """

@@ -52,8 +52,8 @@ class ClientDP(PrivacySettings, Option):
     def refusal(self, run: RunFacts) -> str:
         if run.shares_part:
             return (
-                "personal heads send sums of bodies, which get no noise; use personal models "
-                "(ditto), or no personal part"
+                "personal heads send sums of bodies (models without the last layer), which get no "
+                "noise; use personal models (ditto), or no personal part"
             )
         return refusal(run.method, self.uncharged)
 

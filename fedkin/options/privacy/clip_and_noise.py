@@ -4,7 +4,7 @@ quantile of the updates' norms.
     u_i <- u_i min(1, C / |u_i|);   S_k = sum of w_i u_i over the clients of model k + N(0, (z C)^2)
 
 A client adds one vector of norm at most C to one of the K sums, so all K sums together cost as much
-privacy as a single sum. Shapes: n rows, K models, P parameters.
+privacy as a single sum. Shapes: n rows (clients' updates), K models, P parameters.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from fedkin.options.privacy.randomness import Randomness
 
 
 def clipped(rows: Float[np.ndarray, "n P"], clip: float) -> Float[np.ndarray, "n P"]:
-    """Rows clipped to norm ``clip``, in float64. A row that is not finite counts as zero."""
+    """Rows (clients' updates) clipped to norm ``clip``, in float64. A row that is not finite counts
+    as zero."""
     rows = rows.astype(np.float64)
     norms = np.linalg.norm(rows, axis=1)
     sound = np.isfinite(norms)
@@ -34,7 +35,8 @@ def noisy_sums(
     clip: float,
     randomness: Randomness,
 ) -> Float[np.ndarray, "K P"]:
-    """Sums of clipped rows for each model. Every sum gets noise, also sums without rows.
+    """Sums of clipped rows (clients' updates) for each model. Every sum gets noise, also sums
+    without rows.
 
     Args:
         rows: one row per client, of norm at most ``clip``.
@@ -94,7 +96,8 @@ def next_clip(
     """The clip of the next round, which moves towards a quantile of the updates' norms.
 
     C <- C exp(-rate (b - quantile)), where b is the noisy share of updates with a norm of at most
-    C. The share is of the expected cohort, a number that does not depend on data.
+    C. To get this share, a noisy count is divided by the expected number of clients, which does not
+    depend on data.
 
     Args:
         norms: norms of the updates before clipping.

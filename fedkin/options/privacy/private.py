@@ -1,9 +1,9 @@
 """Any method that averages, with client-level differential privacy.
 
 The method sees noisy means instead of means. If it requests replies that get no noise, the run
-stops with the name of that task, or epsilon becomes infinite. Cohorts are drawn with the operating
-system's randomness and not by the run's seed: for an observer who could compute the cohorts,
-sampling would not amplify privacy.
+stops with an error that names the task, or epsilon becomes infinite. Cohorts are drawn with the
+operating system's randomness and not by the run's seed: for an observer who could compute the
+cohorts, sampling would not amplify privacy.
 """
 
 from __future__ import annotations
@@ -113,14 +113,14 @@ def check_privacy(settings: PrivacySettings, runs: Sequence[RunFacts]) -> None:
 
     Args:
         settings: privacy settings.
-        runs: facts for each method.
+        runs: facts about the run of each compared method, the main method first.
     """
     main = runs[0]
     for name in ("patience", "until"):
         if getattr(main.plan, name) is not None:
             raise ConfigError(
-                f"privacy: run.{name} stops by clients' scores, which no noise covers, and the "
-                "last round would reveal them: leave it out"
+                f"privacy: run.{name} ends the run by clients' scores, which no noise covers, so "
+                "the last round would reveal something about them: leave it out"
             )
     if main.measures:
         raise ConfigError(
@@ -146,12 +146,13 @@ def check_privacy(settings: PrivacySettings, runs: Sequence[RunFacts]) -> None:
 
 
 def mechanism_of(settings: PrivacySettings, run: RunFacts) -> Mechanism:
-    """The mechanism of a run with these settings.
+    """The privacy mechanism (sampling, clip and noise) of a run with these settings.
 
     Args:
         settings: privacy settings.
-        run: the run. Noisy sums in the cold start of its method are part of the cost. With secret
-            sums the server learns who takes part, so sampling does not amplify privacy.
+        run: the run. Noisy sums in the cold start (first clustering) of its method are part of the
+            cost. With secret sums the server learns who takes part, so sampling does not amplify
+            privacy.
 
     Raises:
         ConfigError: cohorts have a fixed size; the budget is below the cost of one round.
@@ -169,7 +170,8 @@ def mechanism_of(settings: PrivacySettings, run: RunFacts) -> Mechanism:
 def _check_noise(mechanism: Mechanism, journal: Journal, planned_rounds: int) -> None:
     """Raise ConfigError if a resumed run would add other noise than it has added before.
 
-    The accountant assumes the same noise for all rounds, and also for all sums of a cold start.
+    The accountant assumes the same noise for all rounds, and also for all sums of a cold start
+    (first clustering).
     """
     for kind, noise in (("clip", mechanism.noise_multiplier), ("start", mechanism.start_noise)):
         for entry in journal.entries:
@@ -177,9 +179,9 @@ def _check_noise(mechanism: Mechanism, journal: Journal, planned_rounds: int) ->
                 raise ConfigError(
                     "privacy: this run has released sums with noise "
                     f"{entry['noise_multiplier']:.4g}, but {planned_rounds} rounds at epsilon = "
-                    f"{mechanism.settings.epsilon} need noise {noise:.4g}: noise found for an "
-                    "epsilon holds for the number of rounds planned first. Resume with as many "
-                    "rounds; to extend a run, give noise_multiplier from its start on"
+                    f"{mechanism.settings.epsilon} need noise {noise:.4g}. The noise was computed "
+                    "from epsilon for the number of rounds planned at the start: resume with that "
+                    "number. To be able to extend a run, start it with privacy.noise_multiplier"
                 )
 
 
@@ -257,9 +259,10 @@ class ActivePrivacy(ActiveOption):
         )
 
     def around(self, world: World, before: State | None, call: Call) -> Around:
-        """The world of noisy sums for a call.
+        """The world that answers one call of the method with noisy sums.
 
-        Raises ConfigError if earlier cold starts leave no budget for this one.
+        Raises ConfigError if earlier cold starts (first clusterings) of this run leave no budget
+        for another one.
         """
         if call.step == "init":
             if self.mechanism.settings.epsilon is not None and self.mechanism.start_sums:
@@ -287,25 +290,29 @@ class ActivePrivacy(ActiveOption):
         if released != 1 and not self.journal.uncharged:
             raise TaskError(
                 f"privacy: {type(self.method).__name__} asked for {released} noisy sums in round "
-                f"{round}, but a round has exactly one for all clusters together"
+                f"{round}, but the cost of a round is computed for exactly one, over all clusters "
+                "together: use another method, or leave out privacy"
             )
 
     def _refuse_start(self, budget: float) -> None:
-        """Raise ConfigError if earlier cold starts of this run leave no budget for another one."""
+        """Raise ConfigError if earlier cold starts (first clusterings) of this run leave no budget
+        for another one."""
         released = self.journal.start_sums
         cost = self.mechanism.epsilon(
             self.journal.rounds, start_sums=released + self.mechanism.start_sums
         )
         if cost > budget:
             raise ConfigError(
-                f"privacy: another cold start would exceed privacy.epsilon = {budget:g} (delta = "
-                f"{self.mechanism.settings.delta:g}): processes that ended before their first "
-                f"checkpoint have released {released} noisy sums of all clients, and these still "
-                "count"
+                "privacy: another cold start (first clustering) would exceed privacy.epsilon = "
+                f"{budget:g} (delta = {self.mechanism.settings.delta:g}): processes that ended "
+                f"before their first checkpoint have released {released} noisy sums of all "
+                "clients, and these still count: begin a new run in another folder; its cost adds "
+                "to the cost of these sums"
             )
 
     def release_scores(self, round: int, accuracy: Float[np.ndarray, "n"]) -> None:
-        """Record the noisy mean of clients' accuracies, if the settings release it.
+        """Record the noisy mean of clients' accuracies in the journal, if the settings release this
+        mean.
 
         It is released once for a round, and only within the budget.
 
@@ -339,8 +346,11 @@ class ActivePrivacy(ActiveOption):
         journal.add(round=round, mean_accuracy=mean, noise_multiplier=noise)
 
     def closing(self, end: RunEnd) -> Record:
-        """The privacy entries of the summary. It also writes the statement and the releasable
-        models to the run's folder."""
+        """The privacy entries of the run's summary.
+
+        The privacy statement (epsilon, and which replies it covers) and the models that may be
+        released are also written to the run's folder.
+        """
         self.release_scores(end.round, end.client_accuracy)
         facts = statement(self, self.planned_rounds, end.round)
         if self.folder is not None:
@@ -357,7 +367,7 @@ class ActivePrivacy(ActiveOption):
 
         Args:
             world: the clients.
-            round: round of the call; 0 before the first.
+            round: the round in which the method is called; 0 before the first round.
             cohort: clients drawn for the round; None outside a round, where a training is refused.
         """
         return PrivateWorld(
@@ -379,8 +389,8 @@ class ActivePrivacy(ActiveOption):
 
 
 def _write_release(folder: Path, facts: dict[str, Any], models: Float[np.ndarray, "K P"]) -> None:
-    """Write the files that may be published: models and statement. With an infinite epsilon, no
-    file is written."""
+    """Write the files of a private run that may be published: the models and the privacy statement.
+    With an infinite epsilon, no file is written."""
     with storage_errors(folder):
         for name in (MODELS, STATEMENT):
             (folder / name).unlink(missing_ok=True)

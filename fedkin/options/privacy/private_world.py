@@ -2,7 +2,7 @@
 
 Sums of a round are over the updates of the round's cohort, clipped to the run's norm C. Sums of a
 cold start are over vectors of norm at most 1 of all clients, before the first round. The journal
-records each release before the method gets it.
+records each sum before the method gets it.
 """
 
 from __future__ import annotations
@@ -66,10 +66,11 @@ class PrivateWorld(WorldProxy):
         self.started = 0  # noisy sums released in the cold start
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
-        """The noisy sums of a training or of a cold start.
+        """The reply to a task of training or of a cold start (first clustering): means computed
+        from noisy sums.
 
-        A task without a reply is passed on unchanged. So is a task in which clients only choose
-        among models, since a trusted server does not release the choices.
+        A task without a reply goes to the clients unchanged. So does a task in which clients only
+        choose among models, since a trusted server does not release the choices.
 
         Raises:
             TaskError: the task needs replies without noise, and the settings do not allow these.
@@ -96,8 +97,8 @@ class PrivateWorld(WorldProxy):
             )
         if self._secret is not None and self._secret.others == "refuse":
             raise TaskError(
-                f"secret: task {task.name} sends something else than a sum of updates (round "
-                f"{self._round}); secret.others='clear' sends it in the clear"
+                f"secret: replies to task {task.name} are not a sum of updates (round "
+                f"{self._round}); secret.others='clear' sends them without masks"
             )
         if task.name not in self._journal.uncharged:
             _log.warning(
@@ -107,42 +108,44 @@ class PrivateWorld(WorldProxy):
             self._journal.add(round=self._round, uncharged=task.name)
 
     def _refuse_others(self, task: Task, clients: Int[np.ndarray, "n"]) -> None:
-        """Refuse a noisy sum that the accountant would not charge: one over the wrong clients, or
-        outside the rounds (or the cold start) for which it is charged.
+        """Refuse a noisy sum that epsilon does not count: a sum over clients that were not drawn or
+        are asked twice, or a sum at a time (round, or cold start before the first round) for which
+        epsilon does not count it.
 
         Raises:
-            TaskError: the sum is not charged.
+            TaskError: epsilon does not count the sum.
         """
         if len(np.unique(clients)) < len(clients):
             raise TaskError(
-                f"privacy: a client has several rows of the task {task.name}, but it may add only "
-                "one vector"
+                f"privacy: task {task.name} asks a client more than once, but a client may add "
+                "only one vector to the noisy sums; use another method, or leave out privacy"
             )
         if is_start(task):
             if self._round > 0:
                 raise TaskError(
-                    f"privacy: the task {task.name} is charged as a cold start, but was requested "
-                    f"in round {self._round}"
+                    f"privacy: epsilon counts task {task.name} in a cold start only, but the "
+                    f"method requested it in round {self._round}; use another method, or leave out "
+                    "privacy"
                 )
             if self.started >= self._mechanism.start_sums:
                 raise TaskError(
-                    f"privacy: the task {task.name} exceeds the {self._mechanism.start_sums} noisy "
-                    "sums of a cold start that the method declares (Requirements.start_sums)"
+                    f"privacy: task {task.name} exceeds the {self._mechanism.start_sums} noisy "
+                    "sums of a cold start that the method declares; raise Requirements.start_sums"
                 )
         elif self._cohort is not None and not np.isin(clients, self._cohort).all():
             raise TaskError(
-                f"privacy: the task {task.name} asks clients that were not drawn in round "
-                f"{self._round}"
+                f"privacy: task {task.name} asks clients that were not drawn in round "
+                f"{self._round}; use a method that asks only the cohort, or leave out privacy"
             )
         elif self._cohort is None:
             raise TaskError(
-                f"privacy: the task {task.name} is charged in rounds only, but was requested "
-                "outside a round"
+                f"privacy: epsilon counts task {task.name} in rounds only, but the method "
+                "requested it outside a round; use another method, or leave out privacy"
             )
 
     def _noisy(self, task: Any, clients: Int[np.ndarray, "n"], stream: Stream | None) -> Reply:
-        """The noisy reply to a task that requests means: the server clips single updates, sums them
-        and adds noise, or the clients add it in secret sums."""
+        """The noisy reply to a task that asks for mean updates: the server clips single updates,
+        sums them and adds noise, or the clients add the noise in secret sums."""
         start = is_start(task)
         # Exactly one of the two counters goes up: a sum is either one of a round or one of the cold
         # start, and the accountant charges them differently.
@@ -189,8 +192,8 @@ class PrivateWorld(WorldProxy):
     ) -> Reply:
         """The noisy reply if clients add the noise, so that the server sees only noisy sums.
 
-        The journal records the release before the clients are asked, since it cannot be withdrawn
-        after that.
+        The journal records the release (the noisy sums) before the clients are asked, since clients
+        cannot take back noisy sums that they have sent.
         """
         clip = self._mechanism.settings.clip
         self._journal.add(
@@ -269,8 +272,8 @@ class PrivateWorld(WorldProxy):
     def _single_replies(
         self, task: Any, clients: Int[np.ndarray, "n"], stream: Stream | None
     ) -> list[Reply]:
-        """The replies of single clients to a task that requests means, one ``Reply`` for each
-        portion of clients whose updates fit into memory."""
+        """The replies of single clients to a task that asks for mean updates, one ``Reply`` for
+        each portion of clients whose updates fit into memory."""
         if not len(clients):
             return [_empty_reply(task)]
         single = task.single()
@@ -286,8 +289,8 @@ class PrivateWorld(WorldProxy):
         arrived: np.ndarray,
         models: int,
     ) -> Float[np.ndarray, "K p"]:
-        """The noisy sums of a cold start, over vectors of norm at most 1. They are recorded in the
-        journal before they are returned.
+        """The noisy sums of a cold start (first clustering), over vectors of norm at most 1. They
+        are recorded in the journal before they are returned.
 
         Args:
             task: name of the task, for the journal.

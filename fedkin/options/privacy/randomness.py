@@ -16,7 +16,7 @@ from fedkin.core.randomness import uniform_of
 
 @runtime_checkable
 class Randomness(Protocol):
-    """The source of a mechanism's random numbers."""
+    """The source of the random numbers for noise and cohorts of a private run."""
 
     def uniform(self, count: int) -> Float[np.ndarray, "c"]:
         """Uniform random numbers above 0 and below 1."""

@@ -33,7 +33,8 @@ class Search:
         enough, its upper end is enough.
 
         Args:
-            enough: whether a value is enough. If so, every larger value must be enough too.
+            enough: whether a value is large enough, such as a noise that keeps epsilon within the
+                budget. If so, every larger value must be enough too.
             first: the first value tried; it is doubled until it is enough.
         """
         low = 0.0
@@ -50,7 +51,8 @@ class Search:
         """The smallest value that is enough, to 0.1%.
 
         Args:
-            enough: whether a value is enough. If so, every larger value must be enough too.
+            enough: whether a value is large enough, such as a noise that keeps epsilon within the
+                budget. If so, every larger value must be enough too.
             low: a lower limit of the result; it is not tried.
             high: a value that is enough.
             nearest: no step tries a value below this share of the current ``high``. Set it (e.g. to
@@ -71,7 +73,8 @@ class Search:
         """The largest number that is allowed, from 0 to ``limit``.
 
         Args:
-            allowed: whether a number is allowed. If so, every smaller number must be allowed too.
+            allowed: whether a number is allowed, such as a number of rounds within the budget. If
+                so, every smaller number must be allowed too.
             limit: largest number, which is tried first.
         """
         low = 0

@@ -122,8 +122,8 @@ def secret_noisy_sums(
         world: the clients.
         settings: settings of secret sums.
         mechanism: clip and noise.
-        task: a task that requests means.
-        clients: client of each row, each at most once.
+        task: a task that asks for mean updates.
+        clients: the clients that train, each at most once.
         stream: the clients' random numbers.
         seeded: whether the noise comes from ``stream`` too, for tests only.
     """

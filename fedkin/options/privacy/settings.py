@@ -35,7 +35,8 @@ class PrivacySettings:
     def __post_init__(self) -> None:
         if self.noise_multiplier is None and self.epsilon is None:
             raise ConfigError(
-                "set noise_multiplier, or the epsilon that all rounds may cost together"
+                "neither noise_multiplier nor epsilon is set: set noise_multiplier, or the epsilon "
+                "that all rounds may cost together"
             )
         if self.noise_multiplier is not None:
             check_not_negative("noise_multiplier", self.noise_multiplier)
@@ -55,7 +56,7 @@ class PrivacySettings:
 
     def warnings(self, clients: int) -> list[str]:
         """Warnings about privacy settings that give no protection, each with advice; an empty list
-        if all give some.
+        if there are none.
 
         Args:
             clients: number of clients N.
@@ -89,7 +90,7 @@ class PrivacySettings:
         start_sums: int = 0,
         seen_cohorts: bool = False,
     ) -> Mechanism:
-        """The mechanism of a run with these settings.
+        """The privacy mechanism (sampling, clip and noise) of a run with these settings.
 
         Args:
             clients: number of clients N.
@@ -97,7 +98,7 @@ class PrivacySettings:
             rounds: number of rounds T.
             selection: how cohorts are selected.
             start_sums: number of noisy sums over all clients before the first round, in the
-                method's cold start.
+                method's cold start (first clustering).
             seen_cohorts: whether an observer of the sums learns who took part, as with secret sums.
 
         Raises:
@@ -156,11 +157,12 @@ class PrivacySettings:
         return at(float(noise), None if self.epsilon is None else most)
 
     def _refuse_dear_start(self, cost: float, start_sums: int) -> None:
-        """Raise ConfigError if the noisy sums of the cold start alone cost the whole epsilon.
+        """Raise ConfigError if the noisy sums of the cold start (first clustering) alone cost the
+        whole epsilon.
 
         Args:
             cost: epsilon of the cold start.
-            start_sums: number of its sums, for the message.
+            start_sums: number of noisy sums of the cold start, for the message.
         """
         if self.epsilon is not None and cost >= self.epsilon:
             raise ConfigError(
@@ -240,7 +242,8 @@ class Mechanism:
 
     @property
     def score_sums(self) -> int:
-        """Planned number of noisy sums of scores: one after the last round, or none."""
+        """Planned number of noisy sums of all clients' accuracies (scores): one after the last
+        round, or none."""
         return int(self.settings.scores is not None)
 
     def priced(
@@ -250,7 +253,8 @@ class Mechanism:
 
         Args:
             rounds: number of rounds.
-            start_sums: number of noisy sums in the cold start; None: the planned number.
+            start_sums: number of noisy sums in the cold start (first clustering); None: the planned
+                number.
             score_sums: number of noisy sums of scores; None: the planned number.
         """
         if start_sums is None:
@@ -296,7 +300,8 @@ class Mechanism:
             rounds: number of released rounds.
             uncharged: whether clients have also sent replies without noise, so that epsilon is
                 infinite.
-            start_sums: number of noisy sums in the cold start; None: the planned number.
+            start_sums: number of noisy sums in the cold start (first clustering); None: the planned
+                number.
             score_sums: number of noisy sums of scores; None: the planned number.
         """
         if uncharged:

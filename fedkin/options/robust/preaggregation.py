@@ -23,7 +23,8 @@ BUCKET = 2  # number of rows per bucket
 
 
 def nearest_neighbour_mixing(rows: Rows, f: int) -> Rows:
-    """NNM: replace every row by the mean of the n - f rows nearest to it, including itself."""
+    """Nearest-neighbour mixing (NNM): replace every row (a client's update) by the mean of the n -
+    f rows nearest to it, including itself."""
     # Row i of the matrix holds the weights with which the rows are averaged into the new row i.
     chosen = np.zeros((len(rows), len(rows)))
     np.put_along_axis(chosen, nearest_rows(rows, f), 1 / (len(rows) - f), axis=1)
@@ -31,12 +32,14 @@ def nearest_neighbour_mixing(rows: Rows, f: int) -> Rows:
 
 
 def nearest_rows(rows: Rows, f: int) -> Int[np.ndarray, "n m"]:
-    """The indices of the m = n - f rows nearest to each row, including itself."""
+    """The indices of the m = n - f rows (clients' updates) nearest to each row, including
+    itself."""
     return np.argsort(squared_distances(rows), axis=1, kind="stable")[:, : len(rows) - f]
 
 
 def adaptive_clipping(rows: Rows, f: int) -> Rows:
-    """ARC: clip the k = floor(2 f / n (n - f)) longest rows to the length of the next longest."""
+    """Adaptive clipping (ARC): clip the k = floor(2 f / n (n - f)) longest rows (clients' updates)
+    to the length of the next longest row."""
     n = len(rows)
     k = math.floor(2 * (f / n) * (n - f)) if n else 0
     lengths = np.linalg.norm(rows, axis=1)
@@ -48,32 +51,33 @@ def adaptive_clipping(rows: Rows, f: int) -> Rows:
 
 
 def clip_to_median(rows: Rows, f: int) -> Rows:
-    """Clip every row to the rows' median length."""
+    """Clip every row (a client's update) to the rows' median length."""
     return clipped(rows)
 
 
 def clipped(rows: Rows, radius: float | None = None) -> Rows:
-    """Rows clipped to a length; by default to their median length."""
+    """Rows (clients' updates) clipped to a length; by default to their median length."""
     return rows * clip_factors(rows, radius)[:, None]
 
 
 def clip_factors(rows: Rows, radius: float | None = None) -> Float64[np.ndarray, "n"]:
-    """The factor of at most 1 by which ``clipped`` scales each row."""
+    """The factor of at most 1 by which ``clipped`` scales each row (a client's update)."""
     lengths = np.linalg.norm(rows, axis=1)
     limit = float(np.median(lengths)) if radius is None else radius
     return np.minimum(1, np.divide(limit, lengths, out=np.ones(len(rows)), where=lengths > 0))
 
 
 def bucketing(rows: Rows, f: int) -> Float64[np.ndarray, "b P"]:
-    """Means of random pairs of rows; with an odd number the last row stays alone."""
+    """Means of random pairs of rows (clients' updates); with an odd number the last row stays
+    alone."""
     return bucket_means(rows, bucket_order(rows), BUCKET)
 
 
 def bucket_means(rows: Rows, order: Int[np.ndarray, "n"], size: int) -> Float64[np.ndarray, "b P"]:
-    """Means of the rows of each bucket; the last bucket may have fewer rows.
+    """Means of the rows (clients' updates) of each bucket; the last bucket may have fewer rows.
 
     Args:
-        rows: rows of all clients.
+        rows: updates of all clients, one row each.
         order: order in which the rows are put into buckets.
         size: number of rows per bucket.
     """
@@ -83,7 +87,7 @@ def bucket_means(rows: Rows, order: Int[np.ndarray, "n"], size: int) -> Float64[
 
 
 def bucket_order(rows: Rows) -> Int[np.ndarray, "n"]:
-    """A random order whose seed comes from the rows themselves.
+    """A random order of rows (clients' updates), whose seed comes from the rows themselves.
 
     So a resumed run gets the same order, and no client knows the order before it has sent its row.
     """
@@ -99,12 +103,14 @@ def squared_distances(rows: Rows) -> Float64[np.ndarray, "n n"]:
 
 
 def without_minorities(rows: Rows, f: int) -> Float64[np.ndarray, "m P"]:
-    """The rows that remain after opposing minorities have been removed (``majority``)."""
+    """The rows (clients' updates) that remain after minorities with opposing directions have been
+    removed (``majority``)."""
     return rows[majority(rows, f)]
 
 
 def majority(rows: Rows, f: int) -> Int[np.ndarray, "m"]:
-    """The indices of the rows that remain after removing minorities with opposing directions.
+    """The indices of the rows (clients' updates) that remain after removing minorities with
+    opposing directions.
 
     The rows are split in two groups by cosine similarity (``best_silhouette``). If the means of the
     groups have a cosine of 0 or less, the smaller group is dropped, and the rest is split again. At

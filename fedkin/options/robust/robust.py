@@ -51,7 +51,7 @@ class RobustAggregation(Option):
             ``geometric_median``, ``rfa``, ``centered_clipping``, ``mda`` or ``mean``. A prefix adds
             a step before the rule: ``nnm+`` (nearest-neighbour mixing), ``arc+`` (adaptive
             clipping), ``clip+`` (clipping to the median length), ``bucketing+`` (means of random
-            pairs) or ``majority+`` (removes opposing minorities, at most as many rows as may be
+            pairs) or ``majority+`` (removes opposing minorities, at most as many updates as may be
             Byzantine).
         byzantine: assumed largest share of Byzantine replies in a cluster; below one half.
         least: minimum number of replies. A cluster with fewer keeps its model in that round, since
@@ -103,13 +103,13 @@ class RobustAggregation(Option):
     def refusal(self, run: RunFacts) -> str:
         if "privacy" in run.options:
             return (
-                "a rule reads single updates, but privacy releases noisy sums only; use only one "
-                "of the two options"
+                "a robust rule reads single updates, but privacy releases noisy sums only; use a "
+                "robust rule or privacy, not both"
             )
         if run.shares_part:
             return (
-                "personal heads also send sums of bodies; use personal models (ditto), or no "
-                "personal part"
+                "personal heads also send sums of bodies (models without the last layer), which no "
+                "rule replaces; use personal models (ditto), or no personal part"
             )
         if self.split_after and "server_optimizer" in run.options:
             return (
@@ -135,7 +135,8 @@ class RobustAggregation(Option):
         return average.astype(rows.dtype), len(rows) * weights
 
     def enough(self, count: int) -> bool:
-        """Whether a cluster has enough replies for the rule. If not, it keeps its model."""
+        """Whether a cluster has enough replies for the rule. If not, the cluster keeps its
+        model."""
         # Krum sums the distances to n - f - 2 other rows, so there must be some.
         rows = 4 if "krum" in self.rule else 1
         needed = rows * BUCKET if "bucketing" in self.rule else rows
@@ -158,8 +159,8 @@ def refusal(method: Method) -> str:
         return f"{name} has no server that averages: its peers choose which models they trust"
     if needs.model.detectors:
         return (
-            f"{name} trains several models of a client in one round, but a rule compares a single "
-            "update of each client"
+            f"{name} trains several models of a client in one round, but a robust rule compares "
+            "one update of each client"
         )
     return averages_itself(method, _NO_PLACE) if needs.reads.because else ""
 
@@ -243,10 +244,11 @@ class ActiveRule(ActiveOption):
     def _with_judgement(
         self, before: State | None, after: State, world: RobustWorld | None
     ) -> State:
-        """The state that the method returned, with the rule's arrays.
+        """The state that the method returned, with the rule's arrays (weights, exclusions, last
+        updates).
 
         Args:
-            before: the state before the call; None before the first.
+            before: the state before the call; None before the first call.
             after: the state that the method returned.
             world: the world of the round, with the weights to add; None outside a round.
         """
@@ -314,10 +316,11 @@ class RobustWorld(WorldProxy):
         settings: settings of the rule.
         memory: the last update of each client; None if no updates are reused.
         assignment: cluster of each client before the round; needed only with memory.
-        round: round of the calls.
+        round: the round in which clients are asked.
 
-    The world sums the weights of each client's updates (``weight``) and counts them (``judged``).
-    It also records which clients sent a new update (``sent``), and keeps updates in ``remembered``.
+    The world sums the weights of each client's updates (``weight``) and counts these updates
+    (``judged``). It also records which clients sent a new update (``sent``), and keeps updates in
+    ``remembered``.
     """
 
     def __init__(
@@ -341,7 +344,7 @@ class RobustWorld(WorldProxy):
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
         """The clients' reply. A request for means gets the rule's averages instead; any other task
-        is passed on unchanged.
+        goes to the clients unchanged.
 
         Raises TaskError if the means are of several vectors per client, for which no rule is known.
         """
@@ -349,8 +352,9 @@ class RobustWorld(WorldProxy):
         if vector is None:
             if task.charged == "sum" and task.up.of("model"):
                 raise TaskError(
-                    f"robust: the task {task.name} asks for means of more than one update of each "
-                    "client, for which there is no rule"
+                    f"robust: task {task.name} asks for means of more than one update of each "
+                    "client, for which there is no robust rule; use another method, or leave out "
+                    "robust"
                 )
             # Counts the calls in which the method asked for updates one by one: only tasks that
             # send updates have ``charged == "sum"``.
@@ -377,7 +381,7 @@ class RobustWorld(WorldProxy):
     ) -> Float[np.ndarray, "p"]:
         """The rule's average of a model's updates of this round and remembered updates.
 
-        It is zero, so that the model stays, if there are too few of them.
+        It is zero, so that the model stays, if there are too few updates.
         """
         senders = clients
         if self.remembered is not None and self._assignment is not None:

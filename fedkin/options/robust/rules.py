@@ -30,31 +30,36 @@ _SUBSETS = 20_000  # largest number of subsets that MDA tries
 
 
 def mean(rows: Rows, f: int) -> Float64[np.ndarray, "P"]:
-    """The mean, the baseline of all rules: one Byzantine row can change it to any vector."""
+    """The mean of the rows (clients' updates), the baseline of all rules: one Byzantine row can
+    change it to any vector."""
     return rows.mean(axis=0)
 
 
 def median(rows: Rows, f: int) -> Float64[np.ndarray, "P"]:
-    """The coordinate-wise median; for even n the midpoint of the two middle values."""
+    """The coordinate-wise median of the rows (clients' updates); for even n the midpoint of the two
+    middle values."""
     return np.median(rows, axis=0)
 
 
 def trimmed_mean(rows: Rows, f: int) -> Float64[np.ndarray, "P"]:
-    """The coordinate-wise mean without the f lowest and f highest values."""
+    """The coordinate-wise mean of the rows (clients' updates) without the f lowest and f highest
+    values."""
     return np.sort(rows, axis=0)[f : len(rows) - f].mean(axis=0)
 
 
 def mean_around_median(rows: Rows, f: int) -> Float64[np.ndarray, "P"]:
-    """The coordinate-wise mean of the n - f values nearest to the median."""
+    """The coordinate-wise mean of the n - f values nearest to the median of the rows (clients'
+    updates)."""
     order = np.argsort(np.abs(rows - np.median(rows, axis=0)), axis=0, kind="stable")
     return np.take_along_axis(rows, order[: len(rows) - f], axis=0).mean(axis=0)
 
 
 def krum(rows: Rows, f: int, neighbours: int | None = None) -> Float64[np.ndarray, "P"]:
-    """Krum: the row with the smallest sum of squared distances to its nearest other rows.
+    """Krum: the row (a client's update) with the smallest sum of squared distances to its nearest
+    other rows.
 
     Args:
-        rows, f: as in all rules.
+        rows, f: clients' updates, one row each, and the assumed number of Byzantine rows.
         neighbours: number of nearest other rows; None: n - f - 2 (Blanchard et al.). Some libraries
             use n - f - 1.
     """
@@ -64,8 +69,8 @@ def krum(rows: Rows, f: int, neighbours: int | None = None) -> Float64[np.ndarra
 
 
 def multi_krum(rows: Rows, f: int) -> Float64[np.ndarray, "P"]:
-    """Multi-Krum: the mean of the n - f rows that are closest to their n - f - 1 nearest other
-    rows.
+    """Multi-Krum: the mean of the n - f rows (clients' updates) that are closest to their n - f - 1
+    nearest other rows.
 
     Closeness is the sum of squared distances, as in Krum.
     """
@@ -74,7 +79,7 @@ def multi_krum(rows: Rows, f: int) -> Float64[np.ndarray, "P"]:
 
 
 def geometric_median(rows: Rows, f: int) -> Float64[np.ndarray, "P"]:
-    """The point with the smallest sum of distances to the rows.
+    """The point with the smallest sum of distances to the rows (clients' updates).
 
     It is found by Weiszfeld steps from the mean until convergence.
     """
@@ -97,7 +102,7 @@ def smoothed_geometric_median(
     """RFA: a few Weiszfeld steps from zero, a cheap approximation of the geometric median.
 
     Args:
-        rows, f: as in all rules.
+        rows, f: clients' updates, one row each, and the assumed number of Byzantine rows.
         steps: number of steps.
         floor: distances below this number are raised to it.
     """
@@ -115,10 +120,11 @@ def centered_clipping(
     steps: int = 3,
     start: Float64[np.ndarray, "P"] | None = None,
 ) -> Float64[np.ndarray, "P"]:
-    """Centred clipping: v <- v + mean of (x_i - v) clipped to length ``radius``, a few times.
+    """Centred clipping: v <- v + mean of (x_i - v) clipped to length ``radius``, a few times, where
+    x_i are the rows (clients' updates).
 
     Args:
-        rows, f: as in all rules.
+        rows, f: clients' updates, one row each, and the assumed number of Byzantine rows.
         radius: tau; None: the median length of x_i - v in each step.
         steps: number of steps.
         start: initial v, such as the result of the last round; None: zero.
@@ -130,21 +136,22 @@ def centered_clipping(
 
 
 def minimum_diameter(rows: Rows, f: int) -> Float64[np.ndarray, "P"]:
-    """MDA: the mean of the n - f rows with the smallest diameter (largest distance between two of
-    them). It tries all subsets of rows."""
+    """Minimum-diameter averaging (MDA): the mean of the n - f rows (clients' updates) with the
+    smallest diameter (largest distance between two of them). All subsets of rows are tried."""
     return rows[smallest_subset(rows, f)].mean(axis=0)
 
 
 def smallest_subset(rows: Rows, f: int) -> Int[np.ndarray, "m"]:
-    """The indices of the n - f rows with the smallest diameter.
+    """The indices of the n - f rows (clients' updates) with the smallest diameter (largest distance
+    between two of them).
 
     Raises:
-        ConfigError: there are too many subsets.
+        ConfigError: there are too many subsets to try all of them.
     """
     n = len(rows)
     if math.comb(n, f) > _SUBSETS:
         raise ConfigError(
-            f"mda: {f} of {n} rows can be left out in {math.comb(n, f):,} ways, more than "
+            f"mda: {f} of {n} updates can be left out in {math.comb(n, f):,} ways, more than "
             f"{_SUBSETS:,}; set robust.rule=multi_krum"
         )
     squared = squared_distances(rows)
@@ -154,10 +161,11 @@ def smallest_subset(rows: Rows, f: int) -> Int[np.ndarray, "m"]:
 
 
 def near_trusted(rows: Rows, f: int, trusted: int) -> Float64[np.ndarray, "P"]:
-    """MoNNA: the mean of the n - f rows nearest to a trusted row, including that row.
+    """MoNNA: the mean of the n - f rows (clients' updates) nearest to a trusted row, including that
+    row.
 
     Args:
-        rows, f: as in all rules.
+        rows, f: clients' updates, one row each, and the assumed number of Byzantine rows.
         trusted: index of the trusted row. A peer, for example, trusts its own update.
     """
     squared = ((rows - rows[trusted]) ** 2).sum(axis=1)
@@ -165,7 +173,8 @@ def near_trusted(rows: Rows, f: int, trusted: int) -> Float64[np.ndarray, "P"]:
 
 
 def krum_scores(rows: Rows, neighbours: int) -> Float64[np.ndarray, "n"]:
-    """Each row's sum of squared distances to its ``neighbours`` nearest other rows."""
+    """For each row (a client's update), the sum of squared distances to its ``neighbours`` nearest
+    other rows."""
     # Column 0 is each row's distance to itself.
     return np.sort(squared_distances(rows), axis=1)[:, 1 : neighbours + 1].sum(axis=1)
 
@@ -201,10 +210,11 @@ def parse(rule: str) -> tuple[list[str], str]:
 
 
 def aggregate(rows: Float[np.ndarray, "n P"], rule: str, f: int) -> Float64[np.ndarray, "P"]:
-    """The rule's aggregate of the rows, in float64.
+    """The rule's aggregate of the rows (clients' updates), in float64.
 
     Args:
-        rows: n clients' rows, at least one, finite, in the order of client numbers.
+        rows: updates of n clients, one row each, at least one, finite, in the order of client
+            numbers.
         rule: a name of ``RULES``, with names of ``BEFORE`` as prefixes: ``nnm+trimmed_mean``.
         f: assumed number of Byzantine clients.
 
@@ -222,7 +232,8 @@ def aggregate(rows: Float[np.ndarray, "n P"], rule: str, f: int) -> Float64[np.n
 
 
 def prepared(rows: Rows, name: str, f: int) -> tuple[Float64[np.ndarray, "m P"], int]:
-    """The rows after a pre-aggregation step, and how many of them may still be Byzantine.
+    """The rows (clients' updates) after a pre-aggregation step, and how many of them may still be
+    Byzantine.
 
     Args:
         rows: rows before the step.
@@ -236,7 +247,7 @@ def prepared(rows: Rows, name: str, f: int) -> tuple[Float64[np.ndarray, "m P"],
 
 
 def check_byzantine(rule: str, n: int, f: int) -> None:
-    """Raise ConfigError if f of n rows are too many for a rule.
+    """Raise ConfigError if f Byzantine rows (clients' updates) among n are too many for a rule.
 
     Args:
         rule: the rule with its pre-aggregation steps.

@@ -1,6 +1,6 @@
-"""Splitting of clusters: clients that a rule has excluded several times in a row get a separate
-cluster. Sleepers are attackers that are honest while clusters are found; once they attack, they end
-up in clusters without honest clients.
+"""Splitting of clusters: clients that a robust rule has excluded several times in succession get a
+separate cluster. Sleepers are attackers that are honest while clusters are found; once they attack,
+they end up in clusters without honest clients.
 
 This step is our own. Shapes: N clients, K clusters, P parameters.
 """
@@ -34,7 +34,8 @@ class Clusters(NamedTuple):
 def times_left_out(
     before: Int[np.ndarray, "N"], weight: Float[np.ndarray, "N"], judged: Bool[np.ndarray, "N"]
 ) -> Int[np.ndarray, "N"]:
-    """Number of consecutive exclusions of each client's updates; an included update resets it to 0.
+    """Number of consecutive exclusions of each client's updates by a robust rule; an included
+    update resets it to 0.
 
     Args:
         before: the numbers before the round.
@@ -47,7 +48,7 @@ def times_left_out(
 
 
 def split(clusters: Clusters, due: Bool[np.ndarray, "N"], most: Callable[[int], int]) -> Clusters:
-    """The clusters after clients that were excluded often enough have left theirs.
+    """The clusters after clients that were excluded often enough have left their cluster.
 
     All clients that leave one cluster together go to one new cluster, with a copy of its model.
 

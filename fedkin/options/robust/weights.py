@@ -1,10 +1,10 @@
 """Weights of clients' updates in a rule's aggregate: 1 / n in a mean, 0 for an excluded update.
 
-In every coordinate, the aggregate is a weighted mean of the rows, with weights that may differ by
-coordinate (in a median, the middle row has all the weight). A row's weight is the mean of these
-weights over all coordinates. A pre-aggregation step may mix rows (NNM, bucketing): then the weight
-of a mixture is divided among its rows. Or it shortens rows (ARC, clipping), which reduces their
-weight by the same factor.
+In every coordinate, the aggregate is a weighted mean of the rows (clients' updates), with weights
+that may differ by coordinate (in a median, the middle row has all the weight). A row's weight is
+the mean of these weights over all coordinates. A pre-aggregation step may mix rows (NNM,
+bucketing): then the weight of a mixture is divided among its rows. Or it shortens rows (ARC,
+clipping), which reduces their weight by the same factor.
 """
 
 from __future__ import annotations
@@ -39,10 +39,11 @@ Weights = Float64[np.ndarray, "n"]
 
 
 def weights(rows: Float[np.ndarray, "n P"], rule: str, f: int) -> Weights:
-    """Each row's weight in the aggregate that ``rules.aggregate`` computes.
+    """The weight of each row (a client's update) in the aggregate that ``rules.aggregate``
+    computes.
 
     Args:
-        rows: n clients' rows.
+        rows: updates of n clients, one row each.
         rule: a name of ``rules.RULES``, with names of ``rules.BEFORE`` as prefixes.
         f: assumed number of Byzantine clients.
     """
@@ -52,12 +53,13 @@ def weights(rows: Float[np.ndarray, "n P"], rule: str, f: int) -> Weights:
 def aggregate_and_weights(
     rows: Float[np.ndarray, "n P"], rule: str, f: int
 ) -> tuple[Float64[np.ndarray, "P"], Weights]:
-    """The rule's aggregate, as in ``rules.aggregate``, and each row's weight in it.
+    """The rule's aggregate, as in ``rules.aggregate``, and the weight of each row (a client's
+    update) in it.
 
-    Pre-aggregation is done once for both.
+    Pre-aggregation steps are done once for both.
 
     Args:
-        rows: n clients' rows.
+        rows: updates of n clients, one row each.
         rule: as in ``weights``.
         f: assumed number of Byzantine clients.
     """
@@ -83,63 +85,70 @@ def aggregate_and_weights(
 
 
 def _equal(rows: Rows, f: int) -> Weights:
-    """Equal weights 1 / n of all rows, as in a mean."""
+    """Equal weights 1 / n of all rows (clients' updates), as in a mean."""
     return np.full(len(rows), 1 / len(rows))
 
 
 def _median(rows: Rows, f: int) -> Weights:
-    """The share of coordinates in which each row has the middle value. For even n there are two
-    middle values, and each counts half."""
+    """The share of coordinates in which each row (a client's update) has the middle value. For even
+    n there are two middle values, and each counts half."""
     n = len(rows)
     order = np.argsort(rows, axis=0, kind="stable")
     return _shares(order[(n - 1) // 2 : n // 2 + 1], n)
 
 
 def _trimmed_mean(rows: Rows, f: int) -> Weights:
-    """Weight of each row in a trimmed mean: the share of the kept values that are the row's."""
+    """Weight of each row (a client's update) in a trimmed mean: the share of the kept values that
+    come from the row."""
     n = len(rows)
     order = np.argsort(rows, axis=0, kind="stable")
     return _shares(order[f : n - f], n)
 
 
 def _mean_around_median(rows: Rows, f: int) -> Weights:
-    """Weight of each row in the mean around the median: the share of the n - f values nearest to
-    the median, in all coordinates, that are the row's."""
+    """Weight of each row (a client's update) in the mean around the median.
+
+    In each coordinate, the n - f values nearest to the median are kept. The weight is the share of
+    all kept values that come from the row.
+    """
     n = len(rows)
     order = np.argsort(np.abs(rows - np.median(rows, axis=0)), axis=0, kind="stable")
     return _shares(order[: n - f], n)
 
 
 def _krum(rows: Rows, f: int) -> Weights:
-    """Weight 1 for the row that Krum selects."""
+    """Weight 1 for the row (a client's update) that Krum selects, 0 for all others."""
     return _shares(np.argmin(krum_scores(rows, len(rows) - f - 2)), len(rows))
 
 
 def _multi_krum(rows: Rows, f: int) -> Weights:
-    """Equal weights of the n - f rows that Multi-Krum selects."""
+    """Equal weights of the n - f rows (clients' updates) that Multi-Krum selects."""
     n = len(rows)
     order = np.argsort(krum_scores(rows, n - f - 1), kind="stable")
     return _shares(order[: n - f], n)
 
 
 def _geometric_median(rows: Rows, f: int) -> Weights:
-    """Weights proportional to 1 / distance from the geometric median, as in a Weiszfeld step."""
+    """Weights of the rows (clients' updates), proportional to 1 / distance from the geometric
+    median, as in a Weiszfeld step."""
     distances = np.linalg.norm(rows - geometric_median(rows, f), axis=1)
     near = 1 / np.maximum(distances, 1e-12 * max(1.0, float(distances.max())))
     return near / near.sum()
 
 
 def _smoothed_geometric_median(rows: Rows, f: int, steps: int = 3, floor: float = 0.1) -> Weights:
-    """Weights of the rows in RFA's last step, whose result is their weighted mean."""
+    """Weights of the rows (clients' updates) in RFA's last step, whose result is their weighted
+    mean."""
     point = smoothed_geometric_median(rows, f, steps - 1, floor)
     near = 1 / np.maximum(np.linalg.norm(rows - point, axis=1), floor)
     return near / near.sum()
 
 
 def _centered_clipping(rows: Rows, f: int, steps: int = 3) -> Weights:
-    """Weights of the rows after all steps of centred clipping.
+    """Weights of the rows (clients' updates) in the centre v that centred clipping returns.
 
-    Each step adds a fraction of every row to v, and scales down the v so far.
+    v is a weighted sum of the rows, and starts at zero. Each step scales down the weights so far,
+    and adds a fraction of every row.
     """
     counted = np.zeros(len(rows))
     n = len(rows)
@@ -151,12 +160,13 @@ def _centered_clipping(rows: Rows, f: int, steps: int = 3) -> Weights:
 
 
 def _minimum_diameter(rows: Rows, f: int) -> Weights:
-    """Equal weights of the n - f rows that MDA selects."""
+    """Equal weights of the n - f rows (clients' updates) that MDA selects."""
     return _shares(smallest_subset(rows, f), len(rows))
 
 
 def _shares(kept: Int[np.ndarray, "..."] | np.integer, n: int) -> Weights:
-    """The share of the kept row indices that name each of n rows; 0 for a row that was never kept.
+    """For each of n rows (clients' updates), how often its index occurs among the kept indices, as
+    a share of all kept indices; 0 for a row that was never kept.
 
     Args:
         kept: indices of kept rows, for all coordinates together or for each.
@@ -166,26 +176,29 @@ def _shares(kept: Int[np.ndarray, "..."] | np.integer, n: int) -> Weights:
 
 
 def _unmixed(rows: Rows, f: int, counted: Weights) -> Weights:
-    """NNM: weights of the rows, from the weights of the means that NNM has made of them."""
+    """Nearest-neighbour mixing (NNM): weights of the rows (clients' updates), from the weights of
+    the means that NNM has made of them."""
     nearest = nearest_rows(rows, f)
     each = np.repeat(counted / nearest.shape[1], nearest.shape[1])
     return np.bincount(nearest.ravel(), each, len(rows))
 
 
 def _unclipped(rows: Rows, f: int, counted: Weights) -> Weights:
-    """ARC: weights of rows, from the weights of the shortened rows."""
+    """Adaptive clipping (ARC): weights of rows (clients' updates), from the weights of the
+    shortened rows."""
     lengths = np.linalg.norm(rows, axis=1)
     cut = np.linalg.norm(adaptive_clipping(rows, f), axis=1)
     return counted * np.divide(cut, lengths, out=np.ones(len(rows)), where=lengths > 0)
 
 
 def _unclipped_to_median(rows: Rows, f: int, counted: Weights) -> Weights:
-    """Median clipping: weights of rows, from the weights of the shortened rows."""
+    """Median clipping: weights of rows (clients' updates), from the weights of the shortened
+    rows."""
     return counted * clip_factors(rows)
 
 
 def _from_buckets(rows: Rows, f: int, counted: Float64[np.ndarray, "b"]) -> Weights:
-    """Bucketing: weights of the rows, from the weights of the buckets' means."""
+    """Bucketing: weights of the rows (clients' updates), from the weights of the buckets' means."""
     bucket = np.arange(len(rows)) // BUCKET
     weights = np.empty(len(rows))
     weights[bucket_order(rows)] = (counted / np.bincount(bucket))[bucket]
@@ -193,7 +206,8 @@ def _from_buckets(rows: Rows, f: int, counted: Float64[np.ndarray, "b"]) -> Weig
 
 
 def _of_majority(kept: Int[np.ndarray, "m"], n: int, counted: Float64[np.ndarray, "m"]) -> Weights:
-    """Majority: weights of all n rows, from the weights of the rows that were kept."""
+    """Majority: weights of all n rows (clients' updates), from the weights of the rows that were
+    kept."""
     weights = np.zeros(n)
     weights[kept] = counted
     return weights

@@ -1,10 +1,10 @@
 """The four exchanges of secret sums: clients announce keys, share secrets, send masked vectors, and
 reveal shares from which the server computes the masks that did not cancel.
 
-A group is a set of clients whose vectors are added up, such as a cluster. Each exchange is one call
-to the clients of all groups. The holders of a client are those that keep shares of its secrets.
-Shapes: n clients of a training, m clients of a group, r clients that are asked, G holders of a
-client.
+A group is a set of clients whose vectors are added up, such as a cluster. Each exchange is one
+request to the clients of all groups. The holders of a client are those that keep shares of its
+secrets. Shapes: n clients of a training, m clients of a group, r clients that are asked, G holders
+of a client.
 """
 
 from __future__ import annotations
@@ -68,28 +68,29 @@ class GroupSum(NamedTuple):
 def group_rows(
     task: Any, clients: Int[np.ndarray, "n"], hide_choice: bool
 ) -> tuple[dict[int, Int[np.ndarray, "m"]], int]:
-    """The groups whose vectors are added up, and the size of the largest group.
+    """The groups of clients whose vectors are added up, and the size of the largest group.
 
     Each group is an array of row indices into ``clients``. There is one group per cluster; if
     clusters are hidden, one group of all clients.
 
     Args:
-        task: a task that requests means.
-        clients: client of each row.
+        task: a task that asks for mean updates.
+        clients: the clients that are to do the task; a row is a position in this array.
         hide_choice: whether the clients' clusters are hidden.
 
     Raises:
-        TaskError: a client has several rows, or its cluster is not known before the training.
+        TaskError: a client is asked more than once, or its cluster is not known before the
+            training.
     """
     if len(np.unique(clients)) < len(clients):
         raise TaskError(
-            f"secret: a client has several rows of the task {task.name}, but it may add only one "
-            "vector"
+            f"secret: task {task.name} asks a client more than once, but a client may add only one "
+            "vector to a secret sum; use another method, or leave out secret"
         )
     if not hide_choice and task.model_index is None:
         raise TaskError(
-            "secret: clients choose their clusters during training, so it is not known before "
-            "whose vectors are added up: set secret.hide_choice=true"
+            "secret: clients choose their clusters during training, so it is not known in advance "
+            "which vectors belong to one sum: set secret.hide_choice=true"
         )
     if hide_choice:
         groups = np.zeros(len(clients), np.int64)
@@ -104,7 +105,7 @@ def by_model(task: Any, sums: dict[int, GroupSum], hide_choice: bool) -> UInt32[
     """The integer sum of the updates of each model; zeros for a model without a sum.
 
     Args:
-        task: a task that requests means.
+        task: a task that asks for mean updates.
         sums: the sum of each group that has one.
         hide_choice: whether there is a single group, whose vector holds the sums of all models one
             after the other.
@@ -117,15 +118,15 @@ def by_model(task: Any, sums: dict[int, GroupSum], hide_choice: bool) -> UInt32[
 
 
 class SecretCall:
-    """One training call whose updates become secret sums of groups of clients.
+    """One training task whose updates become secret sums of groups of clients.
 
     The four exchanges (keys, shares, masked updates, unmasking) run for all groups together.
 
     Args:
         world: the clients.
         settings: settings of secret sums.
-        task: a task that requests means.
-        clients: client of each row, each at most once.
+        task: a task that asks for mean updates.
+        clients: the clients that train, each at most once; a row is a position in this array.
         stream: the clients' random numbers.
         grid: the integer grid on which updates are added.
         noise: each client's share of the noise of differential privacy; None without noise.
@@ -154,10 +155,11 @@ class SecretCall:
         self.lost: dict[int, str] = {}  # reason for each group without a sum
 
     def sums(self, rows: dict[int, Int[np.ndarray, "m"]]) -> dict[int, GroupSum]:
-        """The sum of each group; ``lost`` then gives the reason for each group without one.
+        """The secret sum of each group of clients; ``lost`` then gives the reason for each group
+        without a sum.
 
         Args:
-            rows: the clients of each group, as row indices.
+            rows: the clients of each group, as indices into the clients that train.
         """
         groups = self._announce(rows)
         groups = self._share(groups)
@@ -173,7 +175,7 @@ class SecretCall:
         """First exchange: clients announce their keys.
 
         Returns:
-            The groups in which enough clients have done so.
+            The groups in which enough clients have announced keys.
         """
         # An ``Exchange`` lists its clients in ascending order.
         rows = {
@@ -211,7 +213,7 @@ class SecretCall:
 
     def _share(self, groups: list[_Group]) -> list[_Group]:
         """Second exchange: each client splits its secrets into shares, and encrypts ("seals") one
-        for each of its holders.
+        share for each of its holders (the clients that keep shares of its secrets).
 
         Returns:
             The groups in which enough clients have enough holders.
@@ -320,17 +322,17 @@ class SecretCall:
         make: Callable[[dict[str, Any], Int[np.ndarray, "r"]], Task],
         stream: Stream | None = None,
     ) -> Iterator[tuple[_Group, Int[np.ndarray, "r"], dict[str, np.ndarray]]]:
-        """Ask some clients of each group, all in one call, and yield the replies group by group.
+        """Ask some clients of each group, all by one task, and yield the replies group by group.
 
         Args:
             groups: groups that continue.
             who: which clients of each group are asked.
-            exchange: name of the exchange.
+            exchange: name of the exchange: ``shares``, ``vector`` or ``reveal``.
             make: function from a task's fields and the asked clients' row indices to the task.
             stream: the clients' random numbers.
 
         Yields:
-            A group, the positions in it of the clients that replied, and their arrays.
+            A group, the positions (in the group) of the clients that replied, and their arrays.
         """
         positions = []
         for group, asked in zip(groups, who, strict=True):
@@ -361,9 +363,9 @@ class SecretCall:
         client.
 
         Args:
-            group: the group.
+            group: the group of clients.
             at: positions of the clients in the group.
-            name: name of the exchange.
+            name: name of the exchange: ``shares``, ``vector`` or ``reveal``.
         """
         exchange = group.exchange
         fields = {
@@ -407,8 +409,10 @@ def _padded(values: np.ndarray, name: str, width: int) -> np.ndarray:
 
 
 def _first(left: list[Bool[np.ndarray, "_"]], count: int) -> list[Bool[np.ndarray, "_"]]:
-    """Masks of the first ``count`` clients among those that are left, counted over all groups. One
-    portion of clients is asked at a time, so that their vectors fit into memory.
+    """Select the first ``count`` clients that are left, counted over all groups.
+
+    One portion of clients is asked at a time, so that their vectors fit into memory. The result has
+    a boolean array for each group, which is True for the selected clients.
 
     Args:
         left: for each group, the clients that have not been asked yet.

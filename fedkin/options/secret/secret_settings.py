@@ -48,8 +48,8 @@ class SecretSettings:
         check_not_negative("dropout", self.dropout)
         if self.least < LEAST:
             raise ConfigError(
-                f"secret.least = {self.least}: a sum of one update is that update, and of two sums "
-                f"each client can subtract its own; set {LEAST} or more"
+                f"secret.least = {self.least}: a sum of one update is that update, and from a sum "
+                f"of two updates each client can compute the other's update; set {LEAST} or more"
             )
         if not self.dropout < 1:
             raise ConfigError(f"secret.dropout = {self.dropout:g}: set a share below 1")

@@ -1,9 +1,9 @@
 """Secret sums for any method that averages.
 
-A training that requests means becomes four exchanges with the clients. These are ordinary tasks, so
-simulated and real clients do the same work. The method sees means computed from exact sums of
-masked integers. If a method requests anything else from clients, the run stops with the name of
-that task, or the replies are sent unmasked ("in the clear") and reported.
+A training task that asks for mean updates becomes four exchanges with the clients. Exchanges are
+ordinary tasks, so simulated and real clients do the same work. The method sees means computed from
+exact sums of masked integers. If a method requests anything else from clients, the run stops with
+an error that names the task, or the replies are sent unmasked ("in the clear") and reported.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def refusal(method: Method, settings: SecretSettings) -> str:
         )
     if settings.others == "clear":
         return ""
-    insist = "secret.others='clear' sends it in the clear"
+    insist = "secret.others='clear' sends these replies without masks"
     sums = "secret sums reveal only sums"
     reads = needs.reads
     if reads.updates == "single":
@@ -84,19 +84,20 @@ class SecretSums(SecretSettings, Option):
         least: minimum number of clients in a sum, at least 3. A sum of fewer clients is refused,
             and the cluster keeps its model in that round. Each client checks the minimum among
             itself and its neighbours, if it has that many.
-        neighbours: number of other clients with which each client masks; all if there are fewer.
+        neighbours: number of other clients with which each client has common masks; all if there
+            are fewer.
         limit: largest absolute value of a number in an update. A client clips larger numbers, and
             the number of clients that clip is reported.
         examples_cap: a client's weight is its number of training samples, at most this number; 1:
             equal weights.
         hide_choice: whether the server does not learn a client's cluster either. Each client then
-            sends a vector with a part for each of the K clusters, all zeros but for its own, so
-            messages are K times as long. Methods whose clients choose their cluster while training
-            (IFCA) need it.
+            sends a vector with a part for each of the K clusters, in which only its cluster's part
+            is not zero, so messages are K times as long. Methods whose clients choose their cluster
+            while training (IFCA) need it.
         signed: whether sites sign their keys, so that the server cannot replace them. Each site
             needs a certificate from an authority that is not the server.
-        others: what happens to client work that is not a sum: ``refuse`` stops the run, ``clear``
-            sends it in the clear and reports it.
+        others: what happens if the method asks for replies that are not sums: ``refuse`` stops the
+            run, ``clear`` sends these replies without masks and reports them.
         dropout: in a simulation, the share of clients that drop out before each of the four
             exchanges.
 
@@ -127,7 +128,7 @@ class SecretSums(SecretSettings, Option):
         if cohort < self.least:
             raise ConfigError(
                 f"secret.least = {self.least}: cohorts of run.cohort = {cohort} are too small for "
-                "such a sum: raise run.cohort"
+                "a secret sum: raise run.cohort"
             )
         if "privacy" not in runs[0].options:
             for warning in self.warnings(cohort):
@@ -143,7 +144,8 @@ class SecretSums(SecretSettings, Option):
     def simulated(self, data: Any, shift: Any) -> tuple[Any, Any]:
         if self.signed:
             raise ConfigError(
-                "secret.signed: simulated clients have no certificates to sign with; leave it out"
+                "secret.signed: simulated clients have no certificates to sign with; leave out "
+                "secret.signed"
             )
         return data, shift
 
@@ -172,23 +174,23 @@ def _refusal_with_options(settings: SecretSettings, run: RunFacts) -> str:
         )
     if "robust" in options:
         return (
-            "a robust rule needs single updates, but secret sums reveal only sums; use only one of "
-            "the two options"
+            "a robust rule needs single updates, but secret sums reveal only sums; use secret sums "
+            "or a robust rule, not both"
         )
     if "late" in options:
         return (
-            "a masked reply that arrives late fits into the sum of no other round; use only one of "
-            "the two options"
+            "a masked reply that arrives late fits into the sum of no other round; use secret sums "
+            "or late replies, not both"
         )
     if "attack" in options:
         return (
-            "a simulated attack changes single updates, but these are masked; use only one of the "
-            "two options"
+            "a simulated attack changes single updates, but these are masked; use secret sums or "
+            "an attack, not both"
         )
     if run.shares_part:
         return (
-            "personal heads send sums of bodies, which have no masked form; use personal models "
-            "(ditto), or no personal part"
+            "personal heads send sums of bodies (models without the last layer), which have no "
+            "masked form; use personal models (ditto), or no personal part"
         )
     return ""
 
@@ -242,10 +244,12 @@ class SecretWorld(WorldProxy):
         self._calls = 0
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
-        """Means of a training, computed from secret sums. A task without a reply is passed on.
+        """The reply to a training task: means computed from secret sums. A task without a reply
+        goes to the clients unchanged.
 
         Raises:
-            TaskError: the task needs other replies, and the settings do not allow these unmasked.
+            TaskError: the task needs replies that are not sums, and the settings do not allow these
+                without masks.
         """
         if wants_sums(task):
             return self._secret(task, clients, stream)
@@ -261,16 +265,16 @@ class SecretWorld(WorldProxy):
         """
         if self._settings.others == "refuse":
             raise TaskError(
-                f"secret: task {task.name} sends something else than a sum of updates (round "
-                f"{self._stream.round}); secret.others='clear' sends it in the clear"
+                f"secret: replies to task {task.name} are not a sum of updates (round "
+                f"{self._stream.round}); secret.others='clear' sends them without masks"
             )
         if task.name not in {entry.get("clear") for entry in self._journal.entries}:
-            _log.warning("secret: replies to the task %s leave clients in the clear", task.name)
+            _log.warning("secret: clients send their replies to task %s without masks", task.name)
             self._journal.add(round=self._stream.round, clear=task.name)
 
     def _secret(self, task: Any, clients: Int[np.ndarray, "n"], stream: Stream | None) -> Reply:
-        """The reply to a task that requests means, computed by one secret sum per cluster (or one
-        in all, if choices are hidden)."""
+        """The reply to a task that asks for mean updates, computed by one secret sum per cluster
+        (or one sum in all, if the clients' clusters are hidden)."""
         settings = self._settings
         rows, members = group_rows(task, clients, settings.hide_choice)
         grid = IntegerGrid(members, settings.limit, settings.examples_cap)
@@ -307,8 +311,8 @@ class SecretWorld(WorldProxy):
         Every client gets the weight 1, since its number of samples is secret.
 
         Args:
-            task: the task that requests means.
-            means: mean of each model.
+            task: the task that asks for mean updates.
+            means: mean update of each model.
             count: number of clients that were asked.
         """
         models = task.sizes()["K"]
@@ -326,10 +330,10 @@ class SecretWorld(WorldProxy):
     def _means(
         self, task: Any, sums: dict[int, GroupSum], lost: dict[int, str], grid: IntegerGrid
     ) -> ModelSums:
-        """The mean update of each model; zeros, so that the model stays as it is, for a model
-        without a sum or with an update of too few clients.
+        """The mean update of each model.
 
-        Models with too few clients are added to ``lost``.
+        It is zero, so that the model stays as it is, if the model has no sum, or if too few clients
+        sent an update of it. Models with too few clients are added to ``lost``.
         """
         means = grid.sums(by_model(task, sums, self._settings.hide_choice))
         # The sum has enough vectors, but fewer clients may have an update in a model's part of it:
@@ -343,10 +347,10 @@ class SecretWorld(WorldProxy):
         return means
 
     def _report(self, means: ModelSums, lost: dict[int, str], asked: int, answered: int) -> None:
-        """Write the counts of a call to the journal, and log what went wrong.
+        """Write the counts of one training to the journal, and log what went wrong.
 
         Args:
-            means: the means of the call.
+            means: the mean update of each model.
             lost: reason for each group without a sum.
             asked: number of clients that were asked.
             answered: number of clients whose vectors are in a sum.

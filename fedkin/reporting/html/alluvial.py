@@ -1,5 +1,6 @@
-"""The report's alluvial chart: each cluster is a band over the rounds, as high as it has clients.
-Flows between bands are clients that changed their cluster (migrations).
+"""The report's alluvial chart: each cluster is a band over the rounds. The height of a band is the
+cluster's number of clients. Flows between bands are clients that changed their cluster
+(migrations).
 
 Shapes: N clients, T rounds, c columns (rounds at which the chart is drawn), b bands.
 """
@@ -45,13 +46,14 @@ class Flow:
 @dataclass(frozen=True)
 class Alluvial:
     """An alluvial chart. ``bands`` lists the bands from bottom to top: a cluster number, OTHERS
-    (all other clusters) or UNASSIGNED (clients without a cluster). ``sizes`` and ``base`` have a
-    row for each column."""
+    (all other clusters) or UNASSIGNED (clients without a cluster). In column c (a drawn round),
+    ``sizes[c, b]`` is the number of clients of band b, and ``base[c, b]`` is the height at which
+    the band begins."""
 
     rounds: Int[np.ndarray, "c"]
     bands: list[int]
     sizes: Int[np.ndarray, "c b"]
-    base: np.ndarray  # [c b], height at which a band begins
+    base: np.ndarray  # [c b]
     flows: list[Flow]
     ends: list[float]  # [c], round at which the bands of a column end and the flows begin
     last: int  # the last round

@@ -55,8 +55,8 @@ class ClientSimilarity:
         label_counts: number of training samples of each class, for all clients.
         true_clusters: true clusters of all clients, if known.
         names: names of all clients, if known.
-        note: a caveat that the report shows, such as that the versions differ from the run's; empty
-            if there is none.
+        note: a caveat that the report shows, such as that the data, the model or the versions of
+            packages differ from those of the run; empty if there is none.
     """
 
     ids: Int[np.ndarray, "n"]
@@ -144,7 +144,10 @@ def _compute(run: Run, data: FederatedData | None, model: AnyModel | None) -> Cl
     shift = None
     population = None
     if settings.of_federation and (data is None or model is None):
-        raise DataError("real clients keep their data, and train only during the run")
+        raise DataError(
+            "client similarity needs a training of all clients, but real clients keep their data "
+            "and train only during the run"
+        )
     if data is None or model is None:
         if settings.from_python or "method" not in settings.sections or settings.data_name == "?":
             raise DataError(
@@ -162,8 +165,8 @@ def _compute(run: Run, data: FederatedData | None, model: AnyModel | None) -> Cl
     assert data is not None and model is not None
     if model.spec.detects:
         raise ModelError(
-            "the models are detectors: a client trains one for each of its classes, so it has no "
-            "single update"
+            "client similarity needs one update of each client, but the models are detectors, and "
+            "a client trains one for each of its classes"
         )
     if data.clients != len(run.assignment):
         raise DataError(

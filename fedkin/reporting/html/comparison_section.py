@@ -79,7 +79,7 @@ def _methods(comparison: Comparison, measure: Measure) -> Json:
 
 
 def _setting(comparison: Comparison, cell: str) -> list[str]:
-    """The first cell of a row, as a list: the label of the setting. The list is empty if the
+    """The first cell of a table row, as a list: the label of the setting. The list is empty if the
     comparison has only one setting."""
     return [cell] if len(comparison.settings) > 1 else []
 

@@ -27,11 +27,11 @@ class Split(NamedTuple):
 
 @dataclass(frozen=True)
 class Tree:
-    """A tree to be drawn. ``order`` lists the clients (rows of the matrix) from the first position
-    to the last; lines consist of points (height, position).
+    """A tree to be drawn. ``order`` lists the clients (rows of the similarity matrix) from the
+    first position to the last. Each of the ``lines`` is a list of points (height, position).
 
-    ``kind`` defines the height: for "dendrogram" the dissimilarity at which two parts merge, for
-    "splits" the round of a split.
+    ``kind`` defines the height: for "dendrogram" the dissimilarity at which two subtrees merge, for
+    "splits" the round in which a cluster was split.
     """
 
     kind: str

@@ -249,8 +249,8 @@ class _Setting(NamedTuple):
         return f"{text[0].upper()}{text[1:]}." if doubt else f"{text}."
 
     def _test(self, other: str) -> dict[str, Any]:
-        """The row about the test of the main method against another method. Its difference is
-        positive if the main method has the higher score."""
+        """The row about the main method and another method from the table of tests. The difference
+        is positive if the main method has the higher score."""
         pair = {self.main, other}
         row = next(row for row in self.tests if {row["method"], row["against"]} == pair)
         if row["method"] == self.main or row["difference"] is None:
@@ -357,7 +357,7 @@ def _score(run: Run, measure: Measure, last: int | None) -> Score:
 def _reading(run: Run, measure: Measure, last: int | None) -> float | None:
     """The value of a measure from a run's summary, or from its records up to round ``last``.
 
-    In partial rounds it covers only the clients with a cluster.
+    In partial rounds the value covers only the clients with a cluster.
     """
     if last is None:
         return run.summary().get(measure.name)

@@ -1,7 +1,7 @@
 """Reads as much as possible of unfinished or damaged run folders.
 
-Remarks are sentences about parts that cannot be read, for the report. Functions add to the list
-``remarks``.
+Remarks are sentences for the report about parts that cannot be read. A function with an argument
+``remarks`` appends its remarks to this list.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ def plausible(record: Record) -> bool:
 
 
 def _number(value: object) -> bool:
-    """Whether a value of a record is a finite number, or None for a missing value."""
+    """Whether a value is either a finite number or None, which means that the value is missing."""
     return value is None or (isinstance(value, (int, float)) and math.isfinite(value))
 
 
@@ -290,7 +290,7 @@ def _last_known_state(
 def _count(
     migrations: Sequence[Migrations], newest: tuple[checkpoint.Checkpoint, str] | None
 ) -> int:
-    """The number of clients of an unfinished or damaged run, as far as its files say it."""
+    """The smallest number of clients that fits the files of an unfinished or damaged run."""
     highest = max((int(migrants(one)[0].max(initial=-1)) + 1 for one in migrations), default=0)
     return max(highest, len(newest[0].state.assignment) if newest else 0)
 

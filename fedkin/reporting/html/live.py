@@ -41,7 +41,8 @@ class DeploymentLines(NamedTuple):
     Attributes:
         parts: the deployment's programs on this machine: name, state, detail.
         log: the last lines of the server's log.
-        problems: a line for each site that is refused or has failed, and for a missing run.
+        problems: a line for each site that is refused or has failed, and one if the run was not
+            started or has ended with an error.
         run_is_up: whether the run's process exists. The page cannot rely on the stored state: after
             the server was killed, it may still say that the server waits.
     """
@@ -53,8 +54,7 @@ class DeploymentLines(NamedTuple):
 
 
 def no_deployment() -> DeploymentLines:
-    """The part of the live page about a deployment, without any line, for a run that is no
-    deployment."""
+    """Empty ``DeploymentLines``, for the live page of a run without a deployment."""
     return DeploymentLines([], [])
 
 
@@ -64,7 +64,8 @@ class LivePage:
 
     Attributes:
         folder: the run's folder, which may not exist yet.
-        deployment: called at every request for the parts and the log of a deployment.
+        deployment: function that returns the programs and the log of a deployment. It is called at
+            every request.
         clock: function that returns the time in seconds.
     """
 
@@ -75,7 +76,8 @@ class LivePage:
     _report: tuple[str, float, bytes] | None = None  # version, creation time, page
 
     def status(self) -> dict[str, Any]:
-        """The contents above the report, as plain JSON."""
+        """The part of the page above the report as plain JSON: the state of the run, the last
+        record of each method, and the lines about a deployment."""
         deployment = self.deployment()
         server = read_state(server_state_file(self.folder))
         folders = self._folders()
@@ -122,8 +124,8 @@ class LivePage:
         return [folder for folder in (self.folder, *inner) if run_folder.holds_run(folder)]
 
     def _version(self) -> str:
-        """A text that changes when the run progresses, by which the page sees that its report is
-        old."""
+        """A text that changes when the run progresses, by which the page in the browser sees that
+        its report is old."""
         files = [
             folder / name
             for folder in self._folders()

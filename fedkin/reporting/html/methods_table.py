@@ -93,8 +93,8 @@ def last_scored(run: Run) -> Json:
 
 
 def _of_measures(runs: Sequence[Run], measures: Sequence[Measure]) -> list[str]:
-    """The cells of the user's measures. For unfinished runs they are from the last evaluated
-    round."""
+    """The table cells of the user's measures. For unfinished runs the values are from the last
+    evaluated round."""
     finished = all(map(has_summary, runs))
     rows = [run.summary() if finished else last_scored(run) for run in runs]
     return [

@@ -21,7 +21,8 @@ _PLAIN = ("seed", "tested", "augment")  # options of data that are left out
 
 
 def overview(report: ReportInput) -> list[tuple[str, str]]:
-    """Pairs of a term and its value in the runs. If runs differ, the value lists all of them."""
+    """Pairs of a term (e.g. rounds) and its value in the runs. If runs differ, the value lists all
+    of them."""
     runs = [reported.run for reported in report.runs]
     lines: list[tuple[str, Callable[[Run], str]]] = [
         ("Data", lambda run: _options(run.config.data, _PLAIN)),
@@ -84,8 +85,8 @@ def participants(run: Run) -> int:
     """Number of clients that were ever accepted. If it is not recorded, the largest number in one
     round.
 
-    An assignment does not have this number: with a single model, it has an entry for every possible
-    client.
+    The clients in the run's assignment cannot be counted instead: with a single model, it also
+    contains clients that never joined.
     """
     known = [record["members"] for record in run.records if record.get("members") is not None]
     reached = [sum(record.get("cluster_sizes") or []) for record in run.records]

@@ -247,7 +247,7 @@ def _details(
     name: str, title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], note: str
 ) -> str:
     """HTML of a collapsed table of clients, for the run that is shown first. The page's script
-    fills it again when a run is selected."""
+    fills the table again when a run is selected."""
     hidden = "" if rows else " hidden"
     return (
         f'<details id="{name}" class="wide clients"{hidden}><summary>{title}</summary>'

@@ -97,7 +97,7 @@ def read_runs(source: Any) -> ReportInput:
     if isinstance(source, Comparison):
         return _of_comparison(source, source.folder)
     raise ConfigError(
-        "expected a run, several seeds, a comparison or the folder of one, got "
+        "expected a run, several seeds, a comparison or the folder of one of these, got "
         f"{type(source).__name__}"
     )
 
@@ -116,7 +116,8 @@ def _read(path: Path) -> ReportInput:
         return _read_comparison(path)
     if not path.is_dir() or not run_folder.holds_run(path):
         raise CheckpointError(
-            f"{path} holds no run, no seeds and no comparison; expected the folder of one"
+            f"{path} holds no run, no seeds and no comparison; give the folder of a run, of "
+            "several seeds or of a comparison"
         )
     config = read_config(path, [])
     if config.seeds is not None or (path / SEEDS).is_dir():
@@ -170,8 +171,8 @@ def _read_comparison(path: Path) -> ReportInput:
 
 
 class _CellRun(NamedTuple):
-    """What could be read of a comparison's cell: its run (None if it cannot be shown), whether the
-    run is finished and intact, and remarks for the report."""
+    """What could be read of a comparison's cell (a method in a setting with a seed): its run (None
+    if it cannot be shown), whether the run is finished and intact, and remarks for the report."""
 
     run: Run | None
     complete: bool
@@ -220,8 +221,9 @@ def _read_cell(cell: comparison_folder.Cell) -> _CellRun:
 
 
 def _expected_config(cell: comparison_folder.Cell) -> Description | None:
-    """The description that the run of a comparison's cell should have. None if this version of
-    fedkin does not accept the cell's configuration any more."""
+    """The description that the run of a comparison's cell (a method in a setting with a seed)
+    should have. None if this version of fedkin does not accept the cell's configuration any
+    more."""
     try:
         description = cell.setting.config(cell.method).description()
     except FedkinError:
@@ -281,7 +283,7 @@ def _of_comparison(
 
 
 def _with_others(run: Run) -> tuple[ReportedRun, ...]:
-    """A run as a reported run, followed by those of the methods with which it is compared."""
+    """A run as a ``ReportedRun``, followed by the runs of the methods with which it is compared."""
     return tuple(
         ReportedRun("", method_title(method_run.config.method_with_options), method_run)
         for method_run in (run, *run.against.values())

@@ -37,7 +37,8 @@ def report(
     """Write a report: one self-contained HTML file that needs no network.
 
     Args:
-        result: a run, several seeds or a comparison, or the folder of one, finished or not.
+        result: a run, several seeds or a comparison, or the folder of one of these. It need not be
+            finished.
         out: the file; default: ``report.html`` in the result's folder.
         figures: folder for the same charts as PDF, SVG and PNG, one paper column wide; default: no
             figures.
@@ -72,7 +73,8 @@ def report(
         raise ConfigError("data and model belong together; give both or neither")
     if data is not None and not similarity:
         raise ConfigError(
-            "a report trains no clients by default; pass similarity=True with data and model"
+            "a report uses data and model only for client similarity; pass similarity=True too, or "
+            "leave them out"
         )
     runs = read_runs(result)
     if out is None and runs.folder is None:

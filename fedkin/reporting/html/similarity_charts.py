@@ -121,13 +121,13 @@ def similarity_json(similarity: ClientSimilarity) -> Json:
 def run_charts(
     run: Run, similarity: ClientSimilarity, assignments: Sequence[Int[np.ndarray, "N"]]
 ) -> Json:
-    """The part of the charts that differs between runs: clusters, order and tree of the matrix,
-    labels by cluster.
+    """The part of the charts that differs between runs: clusters, order and tree of the similarity
+    matrix, labels by cluster.
 
     Args:
         run: the run.
         similarity: similarity of the run's clients.
-        assignments: assignments after each round; empty if unknown.
+        assignments: the cluster of each client after each round; empty if unknown.
     """
     clusters = run.assignment[similarity.ids]
     tree = _tree(run, similarity, clusters, assignments)

@@ -1,7 +1,8 @@
 """Checkpoints of a run: the arrays of a method's state and a few numbers, without pickle.
 
-A checkpoint is one file, encoded by ``core.codec``. Its header has the round, the ledger, a digest
-of all contents and the run's fingerprint. The file is written atomically, so it is always complete.
+A checkpoint is one file, encoded by ``core.codec``. Its header has the round, the ledger (bytes by
+operation), a digest of all contents and the run's fingerprint (digest of settings, data and model).
+The file is written atomically, so it is always complete.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class BestRound:
         round: the round's number.
         accuracy: accuracy on validation samples.
         state: the method's state after that round.
-        memory: clients' memory, if they keep a part of their models; otherwise empty.
+        memory: arrays that clients keep (a personal part of their models); empty if they keep none.
     """
 
     round: int
@@ -55,7 +56,8 @@ class Checkpoint:
     Attributes:
         round: the last completed round.
         state: the method's state.
-        down, up: bytes so far, by operation.
+        down, up: downloaded and uploaded bytes so far, by operation. They are computed from the
+            sizes of the arrays that tasks declare.
         seconds: wall time so far.
         memory: arrays that simulated clients and the metrics of the clustering keep from round to
             round.
@@ -145,15 +147,16 @@ def load(folder: Path, run: str, clients: int, parameters: int) -> Checkpoint | 
         raise CheckpointError(
             f"{folder} belongs to another run: its configuration, data or model differ (a model "
             "compiled by another version of JAX, or initialised on another kind of device, "
-            "counts as different); resume with the run's own, or start again in "
-            "another folder"
+            "counts as different); resume with the configuration, data and model of that run, or "
+            "start again in another folder"
         )
     models = stored.checkpoint.state.models
     assignment = stored.checkpoint.state.assignment
     if models.shape[1:] != (parameters,) or assignment.shape != (clients,):
         raise CheckpointError(
             f"{folder}: expected models of {parameters} parameters and {clients} clients, got "
-            f"arrays of shape {models.shape} and {assignment.shape}; start again in another folder"
+            f"models of shape {models.shape} and an assignment of clients of shape "
+            f"{assignment.shape}; start again in another folder"
         )
     return stored.checkpoint
 
@@ -265,8 +268,8 @@ def _read(path: Path) -> _Stored:
 
 
 def _taken(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
-    """Remove the arrays whose names begin with ``prefix``, and return them by name without the
-    prefix."""
+    """Remove from ``arrays`` those whose names begin with ``prefix``, and return the removed arrays
+    by name without the prefix."""
     return {
         name.removeprefix(prefix): arrays.pop(name)
         for name in list(arrays)
@@ -278,8 +281,10 @@ def _best(described: list[Any] | None, arrays: dict[str, np.ndarray]) -> BestRou
     """The best round of a checkpoint; None if the run has no validation samples to select one.
 
     Args:
-        described: the header's entry: round, accuracy and class of the state.
-        arrays: the arrays of the best round, without their prefix.
+        described: the entry about the best round in the checkpoint's header: round, accuracy and
+            class of the state.
+        arrays: the arrays of the best round, by name, without the prefix that marks them in the
+            file.
     """
     if described is None:
         return None
@@ -308,8 +313,8 @@ def _state(type_name: str, arrays: dict[str, np.ndarray]) -> State:
 
 
 def _extras(arrays: dict[str, np.ndarray]) -> dict[str, dict[str, np.ndarray]]:
-    """Remove and return the arrays that options store: by the option's section in the
-    configuration, then by the array's name."""
+    """Remove from ``arrays`` those that options store, and return them as a nested dictionary. Its
+    keys are the section of the option in the configuration, and then the name of the array."""
     extras: dict[str, dict[str, np.ndarray]] = {}
     for name, array in _taken(arrays, _OPTIONS).items():
         section, _, own_name = name.partition("/")
@@ -340,8 +345,8 @@ def _arrays(state: State) -> dict[str, np.ndarray]:
 
 
 def _array_names(kind: type[State]) -> set[str]:
-    """Names of the arrays that a class of states declares. ``extras`` is a dictionary of arrays,
-    which is stored under other names."""
+    """Names of the fields of a state class that are arrays. The field ``extras`` is left out: it
+    is a dictionary of options' arrays, each of which is stored under a separate name."""
     return {f.name for f in fields(kind)} - {"extras"}
 
 
@@ -351,9 +356,11 @@ def _type_name(state_type: type[State]) -> str:
 
 
 def _state_type(name: str, arrays: set[str]) -> type[State] | None:
-    """The state class that a checkpoint names, among the imported classes with fields of the same
-    names. A class that has moved to another module is found by its class name. None if there is no
-    such class."""
+    """The state class with the name that a checkpoint stores. None if there is no such class.
+
+    Only imported state classes are searched, and only those whose arrays have exactly the names
+    ``arrays``. A class that has moved to another module is found by its class name.
+    """
     types = [kind for kind in _state_types(State) if _array_names(kind) == arrays]
     # A class that was defined twice (e.g. in a notebook) has two entries; the last one is newer.
     exact = [kind for kind in types if _type_name(kind) == name]

@@ -25,8 +25,9 @@ def place_of_data(config: Description, folder: Path) -> dict[str, str]:
 
 
 def located(config: Description, folder: Path | None, environment: dict[str, Any]) -> Description:
-    """A run's description whose data path is valid in the current folder of this process. It is
-    returned unchanged if no relative path is stored, or if nothing is there any more.
+    """A run's description whose data path is valid in the current folder of this process. The
+    description is returned unchanged if no relative path is stored, or if the data are no longer at
+    this path.
 
     Args:
         config: the description.

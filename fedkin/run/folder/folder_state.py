@@ -114,7 +114,7 @@ def _check_checkpoints(path: Path, state: FolderState) -> None:
 
 def _words(error: Exception, name: str) -> str:
     """The text of an error from reading a file of the run folder. Only errors of fedkin name the
-    file themselves, so for others the file's ``name`` is added."""
+    file themselves, so the file's ``name`` is added to other errors."""
     return (
         str(error)
         if isinstance(error, FedkinError)

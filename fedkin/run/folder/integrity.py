@@ -1,8 +1,8 @@
 """Integrity of the files in a run folder.
 
 A checkpoint stores a digest of each record file up to its round. A finished run has a file
-``SHA256SUMS``, which ``sha256sum --check`` can read. Both detect damage and accidental edits, but
-not deliberate changes, since anybody can write new checksums.
+``SHA256SUMS``, which ``sha256sum --check`` can read. Digests and checksums detect damage and
+accidental edits, but not deliberate changes, since anybody can write new checksums.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def changed_records(contents: Mapping[str, str], digests: Mapping[str, str]) -> 
 
     Args:
         contents: contents of the record files up to the checkpoint's round, by name.
-        digests: the checkpoint's digests by file name. Earlier versions of fedkin stored none, so
-            files that they wrote are not checked.
+        digests: the checkpoint's digests by file name. Earlier versions of fedkin stored no
+            digests, so files that they wrote are not checked.
     """
     now = GrowingDigests(contents).values()
     return [name for name, digest in digests.items() if now.get(name) != digest]
@@ -100,12 +100,12 @@ def check_files(folder: Path, newest: Checkpoint) -> None:
 
 
 def missing_end(folder: Path, records: Sequence[Mapping[str, Any]], newest: Checkpoint) -> str:
-    """Text that says that a finished run has no intact checkpoint of its last round; empty if it
-    has one.
+    """Text that says that a finished run has no intact checkpoint of its last round; empty if there
+    is such a checkpoint.
 
     Args:
         folder: the run's folder.
-        records: records of the run's rounds; only the round of the last one is read.
+        records: records of the run's rounds; only the number of the last round is read.
         newest: the run's newest intact checkpoint.
     """
     last = records[-1]["round"] if records else newest.round
@@ -136,9 +136,9 @@ def changed_files(folder: Path, newest: Checkpoint) -> list[str]:
 
 def withdraw_sums(folder: Path, results: Iterable[str]) -> None:
     """Remove the checksums of a run that continues, since its files will change. The run writes new
-    ones at its end.
+    checksums at its end.
 
-    A damaged result file only logs a warning, since the run writes it again.
+    A damaged result file only logs a warning, since the run writes the file again.
 
     Args:
         folder: the run's folder.

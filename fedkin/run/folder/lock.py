@@ -34,7 +34,8 @@ def lock_file(folder: Path) -> Path:
     the folder if the parent is not writable, as for a container's volume.
 
     Args:
-        folder: any path of the folder; links are resolved.
+        folder: the path of the folder, absolute or relative. Symbolic links are resolved, so that
+            all paths of the same folder give the same lock file.
 
     Raises:
         StorageError: the path is relative, and the current folder no longer exists.
@@ -51,7 +52,8 @@ def lock_file(folder: Path) -> Path:
 @contextmanager
 def _held(folder: Path) -> Iterator[None]:
     """Context manager that holds the lock of a run's folder. At the end, it removes the lock's
-    files, and the folders that were created for them if they are still empty."""
+    files, and also the folders that were created for these files, unless other files are in the
+    folders now."""
     path = lock_file(folder)
     lock = FileLock(path)
     owner = path.with_suffix(".owner")

@@ -26,12 +26,12 @@ _MOST = 10**8  # limit of clients in a line, since a damaged span could fill all
 def find_migrations(
     round: int, clients: Int[np.ndarray, "m"], clusters: Int[np.ndarray, "m"]
 ) -> Migrations:
-    """The migrations of a round, in the form in which the run folder stores them.
+    """The migrations of a round as an entry (a line) of migrations.jsonl.
 
     Args:
         round: the round's number.
-        clients: clients whose cluster changes, ascending.
-        clusters: their new clusters.
+        clients: ids of the clients whose cluster changes, ascending.
+        clusters: the new cluster of each of these clients.
     """
     # Positions at which a span begins: the id does not follow the last one, or the cluster differs.
     # The values put in front make the first client begin a span.
@@ -49,7 +49,7 @@ def migrants(one: Migrations) -> tuple[Int[np.ndarray, "m"], Int[np.ndarray, "m"
     """The clients whose cluster changes in a round, ascending, and their new clusters.
 
     Args:
-        one: the migrations entry of the round.
+        one: the round's entry (line) of migrations.jsonl, as a dictionary.
 
     Raises KeyError, TypeError or ValueError for invalid migrations.
     """
@@ -59,12 +59,15 @@ def migrants(one: Migrations) -> tuple[Int[np.ndarray, "m"], Int[np.ndarray, "m"
         return clients, clusters
     if clients.shape != (*clusters.shape, 2):
         raise ValueError(
-            "invalid migrations: the numbers of clusters and of clients (or spans of clients) "
-            "must be equal"
+            "invalid migrations: there must be one new cluster for each client, or for each span "
+            "[first id, last id] of clients"
         )
     sizes = clients[:, 1] - clients[:, 0] + 1
     if (sizes < 1).any() or (sizes > _MOST).any() or sizes.sum() > _MOST:
-        raise ValueError("invalid migrations: a span of clients must be its first and its last id")
+        raise ValueError(
+            "invalid migrations: a span of clients must be [first id, last id], with the first id "
+            f"not above the last, and all spans together at most {_MOST:,} clients"
+        )
     # Position of each client in its span: 0, 1, 2, ..., 0, 1, ...
     within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     return np.repeat(clients[:, 0], sizes) + within, np.repeat(clusters, sizes)
@@ -77,7 +80,7 @@ def migrations_table(
     round, client, name (if clients have names), from_cluster and to_cluster (-1: none).
 
     Args:
-        migrations: entries of the rounds, as in the run folder.
+        migrations: the entries (lines) of migrations.jsonl, each for one round.
         clients: N, the number of clients.
         names: names by client, as far as known.
     """
@@ -106,12 +109,12 @@ def replay(
     """Yield the assignment [N] after each round, from round 0 on, each as a new array.
 
     Args:
-        migrations: entries of the rounds, as in the run folder.
+        migrations: the entries (lines) of migrations.jsonl, each for one round.
         clients: N, the number of clients.
         rounds: number of the last round.
 
-    Raises KeyError, TypeError, ValueError or IndexError for invalid migrations of this many
-    clients.
+    Raises KeyError, TypeError, ValueError or IndexError for invalid migrations, such as those of a
+    client whose id is not below N.
     """
     by_round = {int(one["round"]): one for one in migrations}
     assignment = np.full(clients, UNASSIGNED)

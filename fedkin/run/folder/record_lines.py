@@ -1,4 +1,4 @@
-"""Reading and writing of records as lines of JSON."""
+"""Reading and writing of records (e.g. the metrics of one round) as lines of JSON."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from fedkin.core.storage import complete_lines
 
 
 def records_up_to(path: Path, last: int) -> list[Record]:
-    """The records of the rounds up to ``last``. Everything from a damaged line on is ignored.
+    """The records of the rounds up to ``last``. A damaged line and all lines after it are ignored.
 
     Args:
-        path: the file of records.
+        path: a file with a record on each line, such as metrics.jsonl.
         last: number of the last round to read.
     """
     records = []
@@ -30,7 +30,7 @@ def records_up_to(path: Path, last: int) -> list[Record]:
 
 
 def lines_of(records: Iterable[Record]) -> str:
-    """Records as the text of a file, one line each."""
+    """Records as the text of a file, one line of JSON for each record."""
     return "".join(f"{line_of(record)}\n" for record in records)
 
 

@@ -1,9 +1,9 @@
 """The run folder, which holds all stored files of a run. ``Folder`` writes it.
 
 * config.toml: all settings of the run.
-* environment.json: versions, platform and devices.
-* metrics.jsonl: a line for each round, its record. Its bytes are the same for the same run, machine
-  and versions.
+* environment.json: versions of libraries, platform and devices.
+* metrics.jsonl: a line for each round, its record. The file's bytes are the same for the same run,
+  machine and versions.
 * migrations.jsonl: a line for each round in which clients changed cluster, with their ids and new
   clusters.
 * timings.jsonl: a line for each round, with seconds. It is a separate file, since seconds always
@@ -11,12 +11,13 @@
 * checkpoints/: the two newest checkpoints.
 * privacy.*, release/: the privacy cost of a private run, in total and for each noisy sum; the
   values that may be released.
-* secret.jsonl: a line for each round with secure aggregation: numbers of sums and clients, and lost
-  sums with their reasons.
+* secret.jsonl: a line for each round with secure aggregation: numbers of secret sums and clients,
+  and the sums that were lost, with reasons.
 * clients.parquet: a row for each client, after the last round.
 * summary.json: the numbers of the final table.
 * SHA256SUMS: digests of the files of a finished run (``sha256sum --check SHA256SUMS``).
-* figure.png, .svg: accuracy and cluster sizes over the rounds, drawn by the command or ``fk.draw``.
+* figure.png, .svg: accuracy and cluster sizes over the rounds. ``fk.draw`` or ``fedkin run`` draws
+  these figures.
 * topology.*, membership.*: figures of the trust graph (for peers), and of clients' shares of
   clusters (for soft membership).
 * against/NAME/: the same files for each compared method.
@@ -188,8 +189,8 @@ class Folder:
         # The record of round 0 is written before any checkpoint, so one line is no sign of loss.
         if newest is None and len(complete_lines(self.path / METRICS)) > 1:
             raise CheckpointError(
-                f"{self.path} has lost its {CHECKPOINTS}, as {METRICS} has rounds after round 0; "
-                "start again in another folder"
+                f"{self.path}: {METRICS} has rounds after round 0, but there are no {CHECKPOINTS} "
+                "to resume from; start again in another folder"
             )
         last = newest.round if newest else -1
         rounds = self.description.rounds
@@ -316,7 +317,8 @@ def refuse_others(path: Path, names: Sequence[str]) -> None:
     """
     if path == Path() and any(path.iterdir()):
         raise StorageError(
-            "out is empty or the current folder, which is not empty; name a new folder"
+            "out is the current folder (an empty path also means it), and it has files in it; "
+            "name a new folder"
         )
     with storage_errors(path):
         others = [name for name in names if (path / name).exists()]

@@ -1,1 +1,1 @@
-"""Metrics of a run: in each round, over its rounds, and once after the last."""
+"""Metrics of a run: in each round, over all rounds, and once after the last round."""

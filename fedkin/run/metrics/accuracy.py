@@ -97,7 +97,7 @@ def score(
     (as FedGroup and FlexCFL do). If clients keep a part of their models, the state has a special
     evaluation task, which is used instead.
 
-    The ledger counts this traffic as evaluation, not as the method's.
+    The ledger (bytes by operation) counts this traffic as evaluation, not as the method's traffic.
 
     Args:
         world: the clients.
@@ -105,8 +105,8 @@ def score(
         round: the round's number.
         global_model: whether to evaluate the mean of the cluster models as well.
         split: the evaluation split: ``test``, or ``validation`` if the data have it.
-        sample: the number of clients to evaluate, and the stream that draws them; None: all
-            clients.
+        sample: the number of clients to evaluate, and the stream of random numbers that draws them;
+            None: all clients.
 
     Raises:
         MethodError: the state's evaluation task does not support ``split``, and ``split`` is not
@@ -180,8 +180,8 @@ def _on_split(own: Task, split: str) -> Task:
 def score_global_model(
     world: World, state: State, clients: Int[np.ndarray, "c"], split: str = "test"
 ) -> GlobalModel | None:
-    """Evaluate the global model of FedGroup and FlexCFL, which is only measured: the unweighted
-    mean of all cluster models.
+    """Evaluate the global model of FedGroup and FlexCFL: the unweighted mean of all cluster models.
+    It is computed only for this measurement, and no client uses it.
 
     FlexCFL's code omits clusters without clients in the round's cohort. Its paper includes them, as
     this function does.
@@ -229,7 +229,7 @@ def detector_accuracy(
 
     Args:
         world: the clients.
-        assigned: the models.
+        assigned: the models of the given clients, which may be detectors.
         clients: ids of clients with a cluster.
         cluster: cluster of each client.
         split: the evaluation split.
@@ -349,8 +349,8 @@ def away_record(scored: EvaluationResults) -> Record:
 
 def global_record(mean: GlobalModel) -> Record:
     """Accuracy and loss of the global model (the mean of the cluster models), and its distance to
-    each cluster model. The distance is the group-to-global discrepancy of FedGroup. FedGroup's code
-    adds the sum to each distance by mistake; this function does not."""
+    each cluster model. The distance is the group-to-global discrepancy of FedGroup. By mistake,
+    FedGroup's code adds the sum of all distances to each distance; this function does not."""
     examples = mean.scores.examples
     return {
         "global_accuracy": ratio(int(mean.scores.correct.sum()), int(examples.sum())),

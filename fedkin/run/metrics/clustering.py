@@ -5,8 +5,9 @@ cluster that is paired with their true cluster. These clients are called *matche
 clusters do not matter. If there are fewer clusters than true clusters, some true clusters have no
 pair.
 
-A client *waits* from an event (its data shift, its true cluster changes, or it gets its first
-cluster) until the shift is detected or the client is matched. The delays are the lengths of waits.
+A client *waits* from an event until the event is dealt with. After a shift of its data, it waits
+until it detects the shift. After a change of its true cluster, or after it has got a cluster and
+had none before, it waits until it is matched. The delays are the lengths of waits in rounds.
 
 Only reachable clients count. A client without a cluster does not wait: changes of its data are
 ignored. If a client loses its cluster or leaves, its waits end and are not counted. A client that
@@ -49,11 +50,18 @@ class GroundTruth:
 
 
 class ClusterMetrics:
-    """Measures the assignment after each round. It stores five arrays [N] for the next round.
+    """Measures the assignment of clients to clusters after each round. It stores five arrays [N]
+    for the next round.
 
-    ``assignment`` and ``true_clusters`` are from after the last round. The other three hold the
-    round in which a client's wait began, or NEVER: ``shift_since`` its first undetected shift,
-    ``change_since`` the change of its true cluster, ``newcomer_since`` its first placement.
+    ``assignment`` and ``true_clusters`` are the clusters and true clusters of the previous round.
+    The other three arrays hold the round of an event, or ``NEVER`` for a client without such an
+    event:
+
+    * ``shift_since``: the first shift of the client's data that it has not detected; ``DETECTED``
+      after it has detected a shift, until it is placed again.
+    * ``change_since``: a change of the client's true cluster since which it has not been matched.
+    * ``newcomer_since``: the round in which the client got a cluster and had none before, if it has
+      not been matched since.
     """
 
     def __init__(self, total_clients: int) -> None:
@@ -278,7 +286,8 @@ def summary(records: Iterable[Record]) -> Record:
     rounds = list(records)
 
     def share(part: str, whole: str) -> float | None:
-        """Ratio of two sums over the rounds in which both entries are known."""
+        """Sum of the entry ``part`` divided by the sum of the entry ``whole``, over the rounds
+        whose record has both."""
         known = [(r[part], r[whole]) for r in rounds if r[part] is not None]
         return ratio(sum(a for a, _ in known), sum(b for _, b in known))
 

@@ -110,7 +110,8 @@ def best_record(
         best: the best round.
         round: number of the last round; clients are tested with their data in that round.
         final: test results of the final state, which are reused if the last round is the best.
-        sample: the number of clients to test, and the stream that draws them; None: all clients.
+        sample: the number of clients to test, and the stream of random numbers that draws them;
+            None: all clients.
     """
     if best is None:
         return dict.fromkeys(_OF_BEST)
@@ -121,8 +122,8 @@ def best_record(
     )
     if scored.partial:
         _log.warning(
-            "best_accuracy is unknown: clients that arrived after round %d have no cluster in its "
-            "state",
+            "best_accuracy is unknown: the best round is round %d, and some clients that arrived "
+            "later have no cluster in its state",
             best.round,
         )
         return dict.fromkeys(_OF_BEST)
@@ -132,7 +133,7 @@ def best_record(
 
 def _with_memory(world: World, best: BestRound) -> World:
     """The world in which the best round is tested: a copy in which clients have their memory from
-    that round. If they have none, the world itself."""
+    that round. If clients have no memory, the world itself."""
     if not best.memory or not isinstance(world, SimulatedWorld):
         return world
     other = world.rehearsal()
@@ -145,16 +146,19 @@ def accuracy_all_clients(
 ) -> float | None:
     """Test accuracy over all reachable clients. Clients without a cluster are placed first.
 
-    The method places them by its rule for newcomers. A method without such a rule assigns clients
-    in their first round; then the model with the lowest loss on the client's training samples is
-    used. State and memory stay unchanged, since copies are used, and the traffic counts as
-    evaluation. Clients that are permanently without a cluster (``excluded``) are left out.
+    The method places them by its rule for newcomers. A client that this rule leaves without a
+    cluster is assigned to the cluster whose model has the lowest loss on the client's training
+    samples (not if models are detectors). This happens e.g. with a method that assigns clients only
+    in the rounds in which they train.
+
+    State and memory stay unchanged, since copies are used, and the traffic counts as evaluation.
+    Clients that are permanently without a cluster (``excluded``) are left out.
 
     Args:
         world: the clients.
         method: the method, which places clients.
         state: the method's final state.
-        stream: stream of the placement.
+        stream: random numbers for the placement.
         scored: the test results of the clients with a cluster.
 
     Returns:
@@ -184,8 +188,9 @@ def accuracy_all_clients(
 
 
 def _placed(world: World, method: Method, state: Any, newcomers: np.ndarray, stream: Stream) -> Any:
-    """The state after newcomers were assigned to clusters: by the method, and where it leaves them
-    without a cluster, to the model with the lowest loss."""
+    """The state after the method has assigned newcomers to clusters. A newcomer that the method
+    leaves without a cluster is assigned to the cluster whose model has the lowest loss on the
+    newcomer's training samples, unless models are detectors."""
     placed = method.place(world, state, newcomers, stream.child("place"))
     left = _without_cluster(placed, newcomers)
     if not len(left) or world.spec.detects:

@@ -22,8 +22,9 @@ _MODELS = "models"  # name of a training task's field that holds the models
 
 @dataclass(frozen=True)
 class TrainingRecord:
-    """A training in a round: the models that were sent, the clients, and their replies (single
-    updates or means). Several calls that send the same models count as one training."""
+    """A training in a round: the models that were sent, the clients, and the reply (updates of
+    single clients, or means of updates). Several tasks that send the same models count as one
+    training."""
 
     models: Float[np.ndarray, "K P"]
     clients: Int[np.ndarray, "n"]
@@ -35,9 +36,9 @@ class Observations:
 
     Attributes:
         training: the round's last training of whole models.
-        missing: replies that never arrived.
-        nonfinite: number of clients whose replies were excluded because they were not finite or
-            impossible.
+        missing: number of replies that never arrived.
+        nonfinite: number of clients whose replies were excluded because a value in them was
+            impossible or not finite.
         outliers: number of clients whose replies were excluded because of a much larger norm than
             the others.
         detected: mask of the clients that detected a shift; None if no client was tested.
@@ -57,7 +58,8 @@ class Observations:
         self.placed, self.reassigned = np.zeros((2, clients), bool)
 
     def observe(self, task: Task, clients: Int[np.ndarray, "n"], reply: Reply) -> None:
-        """Record a call: its task, the client of each row, and the reply."""
+        """Record a task that was run, and its reply. ``clients`` has the client of each row of the
+        reply (a row: one client with one model)."""
         # A client with several rows counts once. Between peers each row is a message and counts.
         missing = clients[~reply.arrived & ~reply.nonfinite]
         self.missing += len(missing) if task.between_peers else len(np.unique(missing))
@@ -78,16 +80,16 @@ class Observations:
             self.detected[clients[reply.shifted]] = True
 
     def _observe_training(self, training: TrainingRecord) -> None:
-        """Store a call as the round's last training. If the earlier call sent the same models, join
-        the two into one training."""
+        """Store a training as the last one of the round. If the training before it sent the same
+        models, join the two into one."""
         earlier = self.training
         if earlier is not None and earlier.models is training.models:
             training = join(earlier, training)
         self.training = training
 
     def _count_nonfinite(self, task: Task, clients: Int[np.ndarray, "b"], arrays: str) -> None:
-        """Count the clients whose replies were excluded because numbers in them are not finite, and
-        log their names."""
+        """Count the clients whose replies were excluded because numbers in them are impossible or
+        not finite, and log their names."""
         self.nonfinite += len(clients)
         if len(clients):
             names = client_list(clients, self._names)
@@ -102,9 +104,12 @@ class Observations:
 
 
 def join(earlier: TrainingRecord, later: TrainingRecord) -> TrainingRecord:
-    """Join two calls of the same training, with rows in the order of client ids. If the replies
-    hold means instead of updates, the means of one call are kept, and only the values of single
-    clients (e.g. losses) are joined."""
+    """Join two trainings that sent the same models into one, with clients in the order of their
+    ids.
+
+    If the replies hold means instead of updates, only the values of single clients (e.g. losses)
+    are joined. Means cannot be joined, so the means of the earlier training are kept (the means of
+    the later one if the earlier has none)."""
     clients = np.concatenate([earlier.clients, later.clients])
     order = np.argsort(clients, kind="stable")
     both = (earlier.reply, later.reply)

@@ -45,7 +45,8 @@ def away_rounds(records: Sequence[Record]) -> int:
 
 
 def away_text(summary: Mapping[str, Any]) -> str:
-    """Text with the number of rounds in which clients were away; empty if there are none.
+    """Text with the number of rounds in which some clients with a cluster were not evaluated, since
+    they were unreachable or did not reply; empty if there are no such rounds.
 
     Args:
         summary: summary of a run.

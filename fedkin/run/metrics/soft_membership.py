@@ -11,7 +11,7 @@ FIELD = "membership"  # field of a state: [N, K], rows that sum to 1
 
 
 def memberships(state: State) -> Float[np.ndarray, "N K"] | None:
-    """Each client's shares of the clusters; None if membership is hard.
+    """Each client's shares of the clusters; None if each client belongs to one cluster only.
 
     Args:
         state: a run's state.
@@ -25,12 +25,12 @@ def memberships(state: State) -> Float[np.ndarray, "N K"] | None:
 
 
 def membership_columns(state: State, clients: Int[np.ndarray, "c"]) -> dict[str, np.ndarray]:
-    """Columns of clients' shares, ``membership_0`` and so on, one for each cluster; empty if
-    membership is hard.
+    """Columns of clients' shares for the table of clients: ``membership_0`` and so on, one for each
+    cluster. Empty if each client belongs to one cluster only.
 
     Args:
         state: a run's state.
-        clients: clients of the rows.
+        clients: ids of the clients in the table's rows.
     """
     shares = memberships(state)
     return (

@@ -67,9 +67,9 @@ class Evaluation:
         """Write the tables of clients and clusters and the summary into a folder.
 
         The files are ``evaluation-SPLIT.csv``, ``evaluation-SPLIT-clusters.csv`` and
-        ``evaluation-SPLIT.json``; they replace earlier ones. For external data the names begin with
-        ``evaluation-DATA-SPLIT``, or ``evaluation-DATA-cluster-K-SPLIT`` if one cluster's model
-        predicted all samples.
+        ``evaluation-SPLIT.json``; they replace earlier files. For external data the names begin
+        with ``evaluation-DATA-SPLIT``, or ``evaluation-DATA-cluster-K-SPLIT`` if one cluster's
+        model predicted all samples.
 
         Args:
             folder: the folder, created if missing.
@@ -125,7 +125,7 @@ def evaluate(
     """Evaluate the models of a run on its own data.
 
     Args:
-        trained: the models.
+        trained: the run's trained models.
         records: records of the run's rounds.
         seconds: wall-clock time until the end of each round, as far as known.
         target: target accuracy, whose costs are reported; None: no target.
@@ -137,7 +137,7 @@ def evaluate(
         DataError: the run has real clients, or the data do not have this split.
         ConfigError: the number of epochs is below 1.
         MethodError: the models are detectors, which cannot be fine-tuned.
-        ModelError: a model's scores are NaN or infinite; the message names it.
+        ModelError: a model's scores are NaN or infinite; the message names the model.
     """
     data = trained.world().data
     part = data.part(split)
@@ -320,8 +320,8 @@ def _correct(
 def _hits(
     predictor: Predictor, vector: Float[np.ndarray, "P"], data: FederatedData, rows: np.ndarray
 ) -> int:
-    """Number of correct predictions of a fine-tuned model (``vector``) on the samples at
-    ``rows``."""
+    """Number of correct predictions of a fine-tuned model (``vector``) on the samples of ``data``
+    with the indices ``rows``."""
     if not len(rows):
         return 0
     tuned = Predictor(predictor.name, predictor.model, vector[None], predictor.samples)

@@ -30,7 +30,7 @@ def export(
     """Write the models of a run into a new folder, with a model card.
 
     Args:
-        trained: the models.
+        trained: the run's trained models.
         config: the run's description.
         clients: the table of evaluated clients; None if there is none yet.
         digest: the run's fingerprint.
@@ -87,8 +87,8 @@ def export(
 
 
 def _named(data: dict[str, Any], option: str, default: str) -> str:
-    """The name of a column of a table, from an option of [data] (e.g. ``label``), or its
-    default."""
+    """The name of a column in the run's table of samples: the value of an option of [data] (e.g.
+    ``label``), or the default name."""
     return default if data.get(option) is None else str(data[option])
 
 

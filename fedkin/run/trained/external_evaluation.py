@@ -189,8 +189,8 @@ def matched_labels(data: FederatedData, own: Samples) -> Int[np.ndarray, "M"]:
 
 
 def _rows(data: FederatedData, client: int, split: str | None) -> Int[np.ndarray, "s"]:
-    """The rows of a client's samples in external data: of one split, or of all splits if ``split``
-    is None."""
+    """The indices of a client's samples in external data: of one split, or of all splits if
+    ``split`` is None."""
     splits = data.splits if split is None else (split,)
     return np.concatenate([data.part(name)[client] for name in splits])
 
@@ -203,4 +203,7 @@ def _number(trained: TrainedModels, name: str) -> int | None:
     except ConfigError as error:
         if not trained.personal and trained.state.clusters == 1:
             return None
-        raise ConfigError(f"{error} (evaluate(data=..., cluster=K), --cluster K)") from error
+        raise ConfigError(
+            f"{error}; to use one cluster's model for all samples, call evaluate(data=..., "
+            "cluster=K), or add --cluster K to the command"
+        ) from error

@@ -23,7 +23,8 @@ from fedkin.simulation.workers import AnyModel
 
 @dataclass(frozen=True, eq=False)
 class Ingredients:
-    """The parts of a run, without which its trained models cannot be used.
+    """The parts of a run (method, model, data, local training) that are needed to use its trained
+    models.
 
     Attributes:
         method: the method with its hyper-parameters; None if its class cannot be found.
@@ -44,8 +45,9 @@ class Ingredients:
         """The data of all clients. Raises DataError for a run with real clients."""
         if not isinstance(self.samples, FederatedData):
             raise DataError(
-                f"the data of {self.samples.name} are on its clients' machines; to export a site's "
-                "models, run fedkin export client.toml there"
+                f"the data of {self.samples.name} are on its clients' machines, so they cannot be "
+                "used here; a site can export its models on its own machine (fedkin export "
+                "client.toml)"
             )
         return self.samples
 
@@ -94,7 +96,8 @@ def parts_of(
 def _of_program(
     config: Description, model: Any, data: FederatedData | None, method: Method | None
 ) -> Ingredients:
-    """The parts of a run that was started from Python, whose model and data the user must give."""
+    """The parts (method, model, data, local training) of a run that was started from Python, whose
+    model and data the user must give."""
     missing = " and ".join(
         name for name, part in (("model", model), ("data", data)) if part is None
     )
@@ -114,7 +117,8 @@ def _of_program(
 
 
 def _of_federation(config: Description, model: Any, method: Method | None) -> Ingredients:
-    """The parts of a run with real clients, whose data are on their machines."""
+    """The parts (method, model, description of the data, local training) of a run with real
+    clients, whose data are on their machines."""
     samples = {key: config.data[key] for key in SamplesSection.model_fields if key in config.data}
     description = DataDescription.of(SamplesSection(**samples), config.data_name)
     with error_context("model"):

@@ -245,8 +245,8 @@ class ModelAccess:
             split: ``test``, ``train`` or ``validation``. None: ``test``, or all samples of external
                 data.
             fine_tune_epochs: also compute the accuracy after this many epochs of local fine-tuning
-                of each client's model. With a validation split, the best number of epochs up to it
-                is used.
+                of each client's model. With a validation split, the best number of epochs up to
+                this number is used.
             target: target accuracy; None: the run's ``target``.
             data: external data in place of the run's. Clients are matched by name, and so are
                 features and labels if they have names.
@@ -258,7 +258,7 @@ class ModelAccess:
                 external data.
             DataError: the run has real clients, whose data are on their machines; or the data do
                 not have this split, or have other features or labels.
-            CheckpointError: the run's data have changed since.
+            CheckpointError: the run's data have changed since the run.
         """
         from fedkin.run.trained.evaluation import evaluate
         from fedkin.run.trained.external_evaluation import evaluate_other

@@ -76,7 +76,7 @@ class TrainedModels:
 
     @cached_property
     def spec(self) -> ModelSpec:
-        """Size and layers of the model on these data."""
+        """Size and layers of the model on the run's data."""
         return check_samples(self.parts.model, self.parts.samples)
 
     @property
@@ -90,8 +90,8 @@ class TrainedModels:
 
     @property
     def _own_task(self) -> Task | None:
-        """The task that evaluates clients with the model parts that they store; None if they store
-        none."""
+        """The task that evaluates clients with the model parts that they store; None if clients
+        store no parts."""
         return evaluation_task(self.state, self.spec, np.zeros(0, np.int64))
 
     @property
@@ -205,7 +205,7 @@ class TrainedModels:
 
     def check_trained(self, number: int) -> None:
         """Raise MethodError for a client that has not trained its personal last layer yet, since
-        the initial one predicts at random.
+        the initial layer predicts at random.
 
         Args:
             number: the client's position.
@@ -259,8 +259,9 @@ class TrainedModels:
         ]
 
     def fine_tune(self, number: int, epochs: int) -> Predictor:
-        """The model of a client after local training on its training samples. The run's settings
-        are used, with the learning rate before any schedule over rounds.
+        """The model of a client after local training on its training samples. The run's settings of
+        local training are used, but its schedule of the learning rate over rounds is not, since a
+        schedule may end at 0.
 
         Args:
             number: the client's position.
@@ -326,7 +327,8 @@ class TrainedModels:
         self, models: Float[np.ndarray, "n P"], clients: np.ndarray, epochs: int
     ) -> Float[np.ndarray, "n P"]:
         """The models of clients after local training, each on its client's training samples. The
-        learning rate is the run's before any schedule over rounds, since a schedule may end at 0.
+        run's settings of local training are used, but its schedule of the learning rate over rounds
+        is not, since a schedule may end at 0.
 
         Args:
             models: initial parameters, one row for each client.
@@ -363,8 +365,8 @@ class TrainedModels:
         return world
 
     def _predictor(self, name: str, vectors: Float[np.ndarray, "D P"], cluster: int) -> Predictor:
-        """A predictor with the run's model and the given parameters. Several rows are several
-        models (detectors, or models that are mixed)."""
+        """A predictor with the run's model and the given parameters. If ``vectors`` has several
+        rows, each is a model (detectors, or models that are mixed)."""
         labels = getattr(self.parts.samples, "label_names", None)
         return Predictor(
             name=name,

@@ -60,7 +60,7 @@ def newcomer_data(
         like: the run's samples.
         x: samples of all new clients.
         y: the samples' labels.
-        clients: for each client, the rows of its samples [r], used for training and test.
+        clients: for each client, the indices of its samples in ``x``, used for training and test.
     """
     rows = Ragged.of(clients)
     text: dict[str, Any] = {name: getattr(like, name, None) for name in ("vocabulary", "vectors")}

@@ -33,13 +33,14 @@ def whole_model(
         method: the method's name, for messages.
 
     Raises:
-        MethodError: the model cannot be made, because the task is of another kind or the personal
-            part is on the client's machine.
+        MethodError: the model cannot be built, because the task is neither ``EvaluatePersonal`` nor
+            ``EvaluateOwn``, or because the personal part is on the client's machine.
     """
     if not isinstance(task, EvaluatePersonal | EvaluateOwn):
         raise MethodError(
-            f"{method} evaluates its clients by the task {task.name}, from which no single model "
-            "can be made"
+            f"{method}: the model of a single client cannot be built, since the task that "
+            f"evaluates clients ({task.name}) may combine models in any way; run.clients has each "
+            "client's accuracy and loss"
         )
     if memory is None:
         parts = "last layers of" if isinstance(task, EvaluatePersonal) else "personal models of"
@@ -58,10 +59,10 @@ def check_head(
     task: Task | None, client: int, total: int, memory: Mapping[str, np.ndarray], name: str
 ) -> None:
     """Raise MethodError for a client that has not trained its personal last layer yet, since the
-    initial one predicts at random.
+    initial layer predicts at random.
 
     Args:
-        task: the task that evaluates this client; None: it has no personal part.
+        task: the task that evaluates this client; None: clients have no personal part.
         client: the client's position.
         total: N, the number of clients.
         memory: arrays that clients store.
@@ -82,7 +83,8 @@ def check_shared(task: Task | None, personal: bool, method: str) -> None:
     """Raise MethodError if clusters have no model that can predict without a client's part.
 
     Args:
-        task: the task that evaluates clients with their personal parts; None: they have none.
+        task: the task that evaluates clients with their personal parts; None: clients have no
+            personal parts.
         personal: whether each client has a separate model.
         method: the method's name, for messages.
     """

@@ -62,8 +62,9 @@ def place(
 ) -> Placement:
     """Find the cluster of a client that the run has not seen.
 
-    If the method's rule trains, it uses the learning rate before any schedule over rounds, since a
-    schedule may end at 0, and updates would then be 0.
+    If the method's rule for newcomers trains, the run's settings of local training are used, but
+    its schedule of the learning rate over rounds is not. A schedule may end at 0, and updates would
+    then be 0.
 
     Args:
         trained: the models of the run.
@@ -140,8 +141,13 @@ def _mixture(
 
 
 def _placing(name: str, method: Method | None, state: State) -> Method:
-    """The method, with its option ``newcomers`` changed if it would not place a client by its
-    samples. Raises MethodError if the method has no such rule."""
+    """The method, in a form that places a newcomer at once by the newcomer's samples. If the option
+    ``newcomers`` is ``round`` (clients choose a cluster in their first round), it is set to
+    ``loss``, which is the same rule without a round.
+
+    Raises MethodError if the method's class is unknown, or if the method cannot place a newcomer by
+    its samples.
+    """
     if method is None:
         raise MethodError(
             f"the class of the method {name!r} cannot be found; give the method: Run.load(path, "
@@ -170,7 +176,8 @@ def newcomer_policy(method: Method) -> str | None:
 
 def _extended(state: State, more: int) -> State:
     """A method's state with ``more`` further clients, about which nothing is known: they have no
-    cluster, and their entries are False, NaN or 0, depending on the array's type."""
+    cluster, and their entries in the state's arrays are False, NaN or 0, depending on the array's
+    type."""
     total = len(state.assignment)
     hints = _dimensions(type(state))
     changed: dict[str, np.ndarray] = {

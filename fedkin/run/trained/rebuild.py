@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("fedkin")
 _CURE = (
-    "test samples could be among the samples that it trained on. Restore the original data. For "
-    "other data, use run.evaluate(data=...) or fedkin evaluate RUN --data FILE"
+    "test samples could be among the samples that the run trained on. Restore the original data. "
+    "For other data, use run.evaluate(data=...) or `fedkin evaluate RUN --data FILE`"
 )
 
 
@@ -47,10 +47,12 @@ def parts_again(
         folder: the run's folder. A relative path of the data starts at the folder in which the run
             was started.
         identity: the run's fingerprint.
-        model, method: as for ``parts_of``. With a given model, other data only log a warning.
+        model, method: as for ``parts_of``. If the model is given, a difference from the run's data
+            or model only causes a warning.
 
     Raises:
-        CheckpointError: the data differ from the run's.
+        CheckpointError: the data or model differ from the run's, although the environment (e.g.
+            versions of libraries) is the same.
         ConfigError, DataError: as for ``parts_of``.
     """
     stored = _environment(folder)
@@ -63,7 +65,7 @@ def parts_again(
         if not changes and model is None:
             raise CheckpointError(f"{what} has changed since the run, so {_CURE}")
         _log.warning(
-            "%s: it cannot be checked that these are the run's training data (%s)",
+            "%s: it cannot be checked that these data are the run's training data (%s)",
             what,
             changes or "the model was given",
         )
@@ -87,7 +89,7 @@ def check_given(
 
     Args:
         config: the run's description.
-        parts: the parts with the given data.
+        parts: the run's method, and the given data and model.
         clients: the run's table of evaluated clients.
         identity: the run's fingerprint.
 
@@ -103,7 +105,7 @@ def check_names(parts: Ingredients, clients: pd.DataFrame) -> None:
     """Raise CheckpointError if the clients of the data have other names than the run's clients.
 
     Args:
-        parts: the parts with the data.
+        parts: the run's method and model, and the data to check.
         clients: the run's table of evaluated clients.
     """
     if not isinstance(parts.samples, FederatedData):

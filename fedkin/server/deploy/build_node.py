@@ -49,7 +49,10 @@ def node_from_config(config: ClientConfig) -> Node:
     """A node with the data and the model that its client.toml names."""
     with error_context("data"):
         if not config.data:
-            raise ConfigError('[data] is required, such as name = "file" and path = "mine.npz"')
+            raise ConfigError(
+                "client.toml has no section [data]; describe the site's data there, for example "
+                'with name = "file" and path = "mine.npz"'
+            )
         data = _site_data(config)
     with error_context("model"):
         model = config.model.make(config.data_description())
@@ -119,10 +122,14 @@ def _identity(site: SiteSettings) -> Identity | None:
 
 
 def _site_data(config: ClientConfig) -> FederatedData:
-    """A site's data with named classes. Raises DataError unless they are as in [samples]."""
+    """Load a site's data.
+
+    A data file's labels are numbered in the order of [samples], unless the site's [data] gives
+    another order. Raises DataError unless the data have the shape, the number of classes and the
+    names of [samples].
+    """
     values = config.data_values
     labels = config.samples.labels
-    # A file's labels are numbered as in [samples], unless the site's [data] gives another order.
     if labels is not None and values.get("name") == "file":
         values = {"label_names": labels, **values}
     data = registry.make(registry.datasets(), values)
@@ -134,8 +141,8 @@ def _site_data(config: ClientConfig) -> FederatedData:
         shape = list(expected.x.shape[1:])
         raise DataError(
             f"{place}: samples have shape {actual} and {data.classes} classes, but [samples] says "
-            f"{shape} and {expected.classes}: give this site data of that kind, or correct "
-            "[samples] in server.toml and in every client.toml"
+            f"{shape} and {expected.classes}: give this site data with this shape and number of "
+            "classes, or correct [samples] in server.toml and in every client.toml"
         )
     _check_order("labels", data.label_names, expected.label_names, "data.label_names")
     _check_order("features", data.feature_names, expected.feature_names, "data.features")
@@ -152,13 +159,13 @@ def _check_columns(
     others = [name for name in actual if name not in expected]
     found = []
     if missing:
-        found.append(f"it has no column {listed(missing)}")
+        found.append(f"the table has no column {listed(missing)}")
     if others:
-        found.append(f"[samples] does not name its column {listed(others)}")
+        found.append(f"[samples] does not name the table's column {listed(others)}")
     names = json.dumps(expected, ensure_ascii=False)
     raise DataError(
-        f"{place}: {', and '.join(found)}; give the table the columns {names}. If it has more, "
-        "select these with data.features in this site's client.toml"
+        f"{place}: {', and '.join(found)}; give the table the columns {names}. If it has other "
+        f"columns too, set data.features = {names} in this site's client.toml"
     )
 
 
@@ -167,7 +174,7 @@ def _check_order(
 ) -> None:
     """Raise DataError if a site's label or feature names are in another order than in [samples].
 
-    An index would then mean one label (or feature) here and another one at the other sites.
+    An index would then mean one label (or feature) at this site and another one at other sites.
     """
     if actual in (None, expected) or (expected is None and actual == BOOLEANS):
         return
@@ -179,5 +186,5 @@ def _check_order(
         )
     raise DataError(
         f"this site's {what} are {listed(actual)}, but [samples] says {listed(expected)}; "
-        f"set {option} in the site's [data] to this order"
+        f"set {option} in this site's client.toml to the order in [samples]"
     )

@@ -52,7 +52,7 @@ def check(folder: Path, *, server: bool = False, site: str | None = None) -> Tab
         site: name of the only site to check; None for all.
 
     Raises:
-        ConfigError: the folder does not contain the requested part.
+        ConfigError: the folder does not contain the requested server or site.
     """
     selection = select(folder, server=server, site=site)
     # With --site the server is not checked, but if its files are here, the site is compared with
@@ -75,7 +75,7 @@ def check(folder: Path, *, server: bool = False, site: str | None = None) -> Tab
 def check_shared_sites(sites: Mapping[str, Path]) -> dict[str, CheckResult]:
     """A failed check for each site with the same name or key as a site before it.
 
-    Only the given sites are compared: client.name in their client.toml, and their public keys.
+    Only the given sites are compared, by client.name in their client.toml and by their public keys.
 
     Args:
         sites: folders of the sites, by the folders' names.
@@ -115,7 +115,10 @@ def _key_text(path: Path) -> str:
 
 
 def versions(torch: bool = False) -> list[CheckResult]:
-    """Versions of Python and of the packages that a federation needs, the same on every machine."""
+    """The installed versions of Python, fedkin, Flower and JAX, and with ``torch`` also of PyTorch.
+
+    They should be the same on every machine, but this function sees only this machine.
+    """
     results = [
         CheckResult("Python", platform.python_version()),
         CheckResult("fedkin", __version__),
@@ -354,7 +357,8 @@ def _data(config: ClientConfig) -> str:
     samples = int(node.samples.sum())
     if not node.samples.all():
         raise DataError(
-            f"data: client {int(np.argmin(node.samples))} of this site has no training samples"
+            f"data: client {int(np.argmin(node.samples))} of this site (counted from 0) has no "
+            "training samples; give it some, or leave it out of client.clients"
         )
     return f"{clients} client{'s' * (clients > 1)}, {samples:,} training samples"
 

@@ -136,7 +136,7 @@ def _names(certificate: Certificate) -> list[str]:
 def _node_key(folder: Path) -> str:
     """Whether a site's key is an elliptic-curve key in OpenSSH format that matches its public key.
 
-    Raises ConfigError with the command that makes a right key if not.
+    If it is not, raises a ConfigError that gives the command for a new key.
     """
     path = folder / NODE_KEY
     public = folder / NODE_PUBLIC
@@ -147,7 +147,7 @@ def _node_key(folder: Path) -> str:
     from cryptography.hazmat.primitives.asymmetric import ec
 
     private = _read(path, make)
-    public_half = _read(public, f"ssh-keygen -y -f {path} > {public}")
+    public_half = _read(public, f"write it again with: ssh-keygen -y -f {path} > {public}")
     try:
         key = serialization.load_ssh_private_key(private, None)
         expected = serialization.load_ssh_public_key(public_half)
@@ -159,36 +159,44 @@ def _node_key(folder: Path) -> str:
         raise ConfigError(f"{path}: expected an elliptic-curve key, got another type; {make}")
     if key.public_key() != expected:
         raise ConfigError(
-            f"{public} is not the public half of {path}: ssh-keygen -y -f {path} > {public}"
+            f"{public} is not the public half of {path}; write it again with: ssh-keygen -y -f "
+            f"{path} > {public}"
         )
     return f"{path}, {key.curve.name}; {public.name} must be registered at the server"
 
 
 def _certificate(path: Path) -> Certificate:
-    """The certificate in a file. Raises ConfigError if there is none."""
+    """The certificate in a file. Raises ConfigError if the file does not hold one."""
     require_cryptography()
     from cryptography import x509
 
-    content = _read(path, "fedkin deploy init makes it on the server")
+    content = _read(
+        path,
+        "run fedkin deploy init on the server to make it; a site's ca.pem is a copy of the "
+        "server's keys/ca.pem",
+    )
     try:
         return x509.load_pem_x509_certificate(content)
     except ValueError as error:
         raise ConfigError(
-            f"{path} is not a certificate in PEM format; fedkin deploy init makes it on the server"
+            f"{path} is not a certificate in PEM format; remove it and run fedkin deploy init on "
+            "the server; a site's ca.pem is a copy of the server's keys/ca.pem"
         ) from error
 
 
 def _private_key(path: Path) -> Any:
-    """The private key in a file. Raises ConfigError if there is none."""
+    """The private key in a file. Raises ConfigError if the file does not hold one."""
     from cryptography.hazmat.primitives import serialization
 
-    content = _read(path, "fedkin deploy init makes it with the certificate")
+    content = _read(
+        path, "remove the server's certificate and run fedkin deploy init again, which makes both"
+    )
     try:
         return serialization.load_pem_private_key(content, None)
     except (ValueError, TypeError) as error:
         raise ConfigError(
-            f"{path} is not a key in PEM format without a password; fedkin deploy init makes it "
-            "with the certificate"
+            f"{path} is not a private key in PEM format, or has a password; remove it and the "
+            "server's certificate, and run fedkin deploy init again, which makes both"
         ) from error
 
 

@@ -35,8 +35,8 @@ def check_port(address: Address, ca: Path) -> CheckResult:
 
 
 def check_superlink(address: Address, ca: Path) -> CheckResult:
-    """Whether a SuperLink replies. With TLS its certificate must be issued by the authority
-    ``ca``."""
+    """Whether a SuperLink replies at an address. With TLS the SuperLink's certificate must be
+    issued by the authority ``ca``."""
     name = f"server {address}"
     try:
         trusted = ssl.create_default_context(cafile=str(ca)) if address.secure else None
@@ -47,17 +47,21 @@ def check_superlink(address: Address, ca: Path) -> CheckResult:
     except ssl.SSLCertVerificationError as error:
         return failed(
             name,
-            f"its certificate was not issued by {ca} for {address.host}: {error.verify_message}",
+            f"the SuperLink's certificate was not issued by {ca} for {address.host}: "
+            f"{error.verify_message}",
         )
     except (ssl.SSLError, http.client.HTTPException, ConnectionResetError) as error:
         how = "with TLS" if address.secure else "without TLS"
         return failed(
             name,
             f"something listens there, but it is not a SuperLink {how} ({type(error).__name__}): "
-            "see SUPERLINK",
+            "check SUPERLINK in flower.env",
         )
     except socket.gaierror:
-        return failed(name, f"no machine has the name {address.host}: see SUPERLINK, or the DNS")
+        return failed(
+            name,
+            f"no machine has the name {address.host}: check SUPERLINK in flower.env, or the DNS",
+        )
     except OSError as error:
         # No failure: the SuperLink may not have been started yet.
         reason = error.strerror or str(error) or type(error).__name__
@@ -68,7 +72,9 @@ def check_superlink(address: Address, ca: Path) -> CheckResult:
         )
     if status != 200:
         return failed(
-            name, f"it replies {status} to /health, which no SuperLink does: see SUPERLINK"
+            name,
+            f"the program there replies {status} to /health, which no SuperLink does: check "
+            "SUPERLINK in flower.env",
         )
     detail = "a SuperLink replies"
     if address.secure:

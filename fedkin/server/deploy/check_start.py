@@ -42,7 +42,7 @@ def refuse_failed_checks(selection: Selection, missing: Missing) -> None:
     """Check everything that will be started, as ``fedkin deploy check`` does.
 
     Args:
-        selection: the selected parts of the deployment.
+        selection: the selected parts of the deployment (server, sites).
         missing: the parts to start.
 
     Raises:
@@ -57,7 +57,8 @@ def refuse_failed_checks(selection: Selection, missing: Missing) -> None:
 
 
 def _table(selection: Selection, missing: Missing) -> Table:
-    """The results of the checks of this machine and of all parts that will be started, by part."""
+    """The results of the checks of this machine, and of the server and the sites that will be
+    started, by name."""
     starts_server = missing.superlink or missing.run
     folders = [part.folder for part in missing.sites]
     if starts_server:
@@ -77,7 +78,8 @@ def _table(selection: Selection, missing: Missing) -> Table:
 
 
 def _reasons(results: list[CheckResult]) -> str:
-    """The failed checks among a part's results, as one line; empty if none failed."""
+    """The failed checks among the results for the server or a site, as one line; empty if none
+    failed."""
     failed = [result for result in results if result.mark == "✗"]
     return "; ".join(map(_reason, failed))
 
@@ -89,12 +91,13 @@ def _reason(result: CheckResult) -> str:
 
 
 def _keep(selection: Selection, missing: Missing, refused: dict[str, str]) -> None:
-    """Store failed checks for the status and the logs, and remove those of an earlier start.
+    """Store failed checks for ``fedkin deploy status`` and ``logs``, and remove failed checks of an
+    earlier start.
 
     Args:
-        selection: the selected parts of the deployment.
+        selection: the selected parts of the deployment (server, sites).
         missing: the parts to start.
-        refused: the reasons for each part with failed checks.
+        refused: the reasons for the server and each site with failed checks, by name.
     """
     for part in missing.sites:
         reason = refused.get(part.name, "")

@@ -1,8 +1,9 @@
 """Flower's ClientApp: ``clientapp = "fedkin.server.deploy.client_app:app"`` in pyproject.toml.
 
-Flower starts a process with this module for every message. With a worker, that process imports only
-the standard library and Flower, and forwards the message. Without a worker it makes the node
-itself.
+Flower starts a process with this module for every message. A site may have a worker: a process that
+keeps the site's data and compiled programs loaded. Then the process of a message imports only the
+standard library and Flower, and forwards the message to the worker. Without a worker it makes the
+node itself, and answers.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ app = ClientApp()
 
 
 def wants_worker(config: Path) -> bool:
-    """Whether a site's file asks for a worker; False if the file cannot be read."""
+    """Whether a site's client.toml asks for a worker; False if the file cannot be read."""
     try:
         return tomllib.loads(config.read_text()).get("client", {}).get("worker", "warm") == "warm"
     except (OSError, ValueError, AttributeError):
@@ -50,8 +51,8 @@ def handle(message: Message, context: Context) -> Message:
             return Message(parts_to_record(reply), reply_to=message)
         except (WorkerLinkError, ValueError) as error:
             _log.warning("the site's worker does not answer: %s", error)
-    # The site wants no worker, or its worker does not answer, so this process makes the node. With
-    # a worker it starts faster without these imports.
+    # The site wants no worker, or its worker does not answer, so this process makes the node. These
+    # imports are slow, and are not needed if a worker answers.
     from fedkin.server.deploy.build_node import node_from_flower_config
     from fedkin.server.flower_transport import reply_here
 

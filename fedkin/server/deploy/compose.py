@@ -6,8 +6,8 @@ containers/fedkin-*.whl    wheel of the fedkin version that wrote these files
 containers/flwr/           the server's address for Flower's commands inside the containers
 
 The paths on the machine are relative to compose.yaml, so that the folder can be moved. Every
-container has the deployment at the same path (``/fed``), but cannot see the folders of other parts.
-Paths and names are written as JSON strings, which are also valid in YAML.
+container has the deployment at the same path (``/fed``), but cannot see the folders of other
+containers. Paths and names are written as JSON strings, which are also valid in YAML.
 """
 
 from __future__ import annotations
@@ -182,8 +182,10 @@ def _common(name: str, kind: str) -> dict[str, object]:
     """The entries that every container has: image, user, and environment variables.
 
     Args:
-        name: name of the site's folder; empty for the server and the starter.
-        kind: kind of the program, for its mark (``processes.MARK``).
+        name: name of the site's folder; empty for the server's container, and for the container
+            that starts the run.
+        kind: kind of the container's program. It is part of an environment variable
+            (``processes.MARK``), by which fedkin finds the program's processes.
     """
     folder = f"{INSIDE}/{name}" if name else INSIDE
     user, group = container_user()
@@ -232,8 +234,11 @@ def _give_away(folder: Path, sites: list[str]) -> None:
 
 
 def _health_program(address: Address) -> str:
-    """A program of the standard library that fails unless the SuperLink replies with its
-    certificate."""
+    """A Python program that exits with an error unless the SuperLink replies.
+
+    If the federation uses TLS, the SuperLink must also show a certificate of the federation's
+    authority. The program needs only the standard library.
+    """
     scheme = "https" if address.secure else "http"
     context = f"ssl.create_default_context(cafile={str(files.CA)!r})"
     trusted = f", context={context}" if address.secure else ""

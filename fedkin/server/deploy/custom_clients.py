@@ -61,8 +61,8 @@ def torch_client(module: Any, loaders: Source, *, classes: int | None = None) ->
             a function of the node's configuration that returns one of these, as for ``jax_client``.
             A loader's data set is read again for every message. Its order and batches are not used,
             because all clients draw batches from the run's seed.
-        classes: number of classes C; default: the number of outputs of the module. A detector needs
-            it.
+        classes: number of classes C; default: the number of outputs of the module. A detector
+            needs this argument, because it has one output (a score), whatever C is.
 
     Raises:
         MissingExtra: Flower or PyTorch is not installed.
@@ -99,7 +99,8 @@ def site(node: dict[str, Any]) -> SiteSettings:
 
 
 def _node_data(data: Source, node: dict[str, Any]) -> Any:
-    """The node's data, or the result of the user's function for the node's configuration."""
+    """The node's data: ``data`` itself, or what the user's function returns for the node's
+    configuration."""
     if not callable(data) or isinstance(data, FederatedData):
         return data
     try:

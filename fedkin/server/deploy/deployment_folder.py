@@ -55,7 +55,8 @@ VARIABLES = {
 
 @dataclass(frozen=True)
 class Address:
-    """The SuperLink's address for sites and for Flower's commands, and whether it uses TLS."""
+    """The address of the SuperLink (Flower's server) for sites and for Flower's commands, and
+    whether the SuperLink uses TLS."""
 
     host: str = "127.0.0.1"
     port: int = 8000
@@ -103,7 +104,7 @@ def is_host(text: str) -> bool:
 
 
 def read_address(path: Path) -> Address:
-    """The SuperLink's address in ``flwr/config.toml``. Raises ConfigError if there is none."""
+    """The SuperLink's address in ``flwr/config.toml``. Raises ConfigError if the file has none."""
     try:
         entry = tomllib.loads(path.read_text())["superlink"][CONNECTION]
         secure = not entry.get("insecure", False)
@@ -130,7 +131,8 @@ def read_environment(folder: Path) -> dict[str, str]:
 
 
 def flower_config(folder: Path, address: Address) -> str:
-    """Content of ``flwr/config.toml``. Flower needs the absolute path of the authority."""
+    """Content of ``flwr/config.toml``. Flower needs the absolute path of the authority's
+    certificate."""
     connection: dict[str, object] = {"address": str(address)}
     if address.secure:
         connection["root-certificates"] = str(folder.absolute() / CA)

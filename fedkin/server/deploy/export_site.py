@@ -23,8 +23,8 @@ _SUFFIX = "-models.safetensors"
 def export_site(config: ClientConfig, path: Path, format: str) -> Path:
     """Write the models that a site stored in its newest run.
 
-    ``cluster`` is the model of its cluster. ``personal`` is that model after the site's last local
-    training.
+    ``cluster`` is the model of the site's cluster. ``personal`` is the cluster's model after the
+    site's last local training.
 
     Args:
         config: configuration of the site.

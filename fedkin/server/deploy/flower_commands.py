@@ -101,7 +101,8 @@ def _start_run(server: str | None) -> list[str]:
 
 
 def _run_command(server: str | None) -> list[str]:
-    """The words of the command that starts a run; ``server`` is as for ``_start_run``."""
+    """The words of the command that starts a run. ``server`` is the path of server.toml; None for
+    the path in the app."""
     words = ["run", str(files.APP.parent), files.CONNECTION]
     if server is not None:
         words += ["--run-config", f"config={json.dumps(server)}"]

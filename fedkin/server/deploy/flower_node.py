@@ -50,13 +50,17 @@ _RAISED = 2  # Flower's error code for a client that raised an exception
 
 
 class NodeRefusedError(Exception):
-    """The SuperLink refuses the node: its key is not registered yet, or the node was killed within
-    the last minute."""
+    """The SuperLink refuses a node, for one of two reasons.
+
+    The node's key is not registered yet. Or the node was killed within the last minute, so the
+    SuperLink still counts it as online.
+    """
 
 
 @dataclass(frozen=True)
 class Connection:
-    """The parts of an open connection, in the order in which Flower's client returns them."""
+    """A node's id and the functions of its open connection to the SuperLink, in the order in which
+    Flower's client returns them."""
 
     node_id: int
     receive: Callable[[], Any]
@@ -95,7 +99,7 @@ def run_node(
         try:
             with http_request_response(address, ca is None, certificates, keys) as opened:
                 connection = Connection(*opened)
-                _log.info("is connected to %s as node %d", address, connection.node_id)
+                _log.info("this site is connected to %s as node %d", address, connection.node_id)
                 connected()
                 serve(connection, answer)
         except SystemExit as error:
@@ -111,7 +115,7 @@ def serve(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Answer the messages of a connection one after another, until an error ends it.
+    """Answer the messages of a connection one after another, until an error ends the connection.
 
     Args:
         connection: connection to the SuperLink.
@@ -171,17 +175,22 @@ def _answer_next(connection: Connection, answer: Answer) -> bool:
 
 
 def _reply(message: Message, answer: Answer) -> Message:
-    """The worker's reply to a message, or Flower's error for a client if there is none."""
+    """The worker's reply to a message. If the worker gives no reply, the result is the error
+    message that Flower sends for a client that raised an exception."""
     try:
         reply = answer(record_to_parts(message.content))
         return Message(parts_to_record(reply), reply_to=message)
     except (WorkerLinkError, WorkerFailure, ValueError) as error:
-        _log.error("a message gets an error as its reply: %s", error)
+        _log.error("a message is answered with an error: %s", error)
         return Message(Error(_RAISED, f"{type(error).__name__}: {error}"), reply_to=message)
 
 
 def _send(connection: Connection, run: int, reply: Message, seconds: float) -> None:
-    """Send a reply to the SuperLink, and then the parts of it that the SuperLink lacks."""
+    """Send a reply to the SuperLink.
+
+    Flower first sends the reply's header and a list of the parts of its content (records and
+    arrays). The SuperLink answers which parts it does not have yet, and only these parts are sent.
+    """
     # As for a received message, the id is a digest of the content and must be set here.
     reply.metadata.__dict__["_message_id"] = reply.object_id
     with no_object_id_recompute():

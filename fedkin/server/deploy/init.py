@@ -160,8 +160,9 @@ def _address(folder: Path, host: str | None, port: int | None, secure: bool) -> 
         raise ConfigError(f"{folder} holds a federation {found}, or choose another folder")
     if before and address != before:
         raise ConfigError(
-            f"{folder} has its server at {before}; to move it, remove {files.FLOWER} and "
-            f"{files.CERTIFICATE}, and change SUPERLINK in each site's {files.ENVIRONMENT}"
+            f"{folder} has its server at {before}; to give it another address, remove "
+            f"{files.FLOWER} and {files.CERTIFICATE}, change SUPERLINK in each site's "
+            f"{files.ENVIRONMENT}, and run this command again"
         )
     return address
 
@@ -197,7 +198,11 @@ def _check_ports(clients: int, address: Address) -> None:
 def _configurations(
     folder: Path, names: list[str], settings: Sequence[str], exists: bool, secure: bool
 ) -> tuple[Files, dict[str, Files]]:
-    """The content of server.toml and of each client.toml, from ``TRIAL`` and the settings."""
+    """The content of server.toml and of each client.toml.
+
+    The content comes from the settings of the trial (``TRIAL``), which the user's settings
+    override. An existing server.toml is kept as it is.
+    """
     changes = _by_section(settings, exists)
     base = copy.deepcopy(TRIAL)
     base["federation"] = {
@@ -234,13 +239,15 @@ def _configurations(
 
 
 def _existing_server(folder: Path, sites: int) -> Files:
-    """The content of an existing server.toml. Raises ConfigError if its capacity is too small."""
+    """The content of an existing server.toml. Raises ConfigError if ``federation.capacity`` is too
+    small for the sites."""
     path = folder / files.SERVER
     capacity = load_server(path).federation.capacity
     if sites > capacity:
         raise ConfigError(
-            f"{path}: federation.capacity is {capacity}, too small for {sites} sites; raise it "
-            "there first (its run then starts from the beginning, in another folder)"
+            f"{path}: federation.capacity is {capacity}, too small for {sites} sites; raise it in "
+            "that file, and set another federation.folder for a new run, because a run cannot be "
+            "resumed with another capacity"
         )
     return read_toml(path)
 
@@ -273,8 +280,8 @@ def _by_section(settings: Sequence[str], exists: bool) -> dict[str, Values]:
 def _with_settings(section: str, base: Values, changes: Values) -> Values:
     """The values of a section: its defaults ``base``, replaced by the user's ``changes``.
 
-    If the changes give the section another ``name``, the defaults are dropped, because they belong
-    to the former name.
+    If the changes give the section another ``name`` (e.g. of a method), the defaults are dropped,
+    because they belong to the former name.
     """
     if section == "model" and "torch" in changes:
         changes = {"name": "torch"} | changes
@@ -295,7 +302,7 @@ def _existing_data(folder: Path) -> Values:
 
 
 def _samples(data: Values, site: Path, changes: Values) -> Values:
-    """The section [samples], computed from the data unless the settings give all of it."""
+    """The section [samples], computed from the data unless the settings give the whole section."""
     if {"shape", "classes"} <= changes.keys():
         return changes
     if _is_per_site(data) and not (site / str(data.get("path", ""))).exists():

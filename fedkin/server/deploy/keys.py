@@ -38,7 +38,7 @@ def create_server_certificate(folder: Path, federation: str, host: str) -> None:
 
     Args:
         folder: folder of the deployment.
-        federation: name of the authority.
+        federation: name of the federation, for the authority's certificate.
         host: the host at which sites reach the server.
 
     Raises:

@@ -56,7 +56,7 @@ class NodeDisk:
         return self.folder / f"{run}{suffix}.safetensors"
 
     def _read(self, path: Path) -> dict[str, np.ndarray]:
-        """The arrays of a file; none if the file does not exist or is damaged.
+        """The arrays of a file; an empty dict if the file does not exist or is damaged.
 
         A damaged file is only reported, since clients can start again without their arrays.
         """
@@ -65,7 +65,11 @@ class NodeDisk:
         except FileNotFoundError:
             return {}
         except (OSError, ValueError) as error:
-            _log.warning("%s cannot be read (%s), so its clients start without memory", path, error)
+            _log.warning(
+                "%s cannot be read (%s), so this site's clients start without the arrays in it",
+                path,
+                error,
+            )
             return {}
 
     def _write(self, path: Path, arrays: Mapping[str, np.ndarray]) -> None:

@@ -77,7 +77,7 @@ def check_place(folder: Path) -> CheckResult:
 
 
 def copy_message(folder: Path, original: Path) -> str:
-    """The message that refuses a copied deployment and says how to fix it."""
+    """The message that refuses a copied deployment and says what to do instead."""
     start = f"fedkin deploy up {shlex.quote(str(original))}"
     new = f"fedkin deploy init {shlex.quote(f'{folder.name}-new')} --port PORT"
     return (

@@ -43,7 +43,7 @@ class Program:
 
     @property
     def mark(self) -> str:
-        """The mark in the environment of the program's processes."""
+        """The value in the environment of the program's processes, by which ``find`` finds them."""
         return f"{self.folder.resolve()}:{self.kind}"
 
     @property
@@ -72,7 +72,8 @@ def require_proc() -> None:
 
 
 def find(parts: Collection[Program]) -> dict[Program, list[Process]]:
-    """The processes of each part, oldest first, including descendants."""
+    """The processes of each part (program of a deployment), oldest first, including child
+    processes."""
     marks = {f"{MARK}={part.mark}".encode(): part for part in parts}
     processes: dict[Program, list[Process]] = {part: [] for part in parts}
     for entry in _PROC.glob("[0-9]*"):
@@ -90,15 +91,19 @@ def find(parts: Collection[Program]) -> dict[Program, list[Process]]:
 
 
 def is_up(part: Program) -> bool:
-    """Whether the part's program itself runs, not only child processes that it has left."""
+    """Whether a program of a deployment itself runs, and not only child processes that outlived
+    it."""
     return bool(leaders(find([part])[part]))
 
 
 def leaders(processes: Sequence[Process]) -> list[Process]:
-    """The processes whose parent is not among these.
+    """The processes of a program whose parent is not one of them: the program itself, and any
+    process whose parent has ended.
 
-    They are the program itself, and processes whose parent has ended. Helpers of a program are left
-    out.
+    Helpers, such as a site's worker, are left out.
+
+    Args:
+        processes: all processes of one program, as ``find`` returns them.
     """
     numbers = {process.number for process in processes}
     return [
@@ -111,13 +116,14 @@ def leaders(processes: Sequence[Process]) -> list[Process]:
 def start(
     part: Program, command: Sequence[str], variables: Mapping[str, str], piped: bool = False
 ) -> Started:
-    """Start a part's program in its folder, in a separate session.
+    """Start a program of a deployment in its folder, in a separate session.
 
     Args:
-        part: the part.
+        part: the program's folder, kind and log.
         command: the program and its options.
         variables: variables that are added to this process's environment.
-        piped: whether this process reads the program's output; otherwise it goes to the part's log.
+        piped: whether this process reads the program's output; otherwise the output goes to the
+            log.
 
     Raises:
         StorageError: the log cannot be written.
@@ -127,7 +133,7 @@ def start(
     try:
         log = open(os.devnull if piped else part.log, "ab")
     except OSError as error:
-        raise StorageError(f"{part.log}: {error.strerror}") from error
+        raise StorageError(f"the log {part.log} cannot be written: {error.strerror}") from error
     with log:
         try:
             process = subprocess.Popen(
@@ -146,10 +152,11 @@ def start(
 
 
 def stop(parts: Collection[Program], grace: float, only: str = "") -> None:
-    """Terminate parts. Processes that still run after ``grace`` seconds are killed.
+    """Terminate programs of a deployment. Processes that still run after ``grace`` seconds are
+    killed.
 
     Args:
-        parts: the parts, which are terminated at the same time.
+        parts: the programs, which are terminated at the same time.
         grace: seconds that a program has to exit.
         only: end only processes with this text in their command line; empty for all.
     """
@@ -170,7 +177,7 @@ def stop(parts: Collection[Program], grace: float, only: str = "") -> None:
 
 
 def _matching(parts: Collection[Program], only: str) -> dict[Program, list[Process]]:
-    """The processes of each part whose command line contains ``only``; all if ``only`` is empty.
+    """The processes of each program whose command line contains ``only``; all if ``only`` is empty.
 
     For example, ``SERVERAPP`` selects the run's process among those of the SuperLink.
     """

@@ -122,7 +122,8 @@ class StateWriter:
         write_state(self.path, self.state)
 
     def follow(self, membership: Membership) -> None:
-        """Write the state whenever a membership reports a possible change."""
+        """Write the state to its file whenever ``membership`` (the nodes that take part) may have
+        changed."""
 
         def write() -> None:
             members = membership.registry
@@ -142,7 +143,7 @@ class StateWriter:
         membership.on_change = write
 
     def fail(self, error: Exception) -> None:
-        """Write why the server has ended with an error."""
+        """Write to the state file why the server has ended with an error."""
         self._write(replace(self.state, error=error_line(error)))
 
     def finish(self) -> None:
@@ -167,7 +168,8 @@ def error_line(error: Exception) -> str:
 
 
 class RemoteWorlds:
-    """Makes a ``RemoteWorld`` for each run. All runs share one model and one membership."""
+    """Makes a ``RemoteWorld`` (the clients of real sites) for each run. All runs share one model
+    and one membership (the nodes that take part)."""
 
     def __init__(self, config: ServerConfig, request_round: RequestRound) -> None:
         self.config = config
@@ -201,15 +203,14 @@ class RemoteWorlds:
             self.membership.registry.recall(registered)
 
     def digests(self) -> Digests:
-        """Digests that a resumed run must have in common with the first one: of the model's
-        layout."""
+        """The digest of the model's layout, which must be the same when a run is resumed."""
         return (self.membership.own.layout,)
 
     def check(self, methods: Methods, plan: Plan, options: Iterable[Option]) -> None:
         """Do nothing: the server has already checked everything it can."""
 
     def open(self, entry: Values, method: Method) -> OpenWorld:
-        """A new world for a run of a method."""
+        """A new ``RemoteWorld`` for a run of a method."""
         # Nodes use this name for a file, so it must differ between run folders.
         title = user_methods.title(entry["name"])[:40]
         name = f"{self.config.federation.name}-{title}-{secrets.token_hex(4)}"
@@ -227,8 +228,8 @@ class RemoteWorlds:
         return OpenWorld(world, self._client_facts, parts=parts)
 
     def _client_facts(self) -> ClientFacts:
-        """Numbers of samples and names of all clients; an id that no client has yet has an empty
-        name."""
+        """Numbers of samples and names of all clients. An id that is not assigned to a client yet
+        has an empty name."""
         nodes = self.membership.registry
         names = [*nodes.client_names()]
         return ClientFacts(nodes.samples, names + [""] * (self.clients - len(names)))
@@ -266,7 +267,8 @@ def log_to(stream: Any = None) -> None:
 
 
 def log_to_file(path: Path) -> None:
-    """Append fedkin's log to a file too. A file that cannot be written is only a warning."""
+    """Append fedkin's log to a file too. If the file cannot be written, a warning is logged, and
+    the run continues."""
     log = logging.getLogger("fedkin")
     try:
         handler = logging.FileHandler(path, encoding="utf-8")
@@ -306,8 +308,9 @@ class RegistryFile:
             return None
         except (OSError, ValueError) as error:
             raise CheckpointError(
-                f"{self.path} cannot be read ({error}); without it, clients that joined after the "
-                "last checkpoint get other ids: to continue that way, remove it"
+                f"{self.path} cannot be read ({error}); restore it from a copy. Or remove it: then "
+                "the run continues, but clients that joined after the last checkpoint may get "
+                "other ids"
             ) from error
 
 

@@ -11,7 +11,7 @@ from fedkin.server.deploy import deployment_folder as files
 
 @dataclass(frozen=True)
 class Selection:
-    """The parts of a deployment that a command acts on."""
+    """The parts of a deployment (server, sites) that a command acts on."""
 
     folder: Path
     holds_server: bool  # whether the folder has a server, selected or not
@@ -20,7 +20,7 @@ class Selection:
 
 
 def select(folder: Path, *, server: bool = False, site: str | None = None) -> Selection:
-    """Select the parts of a deployment that a command acts on.
+    """Select the parts of a deployment (server, sites) that a command acts on.
 
     Args:
         folder: folder of the deployment, or of one site.
@@ -28,7 +28,7 @@ def select(folder: Path, *, server: bool = False, site: str | None = None) -> Se
         site: name of the only site; None for all.
 
     Raises:
-        ConfigError: the folder does not contain the requested part.
+        ConfigError: the folder does not contain the requested server or site.
     """
     if server and site is not None:
         raise ConfigError(

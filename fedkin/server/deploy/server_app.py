@@ -29,9 +29,10 @@ class RunFailedError(Exception):
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Serve the run that ``config`` in the run's configuration names.
+    """Serve the run of a server.toml.
 
-    Raises RunFailedError for an error of fedkin. Every error is logged first.
+    Flower's configuration of the run (``context.run_config``) has the file's path as its entry
+    ``config``. Raises RunFailedError for an error of fedkin. Every error is logged first.
     """
     log_to()
     try:

@@ -77,7 +77,7 @@ def run_site(folder: Path) -> None:
     except (Stopped, KeyboardInterrupt):
         _log.info("the site has left")
     except NodeRefusedError:
-        _log.warning("refused; trying again in %.0f s", _AGAIN)
+        _log.warning("this site was refused; trying again in %.0f s", _AGAIN)
         note_refusal(home, _KEY_REFUSED)
         time.sleep(_AGAIN)
         # Flower ends a refused process, so the site goes on in a new one with the same process id.
@@ -87,8 +87,8 @@ def run_site(folder: Path) -> None:
 def needs_supernode(config: ClientConfig) -> bool:
     """Whether a site runs Flower's own SuperNode.
 
-    It does so without a worker, and with a PyTorch module, since the module may be in the app that
-    the server sends.
+    It does so if it has no worker. It also does so if its model is a PyTorch module, because the
+    module's code may be in the app that the server sends, and only a SuperNode fetches the app.
     """
     return config.site.worker == "none" or "torch" in config.model.values
 

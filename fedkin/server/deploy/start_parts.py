@@ -1,4 +1,5 @@
-"""Starts the parts of a deployment in the order in which they need each other."""
+"""Starts the parts of a deployment (SuperLink, run, sites) in the order in which they need each
+other."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Missing:
-    """The parts that ``fedkin deploy up`` has to start."""
+    """The parts of a deployment (SuperLink, sites, run) that ``fedkin deploy up`` has to start."""
 
     superlink: bool
     sites: list[Program]
@@ -40,13 +41,14 @@ class Missing:
 
 
 def parts_of(selection: Selection) -> list[Program]:
-    """The long-running programs of the selected parts."""
+    """The long-running programs (SuperLink, sites) of the selected parts of a deployment."""
     server = [Program(selection.folder.resolve(), SUPERLINK)] if selection.server else []
     return [*server, *(Program(path.resolve(), SITE) for path in selection.sites.values())]
 
 
 def start_parts(selection: Selection, missing: Missing, say: Say) -> None:
-    """Start the missing parts, and wait until each of them runs.
+    """Start the missing parts of a deployment (SuperLink, sites, run), and wait until each of them
+    runs.
 
     The sites start as soon as their keys are registered, while the run is still being started.
 
@@ -119,6 +121,13 @@ class _Starter:
     """The process that registers the sites' keys and starts the run, and its output so far."""
 
     def __init__(self, folder: Path, register: Sequence[str], run: bool) -> None:
+        """Start the process. One process does both, so that Flower is imported only once.
+
+        Args:
+            folder: of the deployment.
+            register: names of the sites to register with the SuperLink.
+            run: whether to start the federation's run (``flwr run``) as well.
+        """
         command = [sys.executable, "-m", flower_commands.__name__]
         if run:
             command.append("--run")
@@ -126,13 +135,15 @@ class _Starter:
         self._folder = folder
         self.lines: list[str] = []
         self._process = start(Program(folder, STARTER), command, _variables(folder), piped=True)
+        # Read in the background, so that ``wait_for`` sees the sites registered before the run has
+        # started.
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     def wait_for(self, word: str) -> str:
         """The rest of the first output line that begins with a word.
 
-        Raises ConfigError if the process ends before that.
+        Raises ConfigError if the process ends without such a line.
         """
         end = time.monotonic() + _TIMEOUT
         while time.monotonic() < end:
@@ -146,7 +157,10 @@ class _Starter:
             time.sleep(_PAUSE)
         errors = [line.removeprefix(_ERROR) for line in self.lines if line.startswith(_ERROR)]
         said = "\n".join(errors or self.lines[-_TAIL:])
-        raise ConfigError(f"{said or 'no answer'} (see {self._folder / 'superlink.log'})")
+        raise ConfigError(
+            f"{said or 'the commands that register sites and start the run gave no output'} "
+            f"(see {self._folder / 'superlink.log'})"
+        )
 
     def _read(self) -> None:
         """Collect the output of Flower's commands, line by line, until their process ends."""

@@ -1,4 +1,5 @@
-"""``fedkin deploy status`` and ``logs``: the running parts, the run's progress, and the logs."""
+"""``fedkin deploy status`` and ``logs``: which parts of a deployment (SuperLink, sites) run, the
+run's progress, and the logs."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ _RUN_TIMEOUT = 120.0  # seconds within which a run's process must appear
 
 @dataclass(frozen=True)
 class PartStatus:
-    """One line of the status.
+    """One line of the status, about one part of a deployment (SuperLink, site or run).
 
     Attributes:
         name: name of the part.
@@ -55,7 +56,7 @@ class PartStatus:
 
 
 def status(folder: Path, *, server: bool = False, site: str | None = None) -> list[PartStatus]:
-    """The state of each part, and of the run.
+    """The state of each part of a deployment (SuperLink, sites), and of the run.
 
     Args:
         folder: folder of the deployment, or of one site.
@@ -103,7 +104,7 @@ def reason_line(line: PartStatus) -> str:
 def server_state(selection: Selection) -> FederationState:
     """The state that a deployment's server has written.
 
-    It is empty if there is no server here, or if it was not started.
+    The state is empty if this folder has no server, or if the server was never started.
     """
     if not selection.holds_server:
         return FederationState()
@@ -121,7 +122,8 @@ def log_lines(
     follow: bool,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[str]:
-    """The last lines of the parts' logs, with the part's name in front.
+    """The last lines of the logs of a deployment's parts (server, sites), with the part's name in
+    front.
 
     With ``follow``, new lines are yielded as they are written.
 
@@ -157,7 +159,8 @@ def log_lines(
 
 
 def logs_of(selection: Selection) -> dict[str, Path]:
-    """The logs of the selected parts by name. The run's log is the server's log."""
+    """The logs of the selected parts of a deployment, by name. The run's log is the server's
+    log."""
     logs: dict[str, Path] = {}
     for part in parts_of(selection):
         logs[part.name] = part.log
@@ -177,12 +180,12 @@ def wait_for_run(folder: Path, say: Callable[[str], None], offset: int | None = 
 
     Args:
         folder: folder of the deployment.
-        say: called with each line that the server logs meanwhile. If the run has no results, it is
-            called with the reason at the end.
+        say: called with each line that the server logs meanwhile. If the run ends without results,
+            the last call gives the reason.
         offset: bytes of the server's log to skip; None for its current size.
 
     Returns:
-        Whether the run has its results.
+        Whether the run has results for all of its rounds.
     """
     part = Program(folder.resolve(), SUPERLINK)
     log = folder / files.SERVER_LOG
@@ -229,12 +232,13 @@ def _fresh(log: Path, offset: int) -> tuple[list[str], int]:
 
 
 def _named(name: str, lines: list[str], width: int) -> Iterator[str]:
-    """Lines of a log, with the name of its part in front, filled up to ``width`` characters."""
+    """Lines of a log, each with the name of its site or server in front, filled up to ``width``
+    characters."""
     yield from (f"{name:<{width}} | {line}" for line in lines)
 
 
 def _part(part: Program, processes: list[Process], state: FederationState) -> PartStatus:
-    """The status of a program. A refused site may be up or down, so then the detail says which."""
+    """The status of a program. A refused site may be up or down, and the detail then says which."""
     programs = leaders(processes)
     if programs:
         running = UP
@@ -242,7 +246,7 @@ def _part(part: Program, processes: list[Process], state: FederationState) -> Pa
         detail = f"for {minutes:.0f} min, log in {part.log}"
     else:
         running = DOWN
-        detail = "only processes that it has started are left" if processes else ""
+        detail = "only child processes of this program are left" if processes else ""
     reason = _failure(part, state)
     refusal = _refusal(part, state)
     if refusal:
@@ -273,7 +277,7 @@ def _failure(part: Program, state: FederationState) -> str:
 def _run(
     selection: Selection, processes: dict[Program, list[Process]], state: FederationState
 ) -> PartStatus:
-    """The status line of the run: its processes, and its progress as its folder shows."""
+    """The status line of the run: its processes, and its progress as shown by the run folder."""
     numbers: list[int] = []
     for part, of_part in processes.items():
         if part.kind == SUPERLINK:

@@ -1,4 +1,5 @@
-"""``fedkin deploy up`` and ``down``: start or end all parts of a deployment on this machine."""
+"""``fedkin deploy up`` and ``down``: start or end all parts of a deployment (SuperLink, sites, run)
+on this machine."""
 
 from __future__ import annotations
 
@@ -77,7 +78,7 @@ def up(folder: Path, *, server: bool = False, site: str | None = None, say: Say 
 
 
 def down(folder: Path, *, server: bool = False, site: str | None = None) -> list[Program]:
-    """End the parts of a deployment and all their child processes.
+    """End the parts of a deployment (SuperLink, sites, run) and all their child processes.
 
     Args:
         folder: folder of the deployment, or of one site.
@@ -85,7 +86,7 @@ def down(folder: Path, *, server: bool = False, site: str | None = None) -> list
         site: name of the only site; None for all.
 
     Returns:
-        The parts that were running.
+        The programs (SuperLink, sites) that were running.
 
     Raises:
         ConfigError: the folder holds no deployment.
@@ -105,7 +106,8 @@ def down(folder: Path, *, server: bool = False, site: str | None = None) -> list
 
 
 def _missing(selection: Selection, processes: Mapping[Program, Sequence[Process]]) -> Missing:
-    """The selected parts that do not run. A run that has all its results is not missing."""
+    """The selected parts of a deployment that do not run. A run with all its results is not
+    missing."""
     gone = [part for part, of_part in processes.items() if not leaders(of_part)]
     everything = [process for of_part in processes.values() for process in of_part]
     runs = any(SERVERAPP in process.command for process in everything)
@@ -153,7 +155,8 @@ def _refuse_port(host: str, port: int, name: str) -> None:
 
 @contextmanager
 def _all_or_none(missing: Missing, selection: Selection) -> Iterator[None]:
-    """End all parts that ``up`` has started if a later start fails or is interrupted."""
+    """End all parts of a deployment that ``up`` has started, if a later start fails or is
+    interrupted."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = [signal.signal(number, _interrupt) for number in numbers]
     try:

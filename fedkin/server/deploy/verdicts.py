@@ -1,5 +1,5 @@
 """Waits until the server has accepted or refused each site that ``fedkin deploy up`` has started,
-and reports it."""
+and reports the outcome."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class Former:
     same_ids: bool
 
     def refusal(self, name: str, state: FederationState) -> str:
-        """Why the server refuses a started site; empty if it does not, or did so before the start
-        already.
+        """Why the server has refused a site since its start; empty if it has not.
 
-        A site with different clients than before is listed in the state as ``NAME (node ID)``.
+        A refusal with the same reason as before the start does not count. The state lists a refusal
+        under the site's name, or as ``NAME (node ID)`` if another node was accepted with this name.
 
         Args:
             name: name of the site.
@@ -66,10 +66,10 @@ class Former:
 
 
 def former_state(selection: Selection, missing: Missing) -> Former:
-    """The server's state before any part is started; empty if the run is started too.
+    """The server's state before any site is started; empty if the run is started too.
 
     Args:
-        selection: the selected parts.
+        selection: the selected parts of the deployment (server, sites).
         missing: the parts that will be started.
     """
     if not selection.server or missing.run:
@@ -82,9 +82,10 @@ def say_who_takes_part(selection: Selection, missing: Missing, former: Former, s
     """Wait until the server has accepted or refused each started site, and report it.
 
     Args:
-        selection: the selected parts. Without the server there is nothing to wait for.
+        selection: the selected parts of the deployment. Without the server there is nothing to wait
+            for.
         missing: the parts that were started.
-        former: the server's state before.
+        former: the server's state before the sites were started.
         say: called with a line about each site.
 
     Returns:
@@ -144,13 +145,15 @@ def _runs(superlink: Program) -> bool:
 
 
 def _verdict(name: str, state: FederationState, former: Former, waits: bool) -> str:
-    """The end of the line about a site that is not refused; empty until the server has decided.
+    """The last words of the line that reports a site that is not refused, such as ``: takes part``.
+    The text is empty while the server has not decided.
 
     Args:
         name: name of the site.
         state: present state of the server.
         former: the server's state before the site was started.
-        waits: whether a ready site has waited for others for more than a moment.
+        waits: whether to report a ready site as waiting for other sites. It is False at first,
+            because the server may accept or refuse the site within seconds.
     """
     if former.accepts(name, state):
         return ": takes part"
@@ -160,9 +163,13 @@ def _verdict(name: str, state: FederationState, former: Former, waits: bool) -> 
 
 
 def _open(part: Program, folder: Path, reason: str) -> str:
-    """The line about a site that the server has neither accepted nor refused in time.
+    """The line about a site that the server has neither accepted nor refused since its start.
 
-    ``reason`` says why the site is refused according to the stored states; empty if it is not.
+    Args:
+        part: the site.
+        folder: folder of the deployment.
+        reason: a reason of refusal that the server stored before the site's start, or that the site
+            itself has stored; empty if there is none.
     """
     if reason:
         return f"{part.name} is refused: {reason}"

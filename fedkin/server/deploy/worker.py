@@ -112,7 +112,9 @@ class Worker:
             with socket_address(self.folder) as address:
                 self._listener.bind(address)
         except OSError as error:
-            raise WorkerLinkError(f"{self.folder / SOCKET}: {error.strerror}") from error
+            raise WorkerLinkError(
+                f"the worker's socket {self.folder / SOCKET} cannot be made: {error.strerror}"
+            ) from error
         finally:
             os.umask(before)
         self._listener.listen()
@@ -143,7 +145,7 @@ class Worker:
             connection.settimeout(None)
             write_frame(connection, *self._reply(message))
         except WorkerLinkError as error:
-            _log.warning("refused: %s", error)
+            _log.warning("this worker has refused a message: %s", error)
         except OSError as error:
             _log.warning("a message was not answered: %s", error)
 
@@ -151,10 +153,14 @@ class Worker:
         """Why this worker must end and another must answer the message; empty if this one can
         answer.
 
-        It also stores the site that sent the message, since the worker ends when that site ends.
+        Then the function also notes which process of the site sent the message, because the worker
+        ends when that process ends.
+
+        Args:
+            head: the entries in front of the message, as ``worker_client`` sends them.
         """
         if head.get("version") != __version__:
-            return f"it runs fedkin {__version__}, but the site runs {head.get('version')}"
+            return f"the worker runs fedkin {__version__}, but the site runs {head.get('version')}"
         if self._path is None:
             self._path = head.get("path")
         if head.get("path") != self._path:
@@ -164,12 +170,17 @@ class Worker:
         return ""
 
     def _leave(self) -> None:
-        """Free the socket, before a reply asks the sender to start another worker there."""
+        """Remove the socket, because the sender will start another worker at the same path.
+
+        The worker's reply asks the sender to do so. The socket must be gone before this reply is
+        sent.
+        """
         (self.folder / SOCKET).unlink(missing_ok=True)
         self._listener.close()
 
     def _reply(self, message: Frames) -> tuple[dict[str, Any], Frames | None]:
-        """The reply to a message, or the error of a program that failed while answering it."""
+        """The reply to a message; if an unexpected error happens meanwhile, the text of this error
+        and no reply."""
         from fedkin.server.message import IN_REPLY, from_parts, to_parts
         from fedkin.server.node import respond
 

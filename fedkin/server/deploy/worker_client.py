@@ -68,7 +68,7 @@ class SiteWorker:
     def reply(self, message: Frames) -> Frames:
         """The worker's reply to a message.
 
-        If the worker dies or is replaced, the message goes to a new one, once.
+        If the worker dies or is replaced, the message goes to a new worker, once.
 
         Raises:
             WorkerLinkError: no worker runs, and none can be started.
@@ -104,7 +104,8 @@ class SiteWorker:
         self._connection_or_start().close()
 
     def _head(self) -> dict[str, Any]:
-        """The facts in front of a message, by which a worker decides whether it can answer it."""
+        """The entries that are sent before a message. A worker decides by them whether it can
+        answer the message, or must be replaced."""
         return {"version": __version__, "site": self._site, "path": sys.path}
 
     @contextmanager
@@ -119,7 +120,10 @@ class SiteWorker:
     def _connection_or_start(self) -> socket.socket:
         """A connection to the worker, which is started if none runs. Raises WorkerLinkError."""
         if not AVAILABLE:
-            raise WorkerLinkError("this system has no sockets with permissions")
+            raise WorkerLinkError(
+                "a site's worker needs Unix sockets, which this system does not have; run the site "
+                "on Linux or macOS"
+            )
         open_folder(self.folder)
         connection = self._connect()
         if connection is None:
@@ -134,7 +138,7 @@ class SiteWorker:
         return connection
 
     def _connect(self) -> socket.socket | None:
-        """A connection to a listening worker; None if there is none."""
+        """A connection to a listening worker; None if no worker listens."""
         connection = socket.socket(socket.AF_UNIX)
         try:
             with socket_address(self.folder) as address:
@@ -145,13 +149,15 @@ class SiteWorker:
             return None
         except OSError as error:
             connection.close()
-            raise WorkerLinkError(f"{self.folder / SOCKET}: {error.strerror}") from error
+            raise WorkerLinkError(
+                f"no connection to the worker's socket {self.folder / SOCKET}: {error.strerror}"
+            ) from error
 
     @contextmanager
     def _lock(self) -> Iterator[None]:
         """Hold the lock without which no process may start a worker.
 
-        Only one process has it at a time. It is also released if the process is killed.
+        Only one process has the lock at a time. The lock is also released if the process is killed.
         """
         import fcntl
 

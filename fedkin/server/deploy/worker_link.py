@@ -33,7 +33,7 @@ class WorkerLinkError(Exception):
 
 
 def site_name(config: Path) -> str:
-    """The name in a site's client.toml; empty if it cannot be read."""
+    """The name in a site's client.toml; empty if the file cannot be read."""
     try:
         name = tomllib.loads(config.read_text(encoding="utf-8")).get("client", {}).get("name", "")
     except (OSError, ValueError, AttributeError):
@@ -64,10 +64,11 @@ def open_folder(folder: Path) -> None:
 
 @contextmanager
 def socket_address(folder: Path) -> Iterator[str]:
-    """A path to the socket in a folder. A path that is too long is replaced by a short one.
+    """A context manager that gives a path to the socket in a folder.
 
-    The short path is valid inside the context. Raises WorkerLinkError if the system has no short
-    path (only Linux has one for every folder).
+    A path that is too long for a socket is replaced by a short one through ``/proc``, which is
+    valid only within the ``with`` block. Raises WorkerLinkError for a path that is too long on a
+    system without ``/proc`` (only Linux has it).
     """
     path = folder / SOCKET
     if len(os.fsencode(path)) <= _LONGEST:
@@ -97,7 +98,7 @@ def check_peer(connection: socket.socket) -> None:
     if user != os.getuid():
         raise WorkerLinkError(
             f"the process at the other end of the socket belongs to user {user}, not to user "
-            f"{os.getuid()}"
+            f"{os.getuid()}; a site and its worker must run as the same user"
         )
 
 

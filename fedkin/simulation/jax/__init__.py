@@ -1,2 +1,2 @@
-"""JAX models: trained, scored and averaged by compiled programs. JAX is imported with the first of
-its modules."""
+"""JAX models: trained, scored and averaged by compiled programs. JAX is imported by the modules of
+this package, not by the package itself."""

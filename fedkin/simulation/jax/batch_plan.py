@@ -20,7 +20,7 @@ from fedkin.simulation.batching import Batches, rounded_up
 
 @dataclass(frozen=True)
 class ProgramRows:
-    """Rows of a compiled program with their batches, before padding.
+    """Rows of a compiled training program with their batches, before padding.
 
     A row is a client with one model, or with a group of G models that train on the same batches.
 
@@ -30,7 +30,7 @@ class ProgramRows:
         batches: batches of each row.
         words: random key data of each row.
         positive: class that each detector recognises; None for other models.
-        rates: learning rate of each step of each row; None for the call's learning rate.
+        rates: learning rate of each step of each row; None for one rate in all steps.
         class_weights: class weights in each row's loss; None if all are 1.
         weights: sample weights in each step of each row, [S B], or [S G B] for groups; None if all
             are 1.
@@ -50,13 +50,14 @@ class ProgramRows:
     mixed: MixedModel | None = None
 
     def select(self, rows: Int[np.ndarray, "r"]) -> ProgramRows:
-        """The rows with these indices."""
+        """The rows (clients with their models) with these indices."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return ProgramRows(**{name: _selected(value, rows) for name, value in values.items()})
 
 
 def _selected(values: Any, rows: Int[np.ndarray, "r"]) -> Any:
-    """The entries of some rows of an array, of a list, or of a value with a ``select`` method."""
+    """The entries of some rows (clients with their models) in an array, in a list, or in a value
+    with a ``select`` method."""
     if values is None:
         return None
     if hasattr(values, "select"):
@@ -65,7 +66,8 @@ def _selected(values: Any, rows: Int[np.ndarray, "r"]) -> Any:
 
 
 class PlannedSteps(NamedTuple):
-    """The training steps of all rows, one row after another. Padded steps belong to no row.
+    """The training steps of all rows (clients with their models), one row after another. Padded
+    steps belong to no row.
 
     Outside a compiled program the arrays are NumPy arrays, inside they are JAX arrays.
     """
@@ -77,7 +79,8 @@ class PlannedSteps(NamedTuple):
 
 
 class PlannedRows(NamedTuple):
-    """What a training program needs to know about each row. Padded rows have no steps.
+    """What a training program needs to know about each row (a client with its model). Padded rows
+    have no steps.
 
     Outside a compiled program the fields are NumPy arrays, with an entry for each row. The program
     maps over the rows: inside it, the fields are JAX arrays of a single row, without the axis n.
@@ -95,7 +98,8 @@ class PlannedRows(NamedTuple):
 
 
 class BatchPlan(NamedTuple):
-    """Input of a training program: samples, steps and rows."""
+    """Input of a training program: samples, training steps, and rows (clients with their
+    models)."""
 
     # Samples of the call's clients; None if the device holds the samples of all clients.
     x: Shaped[np.ndarray, "R ..."] | None
@@ -111,14 +115,15 @@ def plan(
     rows: ProgramRows,
     gather: bool = True,
 ) -> BatchPlan:
-    """Concatenate the batches of all rows, and gather the samples that they use.
+    """Concatenate the batches of all rows (clients with their models), and gather the samples of
+    these clients.
 
     Args:
-        x: samples of the data set; None if the devices hold the samples of the call.
+        x: samples of the data set; None if the devices already hold the clients' samples.
         y: labels of the data set.
         owned: indices of each client's training samples.
-        rows: rows of the program.
-        gather: whether to gather the samples. If not, the batches index the data set.
+        rows: the rows with their batches.
+        gather: whether to gather the samples. If not, batches hold positions in the data set.
     """
     unique, slot = np.unique(rows.clients, return_inverse=True)
     samples = [owned[int(client)] for client in unique]
@@ -144,7 +149,8 @@ def plan(
 
 
 def _planned_rows(rows: ProgramRows) -> PlannedRows:
-    """What a training program needs to know about each row, as arrays of its number types."""
+    """What a training program needs to know about each row (a client with its model), as arrays of
+    the types that the program expects."""
     # Programs get an array here even without detectors; then they do not read it.
     positive = np.zeros_like(rows.model_index) if rows.positive is None else rows.positive
     num_steps = np.array([len(batches.rows) for batches in rows.batches])
@@ -169,16 +175,20 @@ def _float32(values: Float[np.ndarray, "n ..."]) -> Float[np.ndarray, "n ..."]:
 def _end_to_end(
     parts: Sequence[Float[np.ndarray, "_ ..."]] | None,
 ) -> Float[np.ndarray, "S ..."] | None:
-    """Values of the steps of each row, put one row after another; None without values."""
+    """Concatenate one array per row (a client with its model), which holds a value for each
+    training step; None without values."""
     return None if parts is None else np.concatenate(parts).astype(np.float32)
 
 
 def stack_plans(plans: Sequence[BatchPlan]) -> BatchPlan:
-    """Stack the plans of several devices: every array gets a leading device axis.
+    """Stack the plans of several devices (samples, steps and rows): every array gets a leading
+    device axis.
 
-    All devices get the same padded sizes. These are rounded up, so that calls of similar size share
-    a compiled program: the number of samples to a power of two, the number of rows from the total
-    of all devices. For the number of steps see ``_padded_steps``.
+    All devices get the same padded sizes. These are rounded up, so that training calls of similar
+    size share a compiled program. The largest number of samples of a device is rounded up to a
+    power of two. The number of rows (clients with their models) is the rounded total of all
+    devices, which is enough however the rows are distributed. For the number of steps see
+    ``_padded_steps``.
     """
     samples = power_of_two(max(len(plan.y) for plan in plans))
     rows = rounded_up(sum(len(plan.rows.model_index) for plan in plans))
@@ -208,11 +218,14 @@ def _stacked(parts: Sequence[Any], size: int) -> Any:
 
 
 def _padded_steps(plans: Sequence[BatchPlan], samples: int, rows: int) -> int:
-    """Padded number of steps of a device.
+    """Number of training steps of a device, with padding.
 
-    If all rows train for the same number of epochs, it is the most steps that so many epochs, rows
-    and samples can need. This bound depends only on sizes that are padded already, so many calls
-    share it. Otherwise it is the next power of two.
+    If all rows (clients with their models) train for the same number of epochs, it is an upper
+    bound: E epochs of ``rows`` rows with ``samples`` samples together take at most E (samples / B +
+    rows) steps with batches of B samples. The bound depends only on padded sizes, so training calls
+    of similar size share it, and with it a compiled program. If rows differ in their epochs, or
+    several rows use the same samples so that the bound is too small, the needed number of steps is
+    rounded up to a power of two.
     """
     needed = max(len(plan.steps.valid) for plan in plans)
     epochs = [-(-plan.rows.num_steps // plan.rows.per_epoch) for plan in plans]

@@ -1,5 +1,5 @@
-"""XLA devices: which rows and arrays each device gets, and how many clients it trains in
-parallel."""
+"""XLA devices: which rows (clients with their models) and arrays each device gets, and how many
+clients it trains in parallel."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ def rows_by_device(
     devices: int,
     lanes: int = 1,
 ) -> list[Int[np.ndarray, "r"]]:
-    """Row numbers for each device: the longest rows first, each to the device with the fewest
-    steps.
+    """Row numbers for each device. Rows (clients with their models) are assigned in order of their
+    steps, most first, each to the device with the fewest steps so far.
 
     Args:
-        batches: batches of each row, which say how many steps it trains.
+        batches: batches of each row; their number is the row's number of steps.
         devices: number of devices D.
         lanes: rows that a device computes in parallel. All lanes wait for the longest row, so rows
             of similar length follow each other.
@@ -69,16 +69,18 @@ def fastest_lanes(
     train: Callable[[int], Any],
     clock: Callable[[], float] = time.perf_counter,
 ) -> int:
-    """The number of lanes in ``CANDIDATES`` that trains a call fastest.
+    """The number of lanes (clients that a device trains in parallel), out of ``CANDIDATES``, with
+    which local training takes the shortest time.
 
-    Numbers above the number of rows are not tried, since some lanes would have no row. A call with
-    few rows is not measured: it is trained one row after another, and a later call is measured
-    instead. The search ends at a number for which the device has too little memory.
+    Numbers above the number of rows (clients with one model each) are not tried, since some lanes
+    would have no row. A training call with few rows is not measured: it runs one row after another,
+    and a later call is measured instead. The search ends at a number for which the device has too
+    little memory.
 
     Args:
         model: the model, for which the choice is remembered.
-        rows: number of rows of the call.
-        train: trains the call with a number of lanes. It returns NumPy arrays, so that no
+        rows: number of rows of the training call.
+        train: trains all rows with a given number of lanes. It returns NumPy arrays, so that no
             computation is still running when it returns.
         clock: returns the time in seconds.
     """
@@ -97,7 +99,10 @@ def fastest_lanes(
         except JaxRuntimeError as error:
             if not seconds or _NO_MEMORY not in str(error):
                 raise
-            _log.info("training %d clients in parallel exceeds the memory of the device", lanes)
+            _log.info(
+                "a device has too little memory to train %d clients in parallel; it trains fewer",
+                lanes,
+            )
             break
         seconds[lanes] = clock() - begin
     best = _chosen[model] = min(seconds, key=lambda lanes: seconds[lanes])
@@ -107,10 +112,10 @@ def fastest_lanes(
 
 
 def has_room(device: Any, size: int) -> bool:
-    """Whether a device keeps arrays of ``size`` bytes between calls.
+    """Whether a device keeps arrays of ``size`` bytes between training calls.
 
-    An accelerator does so up to a quarter of its memory. A CPU does not: it has no separate memory,
-    so nothing would be gained.
+    An accelerator keeps arrays up to a quarter of its memory. A CPU does not: it has no separate
+    memory, so nothing would be gained.
     """
     if device.platform == "cpu":
         return False

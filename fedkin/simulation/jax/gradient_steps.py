@@ -16,7 +16,8 @@ from fedkin.models.model import Model, Tree
 
 
 def with_terms(model: Model, gradient: Tree, w: Tree, terms: GradientTerms | None) -> Tree:
-    """A row's gradient plus the row's additional terms (e.g. a correction, as in SCAFFOLD).
+    """The gradient of a row (a client with one model) plus the row's additional terms (e.g. a
+    correction, as in SCAFFOLD).
 
     Args:
         model: the model.
@@ -71,12 +72,12 @@ def begun(
 ) -> tuple[Tree, Any] | None:
     """A client's personal model and its optimiser state before the first step.
 
-    Returns None if the client has no personal model.
+    Both are returned as a pair; None if the client has no personal model.
 
     Args:
         model: the model in training.
         optimizer: the training's optimiser.
-        mixed: the row's personal model and its share; None without one.
+        mixed: the client's personal model and its share in the mix; None without one.
     """
     if mixed is None:
         return None
@@ -104,7 +105,7 @@ def own_step(
         optimizer: the training's optimiser.
         objective: maps parameters and a batch to the loss and new running statistics.
         own: v and its optimiser state.
-        w: the model that is trained together with v, before its step.
+        w: the model that is trained together with v, before the step of w.
         share: weight of v in the mix.
         rate: learning rate.
         batch: the objective's arguments after the parameters.
@@ -131,10 +132,10 @@ def envelope_gradient(
     gradient: Tree,
     batch: tuple[Any, ...],
 ) -> tuple[Tree, Tree]:
-    """Gradient of the Moreau envelope of a batch's loss, strength (w - theta), and theta itself.
+    """The gradient of the Moreau envelope of a batch's loss, and the parameters theta.
 
-    Theta minimises the batch's loss plus strength/2 |theta - w|^2. It keeps the running statistics
-    of w.
+    The gradient is strength (w - theta). Theta keeps the running statistics of w, and minimises the
+    batch's loss plus strength/2 |theta - w|^2.
 
     Source: Dinh et al., Personalized Federated Learning with Moreau Envelopes (NeurIPS 2020).
 

@@ -39,7 +39,7 @@ _ONE_CORE = {"xla_cpu_multi_thread_eigen": False}
 
 
 class Shared(NamedTuple):
-    """Inputs of a training program that all rows share."""
+    """Inputs of a training program that all rows (clients with their models) share."""
 
     models: Any  # [K P]
     lr: Any  # learning rate of the round
@@ -58,7 +58,7 @@ class SampleBlocks(NamedTuple):
 
 
 def rows_of(x: Any, indices: Int[Array, "B"]) -> Array:
-    """x[indices]. A CPU copies row by row: the compiler's gather copies each number separately."""
+    """x[indices]. On a CPU whole rows are copied, as XLA's gather would copy number by number."""
     if jax.default_backend() != "cpu":
         return x[indices]
     return jax.lax.map(lambda row: jax.lax.dynamic_index_in_dim(x, row, keepdims=False), indices)
@@ -68,7 +68,7 @@ def rows_of(x: Any, indices: Int[Array, "B"]) -> Array:
 def train(
     model: Model, recipe: Recipe, mesh: Mesh, shared: Shared, work: BatchPlan
 ) -> LocalUpdates:
-    """Local training of every row on the devices.
+    """Local training of every row (a client with its model) on the devices.
 
     Args:
         model: the model.
@@ -78,7 +78,7 @@ def train(
         work: the plan of the rows and their batches, with a leading axis of devices.
 
     Returns:
-        Updates [D n P] and losses [D n]. A row can be a group of G models of one client, which
+        Updates [D n P] and losses [D n]. A row can have a group of G models of one client, which
         train on the same batches; then updates are [D n G P] and losses [D n G].
     """
     return on_each_device(partial(_train, model, recipe), mesh)(shared, work)
@@ -105,7 +105,7 @@ def on_each_device(compute: Callable, mesh: Mesh) -> Callable:
 
 
 def _train(model: Model, recipe: Recipe, shared: Shared, work: BatchPlan) -> LocalUpdates:
-    """Local training of the rows of one device."""
+    """Local training of the rows (clients with their models) of one device."""
     if shared.samples is not None:
         x, y = shared.samples
         work = work._replace(x=x, y=y)
@@ -123,7 +123,7 @@ def _train(model: Model, recipe: Recipe, shared: Shared, work: BatchPlan) -> Loc
 
 
 class _Begun(NamedTuple):
-    """The constants of one model's training: its row, its start, and its random key."""
+    """The constants of one model's training: its row (client and steps), start and random key."""
 
     row: PlannedRows
     member: Array | None  # index of the model in its group; None if the row has one model
@@ -143,7 +143,7 @@ class _Carry(NamedTuple):
 
 @dataclass(frozen=True)
 class _Training:
-    """The training of all rows of one device."""
+    """The training of all rows (clients with their models) of one device."""
 
     model: Model
     recipe: Recipe
@@ -153,7 +153,7 @@ class _Training:
     objective: Callable
 
     def of_model(self, row: PlannedRows, member: Array | None) -> LocalUpdates:
-        """Train one model of a row; ``member`` is its index in the row's group."""
+        """Train one model of a row (a client); ``member`` is the model's index in its group."""
         model = self.model
         recipe = self.recipe
         received = self.shared.models[row.model_index]
@@ -191,7 +191,7 @@ class _Training:
         )
 
     def _step(self, begun_row: _Begun, s: Array, carry: _Carry) -> _Carry:
-        """One training step of a model, on batch number ``s`` of its row."""
+        """One training step of a model, on batch number ``s`` of its client."""
         row = begun_row.row
         at = row.first + s
         count = self.work.steps.valid[at]
@@ -268,7 +268,7 @@ def _each_model(
     detects: bool,
     row: PlannedRows,
 ) -> LocalUpdates:
-    """Train the one model of a row, or all models of the row's group in parallel."""
+    """Train the one model of a row (a client), or all models of its group in parallel."""
     if not row.model_index.ndim:
         return train_model(row._replace(positive=None), None)
 
@@ -289,8 +289,8 @@ def _batch(
     """The batch of a step, as input to ``batch_loss``.
 
     Args:
-        work: the plan.
-        row: the row.
+        work: batches of all rows (clients with their models).
+        row: the row that takes the step.
         at: index of the step among the steps of all rows.
         key: random key for dropout; None without dropout.
         member: which model of a group is trained; None if the row has one model.
@@ -310,20 +310,20 @@ def _batch(
 def gradients(
     model: Model, mesh: Mesh, models: Float[Array, "K P"], work: BatchPlan
 ) -> Float[Array, "D n P"]:
-    """Gradient of the mean training loss over all samples of every row, in inference mode, with
-    regularisation.
+    """Gradient of the mean training loss of every row (a client with a model) over all its samples,
+    in inference mode, with regularisation.
 
     Args:
         model: the model.
         mesh: D devices.
         models: parameters of K models, indexed by ``work.rows.model_index``.
-        work: a plan whose batches hold every sample of a row once.
+        work: a plan with batches that hold every sample of a row's client once.
     """
     return on_each_device(partial(_gradients, model), mesh)(models, work)
 
 
 def _gradients(model: Model, models: Float[Array, "K P"], work: BatchPlan) -> Float[Array, "n P"]:
-    """Full gradients (over all samples) of the rows of one device."""
+    """Full gradients (over all samples) of the rows (clients) of one device."""
 
     def client(row: PlannedRows) -> Array:
         w = model.unflatten(models[row.model_index])
@@ -379,7 +379,7 @@ def score(
 
 
 def _each_block(block: Callable, mesh: Mesh) -> Callable:
-    """A function of models and blocks that calls ``block(samples, models)`` for every block."""
+    """A function (models, samples) that calls the function ``block`` for each block of samples."""
 
     def of_device(models: Array, blocks: SampleBlocks) -> Any:
         return jax.lax.map(partial(block, models=models), blocks)

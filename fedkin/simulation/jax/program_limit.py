@@ -1,8 +1,9 @@
 """Releases compiled programs before a process has too many memory maps.
 
-On a CPU every kernel of a program has separate memory maps, 100 to 500 for a configuration. Linux
-limits a process to 65,530 maps, and the compiler crashes beyond that. A released program that is
-needed again is compiled to the same code.
+On a CPU every kernel (compiled piece) of a program has separate memory maps. The programs for the
+configuration of one run have 100 to 500 maps together. Linux limits a process to 65,530 maps, and
+the compiler crashes beyond that. A released program that is needed again is compiled to the same
+code.
 """
 
 from __future__ import annotations
@@ -43,16 +44,17 @@ class ProgramLimit:
         jax.monitoring.register_event_duration_secs_listener(self._hear)
 
     def _hear(self, event: str, *_: Any, **__: Any) -> None:
-        """Count a compiled program. JAX calls this for all its events, of which one kind counts."""
+        """Count compiled programs. JAX calls this for each of its events; only the event of a
+        compilation is counted."""
         self._compiled += event == _COMPILED_EVENT
 
     def keep(self) -> bool:
-        """Release programs if there are more than ``most`` memory maps. Returns whether any were
-        released.
+        """Release compiled programs if there are more than ``most`` memory maps. Returns whether
+        any were released.
 
         The programs of clients' computations (training, scoring) are released first. If more than
         half of the limit is then still in use, all of JAX's caches are cleared. Maps are counted
-        only if programs have been compiled since the last call.
+        only if programs have been compiled since the last call of ``keep``.
         """
         compiled = self._compiled
         has_new = compiled > self._counted

@@ -1,4 +1,5 @@
-"""Keeps a call's samples on the devices, for following calls with the same clients."""
+"""Keeps the samples of a training call on the devices, for following calls with the same
+clients."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from fedkin.simulation.jax.devices import shard
 
 @dataclass(frozen=True)
 class SamplesOfCall:
-    """The clients of a call, and their samples on the devices."""
+    """The clients of a training call, and their samples on the devices."""
 
     clients: tuple[bytes, ...] = ()  # the clients of each device, as bytes to compare
     again: bool = False  # whether the call before had the same clients
@@ -23,24 +24,24 @@ class SamplesOfCall:
 
 
 class RepeatedSamples:
-    """Cache of the samples of the last call on the devices.
+    """Cache that keeps the samples of the last training call on the devices.
 
-    If all clients take part in every round, the first two calls gather their samples and send them
-    to the devices, and later calls reuse them. A first call stores nothing, since most cohorts
-    train only once.
+    If all clients take part in every round, the first two calls gather the clients' samples and
+    send them to the devices, and later calls reuse them. A first call stores nothing, since most
+    cohorts train only once.
 
-    Several threads may make calls. Each call reads the cache once and continues with that copy, and
-    the cache is replaced atomically. So no call trains on the samples of another.
+    Several threads may train. Each call reads the cache once and continues with that copy, and the
+    cache is replaced atomically. So no call trains on the samples of another call.
     """
 
     def __init__(self) -> None:
         self._last = SamplesOfCall()
 
     def begin(self, clients: Sequence[Int[np.ndarray, "_"]]) -> SamplesOfCall:
-        """Start a call: find its samples if they are already on the devices.
+        """Start a training call: find its samples if they are already on the devices.
 
         Args:
-            clients: clients of the call's rows, by device.
+            clients: for each device, the clients that it trains.
         """
         # The order of the rows does not matter: samples are gathered by client, in ascending order.
         key = tuple(np.unique(device_clients).tobytes() for device_clients in clients)
@@ -53,7 +54,7 @@ class RepeatedSamples:
     def on_devices(
         self, call: SamplesOfCall, mesh: Mesh, samples: Shaped[np.ndarray, "D R ..."] | None
     ) -> Any:
-        """The samples of a call on the devices.
+        """The samples of a training call, on the devices.
 
         Samples that are already there are reused. Otherwise the given samples are used; they stay
         on the devices if the call before had the same clients.

@@ -1,7 +1,7 @@
 """Scoring of models on samples.
 
 The samples of all rows with the same model are concatenated and cut into blocks of one size, so
-that a program scores every block with one model.
+that each block is scored by a single model. A row is a client and its model.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ def make_blocks(
 def chunks(
     b: Blocks, x: Shaped[np.ndarray, "M ..."], limit: int, devices: int = 1
 ) -> Iterator[slice]:
-    """Slices of the blocks, so that each scoring call uses bounded memory.
+    """Slices of the blocks (samples for one model each), so that scoring a slice uses bounded
+    memory.
 
     Args:
         b: the blocks.
@@ -85,7 +86,9 @@ def chunks(
 class JaxScorer:
     """Scores models on the clients of one data set.
 
-    The last blocks of each split stay on the devices, for the next call with the same clients.
+    Samples are scored in blocks, each by a single model. The blocks that were scored last in each
+    split stay on the devices if they are small enough, and are used again if the same clients and
+    models are scored next.
     """
 
     def __init__(self, data: FederatedData, model: Model, devices: list) -> None:
@@ -110,7 +113,8 @@ class JaxScorer:
     def predict(
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"], split: str
     ) -> list[Int[np.ndarray, "t"]]:
-        """Predicted class of each sample of all rows, for each model."""
+        """For each model, the classes that it predicts for the samples of all clients,
+        concatenated."""
         if not self._data.part(split).sizes[clients].sum():
             return [np.zeros(0, np.int32) for _ in models]
         place, batches = self._blocks(clients, np.zeros(len(clients), np.int64), split)
@@ -135,7 +139,8 @@ class JaxScorer:
         model_index: Int[np.ndarray, "n"],
         split: str,
     ) -> Float[np.ndarray, "t"]:
-        """One score for each sample of all rows: the score of the row's detector."""
+        """One score for each sample of all rows (clients with one detector each), from the row's
+        detector."""
         if not self._data.part(split).sizes[clients].sum():
             return np.zeros(0, np.float32)
         place, batches = self._blocks(clients, model_index, split)
@@ -150,7 +155,7 @@ class JaxScorer:
     def sample_losses(
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]
     ) -> Float[np.ndarray, "K t"]:
-        """The loss of each model on each training sample of all rows, without regularisation."""
+        """The loss of each model on each training sample of all clients, without regularisation."""
         place, batches = self._blocks(clients, np.zeros(len(clients), np.int64), "train")
         replicas = [replicate(self._mesh, model[None]) for model in models]
         # One model at a time, as every model scores all blocks. The program returns two arrays:
@@ -167,7 +172,7 @@ class JaxScorer:
     def scores(
         self, model: Float[np.ndarray, "P"], clients: Int[np.ndarray, "n"], split: str
     ) -> Float[np.ndarray, "t C"]:
-        """All outputs of one model on each sample of all rows."""
+        """All outputs of one model on each sample of all clients."""
         if not self._data.part(split).sizes[clients].sum():
             return np.zeros((0, self._data.classes), np.float32)
         place, batches = self._blocks(clients, np.zeros(len(clients), np.int64), split)
@@ -185,7 +190,8 @@ class JaxScorer:
         model_index: Int[np.ndarray, "n ..."],
         split: str,
     ) -> ScoreSums:
-        """Correct predictions, summed loss and number of samples of each row."""
+        """Correct predictions, summed loss and number of samples of each row (a client with a
+        model, or with one detector per class)."""
         owned = self._data.part(split)
         sizes = owned.sizes[clients].astype(np.int64)
         total = sizes.sum()
@@ -208,9 +214,10 @@ class JaxScorer:
     def _blocks(
         self, clients: Int[np.ndarray, "n"], model_index: Int[np.ndarray, "n ..."], split: str
     ) -> tuple:
-        """Where each sample is among the blocks, and the blocks on the devices.
+        """Where each sample is among the blocks (samples for one model each), and the blocks on the
+        devices.
 
-        The blocks are cached while clients and model indices stay the same.
+        Blocks are cached until other clients or other model indices are scored.
         """
         key = (clients.tobytes(), model_index.tobytes())
         slot = (split, model_index.ndim)
@@ -247,5 +254,6 @@ class JaxScorer:
 
 
 def _samples_of(parts: Sequence[Any]) -> Shaped[np.ndarray, "_"]:
-    """The results of a scoring program for several parts (one number per sample), as one array."""
+    """The results of a scoring program as one array with a number for each sample. ``parts`` are
+    its results for consecutive slices of the blocks of samples."""
     return np.concatenate([np.asarray(part).ravel() for part in parts])

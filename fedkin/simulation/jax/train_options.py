@@ -33,7 +33,8 @@ class Recipe(NamedTuple):
 def direction(recipe: Recipe) -> optax.GradientTransformation:
     """The Optax optimiser without its learning rate.
 
-    Its parts follow in this order: clipping, L2 weight decay, direction, decoupled weight decay.
+    The optimiser changes a gradient in this order: clipping, L2 weight decay, direction, decoupled
+    weight decay.
     """
     parts = []
     if recipe.clip_norm is not None:

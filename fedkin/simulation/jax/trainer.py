@@ -43,10 +43,10 @@ class JaxTrainer:
         data: samples of the clients.
         model: the model.
         devices: XLA devices.
-        lanes: rows that a device trains in parallel; None to try several numbers on the first call
-            and keep the fastest.
+        lanes: clients that a device trains in parallel; None to try several numbers in the first
+            training call and keep the fastest.
         ids: the clients' ids in the random streams.
-        keep: whether the devices keep all samples between calls; None to keep them if an
+        keep: whether the devices keep all samples between training calls; None to keep them if an
             accelerator has room.
     """
 
@@ -70,9 +70,10 @@ class JaxTrainer:
         self._repeated = RepeatedSamples()
 
     def train(self, call: TrainCall) -> LocalUpdates:
-        """Train every row of a call.
+        """Train every row (a client with one model) of a training call.
 
-        If no number of lanes was given, the first call finds the fastest number.
+        If no number of lanes (rows trained in parallel) was given, the first call finds the
+        fastest.
         """
         if self._lanes is None:
             lanes = fastest_lanes(
@@ -87,13 +88,13 @@ class JaxTrainer:
         return self._train_rows(call)
 
     def _side_by_side(self, lanes: int) -> JaxTrainer:
-        """The same trainer, with this number of rows trained in parallel."""
+        """The same trainer, with this number of clients trained in parallel."""
         other = copy.copy(self)
         other._lanes = lanes
         return other
 
     def _train_rows(self, call: TrainCall) -> LocalUpdates:
-        """Train rows with one model each."""
+        """Train rows (clients) that have one model each."""
         call = _without_unused_models(call)
         batches = self._batches(call)
         rows = self._program_rows(call, batches)
@@ -138,13 +139,15 @@ class JaxTrainer:
         return LocalUpdates(update, last, first, None)
 
     def _compute(self, recipe: Recipe, call: TrainCall, rows: ProgramRows) -> LocalUpdates:
-        """Run the training program on these rows. The results are in the order of the rows."""
+        """Run the training program on these rows (clients with their models). The results are in
+        the order of the rows."""
         owned, plans = self._distribute(rows, gather=not self._keep)
         mesh = mesh_of(self._devices[: len(owned)])
         if self._keep and mesh.size not in self._kept:
             self._kept[mesh.size] = replicate(mesh, (self._data.x, self._data.y.astype(np.int32)))
         envelope = None
         if call.envelope is not None:
+            # Typed as float32, as all numbers in the program are.
             envelope = (np.float32(call.envelope.strength), np.float32(call.envelope.lr))
         shared = Shared(
             models=call.models,
@@ -190,12 +193,13 @@ class JaxTrainer:
         rows: ProgramRows,
         gather: bool,
     ) -> tuple[list[Int[np.ndarray, "_"]], BatchPlan]:
-        """The rows of each device, and the stacked plans of all devices.
+        """The rows (clients with their models) of each device, and the stacked plans (samples,
+        steps and rows) of all devices.
 
         Args:
-            rows: rows of the program.
-            gather: whether to gather the samples that the rows use. If not, the batches index the
-                data set.
+            rows: rows of the training program.
+            gather: whether to gather the samples of the rows' clients. If not, batches hold
+                positions in the data set.
         """
         owned = rows_by_device(
             rows.batches,
@@ -223,7 +227,8 @@ class JaxTrainer:
         return owned, whole
 
     def _program_rows(self, call: TrainCall, batches: list[Batches]) -> ProgramRows:
-        """The rows of a call with their random keys, learning rates and class weights."""
+        """The rows of a training call (clients with one model each), with their random keys,
+        learning rates and class weights."""
         class_weights = None
         if call.work.class_weights is not None:
             class_weights = call.work.loss_weights(self._data.label_counts(clients=call.clients))
@@ -247,8 +252,8 @@ class JaxTrainer:
         )
 
     def _batches(self, call: TrainCall) -> list[Batches]:
-        """The batches of each row of a call; equal for rows with the same client and number of
-        steps."""
+        """The batches of each row (a client with one model) of a training call; equal for rows with
+        the same client and number of steps."""
         sizes = self._data.train.sizes
         pairs = list(zip(call.clients.tolist(), call.num_steps.tolist(), strict=True))
         drawn = {
@@ -271,7 +276,8 @@ def _no_words(clients: Int[np.ndarray, "r"]) -> UInt32[np.ndarray, "r 2"]:
 
 
 def _without_unused_models(call: TrainCall) -> TrainCall:
-    """The call with only the models that its rows use, if most of its models are unused.
+    """The training call with only the models that its clients train, if most of its models are
+    unused.
 
     Of a thousand peers' models, only the trained ones need to go to a device. A call with few
     unused models keeps all of them: each number of models needs another compiled program, so rounds
@@ -313,12 +319,13 @@ def _group_weights(
     weights: Sequence[Float[np.ndarray, "_"]],
     members: Int[np.ndarray, "g G"],
 ) -> list[Float[np.ndarray, "_ G _"]]:
-    """The sample weights of the batches of every group, as an array [S G B] per group.
+    """The sample weights of the batches of every group (one client's G models), one array [S G B]
+    for each group.
 
     Args:
         batches: batches of each group.
-        weights: sample weights of each row of the call.
-        members: rows of the call that are the members of each group.
+        weights: sample weights of each row (a client with one model) of the training call.
+        members: the rows that are the members of each group.
     """
     return [
         np.stack([weights[row][drawn.rows] for row in group], axis=1)
@@ -329,9 +336,11 @@ def _group_weights(
 def by_client(
     clients: Int[np.ndarray, "r"], num_steps: Int[np.ndarray, "r"]
 ) -> Iterator[Int[np.ndarray, "g G"]]:
-    """Groups of rows with the same client and number of steps.
+    """Group the rows of a training call (clients with one model each) by client and number of
+    steps.
 
-    Each array that is yielded has all groups of one size G, one group in each of its rows.
+    Yields an array for each group size G. Line i of the array lists the G rows of the call that
+    form group i.
     """
     _, group, sizes = np.unique(
         np.stack([clients, num_steps]), axis=1, return_inverse=True, return_counts=True
@@ -344,7 +353,8 @@ def by_client(
 def _gathered(
     part: Float[np.ndarray, "D n ..."], owned: list[Int[np.ndarray, "_"]]
 ) -> Float[np.ndarray, "r ..."]:
-    """Results of all devices, without padding, put back in the order of the rows of the call."""
+    """Results of all devices, without padding, put back in the order of the rows (clients with
+    their models) of the training call."""
     out = np.empty((sum(len(rows) for rows in owned), *part.shape[2:]), part.dtype)
     for device, rows in enumerate(owned):
         out[rows] = part[device, : len(rows)]

@@ -29,7 +29,7 @@ def weighted_losses(
 
     Args:
         scores: outputs on a batch.
-        y: its labels.
+        y: labels of the batch.
         weights: class weights.
         smoothing: share of a label that is spread over all classes.
 

@@ -1,2 +1,2 @@
-"""A simulated world's work on Ray actors (extra ``ray``). Ray is imported with the first of its
-modules."""
+"""A simulated world's work on Ray actors (extra ``ray``). Ray is imported only when a world first
+uses its actors."""

@@ -1,10 +1,10 @@
-"""Ray actors (extra ``ray``), and the distribution of a call's rows among them.
+"""Ray actors (extra ``ray``), and the distribution of rows (clients with their models) among them.
 
-An actor is a process that holds the data of all clients. Packed data are opened by every actor in
-their folder; other data are in Ray's shared memory.
+An actor is a process that holds the data of all clients. Packed data, which are stored in a folder,
+are opened there by every actor; other data are in Ray's shared memory.
 
 An actor has no state except its data. If an actor or its machine dies, another actor starts where
-the cluster has room, and the rows of the dead actor are computed again: only time is lost.
+the cluster has room, and it computes the rows of the dead actor again: only time is lost.
 """
 
 from __future__ import annotations
@@ -83,7 +83,8 @@ class Cluster:
         if room < self.actors:
             _log.warning(
                 "the cluster's machines have room for %d of %d actors of %d cores each, and the "
-                "others never start: set run.actors so that the smallest machine has room for one",
+                "other actors never start: raise run.actors, so that each actor gets fewer cores, "
+                "or lower run.actors if each actor has only one core",
                 room,
                 self.actors,
                 self.cores,
@@ -107,7 +108,8 @@ class Cluster:
 
 
 class ActorPool:
-    """Starts actors that hold the data of one federation, and distributes rows among them.
+    """Starts actors that hold the data of one federation, and distributes rows (clients with their
+    models) among them.
 
     The actors start on first use.
 
@@ -165,10 +167,10 @@ class ActorPool:
         self._starting[actor.ready.remote()] = actor
 
     def _join(self) -> None:
-        """Move the actors that have started to the working ones. Wait for a first one if none
-        works.
+        """Add the actors that have become ready to the list of working actors. Wait for one if the
+        list is empty.
 
-        An actor for which the cluster has no room never starts, so nothing waits for it while
+        An actor for which the cluster has no room never starts, so there is no waiting for it while
         another actor works.
         """
         if self._cluster is None:
@@ -187,30 +189,38 @@ class ActorPool:
             ready = self._started(0)
         if not self._actors:
             why = self._last_error or (
-                f"none was ready in {_START_SECONDS} seconds; ray status shows what the cluster has"
+                f"none was ready in {_START_SECONDS} seconds; see the cluster's resources with "
+                "``ray status``"
             )
             raise WorkerError(f"no Ray actor could be started: {why}")
 
     def _started(self, seconds: float | int) -> list[Any]:
-        """Futures of actors that are ready, after waiting up to ``seconds`` for a first one."""
+        """Futures of actors that have become ready, after waiting up to ``seconds`` for a first
+        one."""
         if not self._starting:
             return []
         ready, _ = self.ray.wait(list(self._starting), timeout=seconds)
         return ready
 
     def _check_samples(self, machine: str, digest: str | None) -> None:
-        """Raise DataError if the machine has different packed data in the same folder."""
+        """Raise DataError if the folder of packed data has other contents on the machine of an
+        actor than on this machine.
+
+        Args:
+            machine: name of the actor's machine.
+            digest: digest of the packed data there.
+        """
         if self.data.packed is not None and digest != self.data.packed.digest:
             folder = self.data.packed.folder.resolve()
             raise DataError(
                 f"machine {machine} of the cluster has different packed data in {folder}: copy the "
-                "data of this machine there"
+                f"folder of the machine that runs the rounds to {machine}"
             )
 
     def deal(
         self, clients: Int[np.ndarray, "r"], work: Int[np.ndarray, "r"]
     ) -> list[Int[np.ndarray, "_"]]:
-        """The rows of each actor, balanced by work.
+        """The rows (clients with their models) of each actor, balanced by work.
 
         All rows of a client go to one actor. Clients with the most work come first, and each goes
         to the actor with the least work so far.
@@ -232,7 +242,8 @@ class ActorPool:
         return [rows for rows in dealt if len(rows)]
 
     def compute(self, method: str, shared: tuple, parts: Sequence[tuple]) -> list[Any]:
-        """Compute the parts of a call, each on one actor.
+        """Compute the parts of a training or scoring call (some of its rows each), each on one
+        actor.
 
         Args:
             method: what an actor calls for each part: a method of ``_Actor`` or of one of its
@@ -273,7 +284,7 @@ class ActorPool:
                 except self.ray.exceptions.RayError as error:  # the actor or its machine died
                     self._last_error = self._reason(error)
                     _log.warning(
-                        "a Ray actor has failed (%s); its rows go to other actors",
+                        "a Ray actor has failed (%s); other actors take over its clients",
                         type(error).__name__,
                     )
                     dead.add(calls[part])
@@ -281,13 +292,14 @@ class ActorPool:
                 return [results[part] for part in range(len(parts))]
             self._replace(dead)
         raise WorkerError(
-            f"{_TRIES} Ray actors in a row have failed; the last error: {self._last_error}"
+            f"the work of some clients failed on {_TRIES} Ray actors, one after another; the last "
+            f"error: {self._last_error}"
         )
 
     def _reason(self, error: Exception) -> str:
         """Why an actor failed, and the cure if its machine ran out of memory."""
         if isinstance(error, self.ray.exceptions.OutOfMemoryError):
-            return f"its machine ran out of memory: {_LESS_MEMORY}"
+            return f"the actor's machine ran out of memory: {_LESS_MEMORY}"
         return (str(error).strip().splitlines() or [type(error).__name__])[-1]
 
     def _replace(self, dead: set[Any]) -> None:
@@ -316,18 +328,18 @@ class _Actor:
         return platform.node(), versions(), self.digest
 
     def compute(self, method: str, shared: tuple, own: tuple) -> Any:
-        """The result of a method for one part of a call.
+        """The result of a method for one part (some rows) of a training or scoring call.
 
         Args:
             method: name of the method, as for ``ActorPool.compute``.
-            shared: its first arguments, common to all parts.
-            own: its other arguments, for this part.
+            shared: the method's first arguments, common to all parts.
+            own: the method's other arguments, for this part.
         """
         return attrgetter(method)(self)(*shared, *own)
 
     def train(self, models: Float[np.ndarray, "K P"], part: TrainCall) -> LocalUpdates:
-        """Train a part of a call. The models come separately, since all parts of a machine share
-        them."""
+        """Train a part (some rows) of a training call. The models are a separate argument, because
+        all parts of the call that run on one machine share them in memory."""
         return self.trainer.train(replace(part, models=models))
 
 
@@ -341,11 +353,11 @@ def versions() -> dict[str, str]:
 
 
 def check_versions(machine: str, there: dict[str, str], here: dict[str, str]) -> None:
-    """Raise ConfigError if another machine has other versions than this one.
+    """Raise ConfigError if another machine has other versions of Python or packages than this one.
 
     Args:
-        machine: its name.
-        there: its versions.
+        machine: name of the other machine.
+        there: versions on the other machine.
         here: versions of the machine that runs the rounds.
     """
     differences = [
@@ -355,8 +367,8 @@ def check_versions(machine: str, there: dict[str, str], here: dict[str, str]) ->
     ]
     if differences:
         raise ConfigError(
-            f"machine {machine} of the cluster has {'; '.join(differences)}: install the same on "
-            "all machines"
+            f"machine {machine} of the cluster has {'; '.join(differences)}: install the same "
+            "versions on all machines"
         )
 
 

@@ -1,4 +1,5 @@
-"""Workers on many machines: a trainer and a scorer that distribute a call's rows among Ray actors.
+"""Workers on many machines: a trainer and a scorer that distribute rows (clients with their models)
+among Ray actors (processes).
 
 An actor computes its rows with the same trainer and scorer as a run in one process, and the results
 are put back in order. A client's arithmetic depends neither on the other rows nor on the actor, so
@@ -59,14 +60,14 @@ def ray_factory(
 
 
 class RayTrainer:
-    """A ``Trainer`` whose rows are trained by actors."""
+    """A ``Trainer`` whose rows (clients with one model each) are trained by Ray actors."""
 
     def __init__(self, pool: ActorPool) -> None:
         self._pool = pool
         self._sizes = pool.data.train.sizes
 
     def train(self, call: TrainCall) -> LocalUpdates:
-        """Train the rows of a call on the actors."""
+        """Train the rows of a training call (clients with one model each) on the Ray actors."""
         # The work of a row, by which rows are balanced: how many samples its training passes
         # through.
         sizes = self._sizes[call.clients]
@@ -78,14 +79,14 @@ class RayTrainer:
         return LocalUpdates(*(_by_row(dealt, arrays) for arrays in zip(*results, strict=True)))
 
     def add_sums(self, builder: ReplyBuilder, rows: ClientRows, compiled: bool) -> None:
-        """Let each actor run a task for its rows and add up their replies, and then add up these
-        sums.
+        """Let each actor run a task for its rows (clients with their models) and add up their
+        replies, and then add up the sums of all actors.
 
         The actors' sums are added in the order of the actors.
 
         Args:
-            builder: builds the call's reply, and knows the task.
-            rows: rows of the call.
+            builder: builds the combined reply, and knows the task.
+            rows: rows of the call of ``world.run``.
             compiled: whether the task runs in its compiled form, if it has one.
         """
         active = np.flatnonzero(rows.active)
@@ -121,7 +122,7 @@ class RayTrainer:
 
 
 class RayScorer:
-    """A ``Scorer`` whose rows are scored by actors."""
+    """A ``Scorer`` whose rows (clients with their models) are scored by Ray actors."""
 
     def __init__(self, pool: ActorPool) -> None:
         self._pool = pool
@@ -141,7 +142,8 @@ class RayScorer:
         model_index: Int[np.ndarray, "n ..."],
         split: str,
     ) -> ScoreSums:
-        """Correct predictions, summed loss and number of samples of each row."""
+        """Correct predictions, summed loss and number of samples of each row (a client with a
+        model, or with one detector per class)."""
         dealt = self._deal(clients, split)
         parts = [(clients[rows], model_index[rows], split) for rows in dealt]
         sums = self._pool.compute("scorer.score", (models,), parts)
@@ -150,7 +152,8 @@ class RayScorer:
     def predict(
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"], split: str
     ) -> list[Int[np.ndarray, "t"]]:
-        """Predicted class of each sample of all rows, for each model."""
+        """For each model, the classes that it predicts for the samples of all clients,
+        concatenated."""
         dealt = self._deal(clients, split)
         parts = [(clients[rows], split) for rows in dealt]
         classes = self._pool.compute("scorer.predict", (models,), parts)
@@ -166,7 +169,8 @@ class RayScorer:
         model_index: Int[np.ndarray, "n"],
         split: str,
     ) -> Float[np.ndarray, "t"]:
-        """One score for each sample of all rows: the score of the row's detector."""
+        """One score for each sample of all rows (clients with one detector each), from the row's
+        detector."""
         dealt = self._deal(clients, split)
         parts = [(clients[rows], model_index[rows], split) for rows in dealt]
         scores = self._pool.compute("scorer.raw_scores", (models,), parts)
@@ -175,7 +179,7 @@ class RayScorer:
     def sample_losses(
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]
     ) -> Float[np.ndarray, "K t"]:
-        """The loss of each model on each training sample of all rows."""
+        """The loss of each model on each training sample of all clients."""
         dealt = self._deal(clients, "train")
         parts = [(clients[rows],) for rows in dealt]
         losses = self._pool.compute("scorer.sample_losses", (models,), parts)
@@ -185,26 +189,28 @@ class RayScorer:
     def scores(
         self, model: Float[np.ndarray, "P"], clients: Int[np.ndarray, "n"], split: str
     ) -> Float[np.ndarray, "t C"]:
-        """All outputs of one model on each sample of all rows."""
+        """All outputs of one model on each sample of all clients."""
         dealt = self._deal(clients, split)
         parts = [(clients[rows], split) for rows in dealt]
         scores = self._pool.compute("scorer.scores", (model,), parts)
         return _by_sample(dealt, self._sizes(clients, split), scores)
 
     def _deal(self, clients: Int[np.ndarray, "n"], split: str) -> Rows:
-        """The rows of each actor; a single part without rows if the call is empty.
+        """The rows (clients with their models) of each actor.
 
-        That part still gives arrays of the right type and shape.
+        Without rows, one actor gets an empty list, so that the results have the right type and
+        shape.
         """
         return self._pool.deal(clients, self._sizes(clients, split)) or [np.zeros(0, np.int64)]
 
     def _sizes(self, clients: Int[np.ndarray, "n"], split: str) -> Int[np.ndarray, "n"]:
-        """Number of samples that the client of each row has in a split."""
+        """Number of samples that the client of each row (a client with its model) has in a
+        split."""
         return self._pool.data.part(split).sizes[clients]
 
 
 def positions(sizes: Int[np.ndarray, "n"], rows: Int[np.ndarray, "r"]) -> Int[np.ndarray, "t"]:
-    """Positions of some rows' samples in the concatenated samples of all rows.
+    """Positions of some rows' samples in the concatenated samples of all rows (a row is a client).
 
     Args:
         sizes: number of samples of each of the n rows.
@@ -216,9 +222,10 @@ def positions(sizes: Int[np.ndarray, "n"], rows: Int[np.ndarray, "r"]) -> Int[np
 
 
 def _by_row(dealt: Rows, parts: Any) -> Any:
-    """Results of the actors with one entry per row, put back in the order of the call.
+    """Results of the actors with one entry per row (a client with its model), put back in the order
+    of the rows of the call.
 
-    None if the actors returned None (e.g. because the call asked for no gradient).
+    None if the actors returned None (e.g. for a gradient that was not requested).
     """
     if parts[0] is None:
         return None
@@ -229,7 +236,8 @@ def _by_row(dealt: Rows, parts: Any) -> Any:
 
 
 def _by_sample(dealt: Rows, sizes: Int[np.ndarray, "n"], parts: Any) -> Any:
-    """Results of the actors with one entry per sample, put back in the order of the call."""
+    """Results of the actors with one entry per sample, put back in the order of the rows (clients)
+    of the call."""
     out = np.empty((int(sizes.sum()), *parts[0].shape[1:]), parts[0].dtype)
     for rows, part in zip(dealt, parts, strict=True):
         out[positions(sizes, rows)] = part

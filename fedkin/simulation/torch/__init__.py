@@ -1,6 +1,6 @@
 """PyTorch modules as models: trained, scored and averaged without conversion.
 
-PyTorch is imported with the first of them.
+PyTorch is imported only when a model is made from a module.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from fedkin.data.federated import FederatedData, Ragged
 
 
 def client_data(train: Any, test: Any, classes: int, name: str = "loaders") -> FederatedData:
-    """The data of one client, as a federation of one.
+    """The data of one client, as a federation with only this client.
 
     Args:
         train: map-style data set of pairs (x, y), or a loader of such a data set. x is a tensor or
@@ -59,8 +59,8 @@ def _read(source: Any, place: str) -> tuple[np.ndarray, np.ndarray]:
         return _numbers(x), y.astype(np.int64)
     if not (hasattr(data, "__getitem__") and hasattr(data, "__len__")):
         raise DataError(
-            f"{place}: expected a data set with a length and numbered samples, or a loader of "
-            "such a data set"
+            f"{place}: expected a map-style data set (with __len__ and __getitem__), or a loader "
+            "of such a data set"
         )
     try:
         pairs = [data[i] for i in range(len(data))]

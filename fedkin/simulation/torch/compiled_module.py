@@ -1,5 +1,5 @@
-"""A PyTorch module as a JAX model: it has the same flat vector and the same initial weights, and
-JAX computes every operator."""
+"""A PyTorch module as a JAX model: it has the same flat vector of weights and the same initial
+weights, and JAX computes every operator."""
 
 from __future__ import annotations
 
@@ -68,7 +68,8 @@ def compile_module(model: FlatModule) -> Model:
 def _call(module: nn.Module) -> Callable[..., tuple[Array, Leaves]]:
     """A function ``(leaves, x, key, training) -> scores, leaves after the call``.
 
-    The returned leaves include entries that the call changed in place.
+    Leaves are the module's tensors. They are returned because the module may change some of them in
+    place, such as running statistics.
     """
     env = environment()
     names = list(float_entries(module))

@@ -5,10 +5,10 @@ trial run that compares both.
     jax     JAX compiles the module; an error if the trial fails
     auto    JAX if the trial succeeds and JAX is faster, otherwise PyTorch; a log line says why
 
-The trial trains both on fourteen samples in batches of eight for two epochs. Losses and updates
-must agree to 1e-4 of their largest number. The trial finds code that JAX cannot trace, operators
-that torchax computes differently, and layers that mix the samples of a batch (JAX pads the last
-batch). Dropout draws other random numbers in JAX, so the trial switches its layers off. If a
+The trial trains with both libraries on fourteen samples in batches of eight for two epochs. Losses
+and updates must agree to 1e-4 of their largest number. The trial finds code that JAX cannot trace,
+operators that torchax computes differently, and layers that mix the samples of a batch (JAX pads
+the last batch). Dropout draws other random numbers in JAX, so the trial switches dropout off. If a
 module's own code draws random numbers, the trial compares inference only, and a warning says so.
 """
 

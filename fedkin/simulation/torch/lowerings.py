@@ -4,9 +4,9 @@ JAX).
 They are for layers that are slow in torchax on a CPU, and for batch normalisation, which must
 ignore the padding of batches. Shapes are PyTorch's: images [B c H W], kernels [o i k k].
 
-Convolution and pooling use fedkin's own layers where these can compute the operator, and torchax's
-otherwise: XLA's gradients of the plain forms are several times slower. fedkin's layers have the
-channels last, so axes are moved before and after.
+Convolution and pooling use fedkin's layers where possible, because XLA's gradients of the plain
+operators are several times slower. Where fedkin's layers do not have the options of an operator,
+torchax computes it. fedkin's layers have the channels last, so axes are moved before and after.
 """
 
 from __future__ import annotations
@@ -185,8 +185,8 @@ def lstm(theirs: Callable[..., Any]) -> Callable[..., Any]:
     torchax unrolls the loop: its program has the operations of every time step.
 
     Args:
-        theirs: torchax's implementation, used for both directions, projections, packed sequences,
-            and dropout between layers.
+        theirs: torchax's implementation, used for bidirectional LSTMs, projections, packed
+            sequences, and dropout between layers.
     """
 
     def run(x: Any, state: Any, weights: Any, *settings: Any) -> Any:

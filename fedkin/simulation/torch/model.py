@@ -1,4 +1,5 @@
-"""A PyTorch module as a model: its initial weights, its check against the data, and its workers."""
+"""A PyTorch module as a model: its initial weights, its check against the data, and its trainer and
+scorer."""
 
 from __future__ import annotations
 
@@ -48,7 +49,8 @@ class TorchModel(FlatModule):
     def check(self, data: Samples) -> ModelSpec:
         """Try the module on one sample, and return the layout of its parameters.
 
-        The layout has no last layer if the length of the last bias is not the number of scores.
+        If the last bias does not have one number for each score, it does not belong to the last
+        layer. The layout then marks no last layer (``head`` is None).
 
         Raises:
             ModelError: the module does not take the samples, its scores have another shape, or they
@@ -105,7 +107,12 @@ class TorchModel(FlatModule):
         return TorchScorer(data, self), TorchTrainer(data, self, ids)
 
     def description(self) -> dict[str, str]:
-        """The module's class, under the key that names a model's function in a configuration."""
+        """Entries of a run's description: the module's class, and its engine and optimiser if they
+        are set.
+
+        The class is stored with the key ``torch``. In a configuration, the same key names the
+        function that makes the module.
+        """
         module_type = type(self.module)
         described = {"torch": f"{module_type.__module__}:{module_type.__qualname__}"}
         if self.engine != "torch":

@@ -36,7 +36,8 @@ class TorchScorer:
     def predict(
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"], split: str
     ) -> list[Int[np.ndarray, "t"]]:
-        """Predicted classes of all rows' samples, concatenated, for each model."""
+        """For each model, the classes that it predicts for the samples of all clients,
+        concatenated."""
         classes = []
         for k in range(len(models)):
             scored = self._scores(models, clients, np.full(len(clients), k), split)
@@ -51,8 +52,8 @@ class TorchScorer:
         model_index: Int[np.ndarray, "n"],
         split: str,
     ) -> Float[np.ndarray, "t"]:
-        """The scores of each row's detector on its samples, concatenated over rows; NaN becomes
-        -inf."""
+        """The scores that each row's detector gives to the samples of the row's client,
+        concatenated over rows; NaN becomes -inf."""
         rows = [scores[:, 0] for scores in self._scores(models, clients, model_index, split)]
         scores = np.concatenate(rows or [_NONE])
         return np.where(np.isnan(scores), -np.inf, scores)
@@ -60,7 +61,7 @@ class TorchScorer:
     def sample_losses(
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]
     ) -> Float[np.ndarray, "K t"]:
-        """The loss of each model on each training sample of all rows, concatenated."""
+        """The loss of each model on each training sample of all clients (concatenated)."""
         y = to_tensor(np.concatenate(self._labels(clients, "train")))
         scores = [torch.from_numpy(self.scores(model, clients, "train")) for model in models]
         losses = [cross_entropy(of_model, y, reduction="none") for of_model in scores]
@@ -69,7 +70,7 @@ class TorchScorer:
     def scores(
         self, model: Float[np.ndarray, "P"], clients: Int[np.ndarray, "n"], split: str
     ) -> Float[np.ndarray, "t C"]:
-        """All outputs of one model on the samples of all rows, concatenated."""
+        """All outputs of one model on the samples of all clients (concatenated)."""
         rows = self._scores(model[None], clients, np.zeros(len(clients), np.int64), split)
         return np.concatenate(rows or [np.zeros((0, self._data.classes), np.float32)])
 
@@ -80,7 +81,8 @@ class TorchScorer:
         model_index: Int[np.ndarray, "n ..."],
         split: str,
     ) -> ScoreSums:
-        """Correct predictions, summed loss and number of samples of each row."""
+        """Correct predictions, summed loss and number of samples of each row (a client with a
+        model, or with one detector per class)."""
         score = self._detector_scores if self._model.spec.detects else self._scores
         correct, loss = np.zeros((2, len(clients)))
         scored = score(models, clients, model_index, split)
@@ -98,8 +100,8 @@ class TorchScorer:
         model_index: Int[np.ndarray, "n"],
         split: str,
     ) -> list[Float32[np.ndarray, "s _"]]:
-        """Scores of each client's samples by its row's model; -inf for a row without a model
-        (-1)."""
+        """The scores that each row's model gives to the samples of the row's client; -inf for a row
+        without a model (index -1)."""
         owned = self._data.part(split)
         width = 1 if self._model.spec.detects else self._data.classes
         out = [np.full((len(owned[int(c)]), width), -np.inf, np.float32) for c in clients]
@@ -119,8 +121,8 @@ class TorchScorer:
         model_index: Int[np.ndarray, "n C"],
         split: str,
     ) -> list[Float32[np.ndarray, "s C"]]:
-        """Scores of each client's samples by the detectors of all classes; -inf for a class
-        without a detector (-1)."""
+        """Scores of each client's samples by the detectors of all classes; -inf for a class without
+        a detector (index -1)."""
         columns = [self._scores(models, clients, column, split) for column in model_index.T]
         return [np.concatenate(row, axis=1) for row in zip(*columns, strict=True)]
 

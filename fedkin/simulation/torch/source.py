@@ -40,7 +40,8 @@ def torch_model(
             that returns a module, whose weights are then drawn from the run's seed. The function
             takes no argument, or the data as its only argument. Its modules may differ only in
             their weights.
-        data: argument of such a function: any object with ``name``, ``x`` [M ...] and ``classes``.
+        data: argument of ``source``, if it takes one: any object with ``name``, ``x`` [M ...] and
+            ``classes``.
         name: the model's name, for messages and descriptions.
         detects: whether the model is a detector, which separates one class from all others: one
             score per sample, [B 1], positive for its class. ATHENA-FL trains detectors.
@@ -48,7 +49,7 @@ def torch_model(
             result depend on this number.
         optimizer: makes the optimiser of local training from the parameters and the round's
             learning rate: ``lambda parameters, lr: torch.optim.RMSprop(parameters, lr)``. It is
-            called once for every client and call, and replaces ``optimizer``, ``momentum``,
+            called for every local training of a client, and replaces ``optimizer``, ``momentum``,
             ``nesterov`` and ``weight_decay`` of the run's local training. Clipping, schedules and a
             method's proximal term still apply. An optimiser that ignores ``lr`` trains at its fixed
             rate in every round, whatever ``lr`` and ``schedule`` say. None: the run's optimiser.
@@ -156,7 +157,7 @@ def _require_torch() -> None:
 
 
 def _factory(source: Callable[..., Any], data: Any, name: str) -> Callable[[], Any]:
-    """``source`` as a function without arguments: the data are filled in if it takes them."""
+    """``source`` as a function without arguments: if it takes the data, they are filled in."""
     try:
         parameters = inspect.signature(source).parameters.values()
     except (TypeError, ValueError):  # a builtin without a signature
@@ -183,7 +184,7 @@ def _factory(source: Callable[..., Any], data: Any, name: str) -> Callable[[], A
 def _imported(place: str, key: str = "torch", what: str = "one") -> Callable[..., Any]:
     """Import the object that ``package.module:name`` names.
 
-    It is searched for as ``python -m`` does, from the current folder on.
+    The module is searched for as by ``python -m``: in the current folder first.
     """
     module, _, attribute = place.partition(":")
     if not (module and attribute) or module.startswith("."):

@@ -1,8 +1,8 @@
 """Local training and gradients by PyTorch.
 
-It has the batches, steps and results of the trainer that JAX compiles. Clients train one after
-another, each row in a fresh copy of the module with separate random numbers, so that nothing
-depends on the other clients of the call.
+The trainer uses the same batches as ``JaxTrainer``, and returns the same results up to rounding and
+random numbers in the module (such as dropout). Clients train one after another. Each training uses
+a fresh copy of the module and separate random numbers, so that no result depends on other clients.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class TorchTrainer:
         self._ids = ids
 
     def train(self, call: TrainCall) -> LocalUpdates:
-        """Train every row of a call, one client after another.
+        """Train every row (a client with one model) of a training call, one after another.
 
         Raises:
             ModelError: the module does not take a batch, for example a batch of one sample with
@@ -84,7 +84,7 @@ class TorchTrainer:
     ) -> Float[np.ndarray, "r P"]:
         """Gradient of each client's full training loss at its model, in inference mode.
 
-        It is zero for running statistics and frozen parameters.
+        The gradient is zero for running statistics and frozen parameters.
         """
         out = np.zeros((len(clients), models.shape[1]), np.float32)
         with self._model.torch_settings():
@@ -95,7 +95,7 @@ class TorchTrainer:
         return out
 
     def _train_client(self, call: TrainCall) -> LocalUpdates:
-        """Train the single client of a call.
+        """Train the single client of a training call.
 
         Returns its update, its losses in the last and the first epoch, and its personal model's
         update.
@@ -151,7 +151,7 @@ class TorchTrainer:
         """Train one client for all its steps, and return the loss of each step.
 
         Args:
-            call: a call of one row.
+            call: the training call, with one row (a client with one model).
             network: the network that is trained.
             own: the client's personal model; None without one.
             batches: the client's batches.
@@ -190,7 +190,7 @@ class TorchTrainer:
         return losses
 
     def _optimizer(self, call: TrainCall, network: nn.Module) -> Optimizer | OwnOptimizer:
-        """The optimiser that trains a network for the single client of a call."""
+        """The optimiser that trains a network for the single client of a training call."""
         named = trainable_entries(network)
         terms = entry_terms(call, named, self._model.spec.slices)
         return make_optimizer(
@@ -250,7 +250,7 @@ class TorchTrainer:
 
 
 def _step_rates(call: TrainCall, steps: int) -> list[float]:
-    """The learning rate of every training step of a call of one row."""
+    """The learning rate of every training step of a training call with a single client."""
     rates = call.work.step_rates(call.stream.round, steps)
     return [call.work.rate(call.stream.round)] * steps if rates is None else rates.tolist()
 

@@ -30,12 +30,12 @@ from fedkin.simulation.torch.optimizers import gradients_of, make_optimizer
 class OwnModel:
     """APFL's personal model v, which is trained together with a network w.
 
-    Its steps are on the loss of ``share v + (1 - share) w``, with w held constant.
+    The steps of v are on the loss of ``share v + (1 - share) w``, with w held constant.
 
     Args:
         model: the module of both networks.
         network: w, which another optimiser trains.
-        mixed: start of v and its share in the mix, for one row.
+        mixed: start of v and its share in the mix, for one client.
         work: training settings. The proximal term applies only to w.
         round: the round, which determines the learning rate.
     """
@@ -64,8 +64,8 @@ class OwnModel:
         """Take one step of v, with the random numbers that the next step of w draws too.
 
         Args:
-            scores: from a network to its scores of a batch.
-            loss: from scores to the mean loss.
+            scores: function from a network to the network's scores of a batch.
+            loss: function from these scores to their mean loss.
             rate: learning rate.
         """
         mix = {
@@ -111,8 +111,8 @@ class Minimiser:
         """strength/2 |w - theta|^2, whose gradient with respect to w is the envelope's gradient.
 
         Args:
-            scores: from a network to its scores of a batch.
-            loss: from scores to the mean loss.
+            scores: function from a network to the network's scores of a batch.
+            loss: function from these scores to their mean loss.
         """
         strength, steps, lr = self._envelope
         with torch.no_grad():

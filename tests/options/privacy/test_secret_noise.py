@@ -148,7 +148,7 @@ def test_a_client_that_is_shown_fewer_holders_than_the_noise_is_for_sends_nothin
     sent = {"update": np.zeros(9, np.float32), "examples": 5, "model_index": 0}
     kept = OwnMemory(ClientMemory(1), 0, task.name, task.memory)
     with pytest.raises(
-        MaskingError, match="the noise is for a sum of 5 clients, but the request names only 2"
+        MaskingError, match="in a sum of at least 5 clients, but the server's request names only 2"
     ):
         task._masked(sent, 0, kept, np.random.default_rng(0))
 

@@ -193,7 +193,7 @@ def test_flipped_labels_are_in_the_data(data: FederatedData) -> None:
     honest = [go(data, rounds=r).state.models for r in (2, 3)]
     np.testing.assert_array_equal(later[0], honest[0])
     assert (later[1] != honest[1]).any()
-    with pytest.raises(ConfigError, match="cannot be combined with other shifts"):
+    with pytest.raises(ConfigError, match="cannot be combined with another shift"):
         go(data, attack=fk.Byzantine("label_flip", start=3), shift=fk.SwapAll())
 
 

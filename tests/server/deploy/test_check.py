@@ -480,7 +480,7 @@ def test_the_server_answers_or_not(fed: Path, tmp_path: Path) -> None:
         )
     other = init(tmp_path / "other", 2).folder
     with answering(address.port, other / "keys"):
-        assert_only_failed(site(fed), what, "its certificate was not issued by")
+        assert_only_failed(site(fed), what, "the SuperLink's certificate was not issued by")
 
 
 def test_an_unknown_host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -314,7 +314,7 @@ def test_private_cohorts_of_real_sites_may_be_few_or_none(lab: Lab) -> None:
     said = lab.serve(method=FEDAVG, rounds=5, cohort=3, more=section).summary()
     assert said["privacy"]["rounds"]["released"] == 5 and said["rounds"] == 5
     with pytest.raises(
-        ConfigError, match=r"cohorts of run\.cohort = 2 are too small for such a sum"
+        ConfigError, match=r"cohorts of run\.cohort = 2 are too small for a secret sum"
     ):
         lab.serve(method=FEDAVG, rounds=5, cohort=2, more=section)
 

@@ -106,7 +106,7 @@ def test_actors_that_run_out_of_memory_are_replaced_and_at_last_named(
 ) -> None:
     ray = Ray(fails(exceptions.OutOfMemoryError("killed")))
     words = (
-        r"5 Ray actors in a row have failed.*ran out of memory: "
+        r"5 Ray actors, one after another.*ran out of memory: "
         r"use fewer actors \(run\.actors\)"
     )
     with pytest.raises(WorkerError, match=words):
@@ -278,5 +278,7 @@ def test_summing_without_actors_is_refused() -> None:
 
 
 def test_a_part_of_the_samples_is_not_for_actors_that_sum() -> None:
-    with pytest.raises(TaskError, match=r"cannot be summed by actors \(run\.sum_by_actor\)"):
+    with pytest.raises(
+        TaskError, match=r"cannot be summed by actors; set run\.sum_by_actor = false"
+    ):
         run_rows._refuse_part(np.zeros(1), [np.zeros(1)])

@@ -71,7 +71,7 @@ def test_a_sampler_that_leaves_samples_out_is_refused() -> None:
         (Pairs([(torch.zeros(2), 0.5)]), "label 0.5"),
         (Pairs([(torch.zeros(2), 0), (torch.zeros(3), 1)]), "one shape"),
         (Pairs([3]), "pairs"),
-        (iter([]), "numbered samples"),
+        (iter([]), "map-style data set"),
     ],
 )
 def test_objects_that_are_no_data_set_of_pairs_are_refused(data: Any, words: str) -> None:

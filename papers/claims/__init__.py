@@ -1,0 +1,23 @@
+"""About twenty claims of the five papers, judged by stored runs: the first screen of the report."""
+
+from papers.claims.table import (
+    CLAIMS,
+    LEGEND,
+    counts,
+    counts_in_words,
+    judgements,
+    markdown_table,
+    of_table,
+    rules,
+)
+
+__all__ = [
+    "CLAIMS",
+    "LEGEND",
+    "counts",
+    "counts_in_words",
+    "judgements",
+    "markdown_table",
+    "of_table",
+    "rules",
+]

@@ -1,0 +1,157 @@
+"""The rules that turn measured values into a verdict.
+
+A claim has parts, such as its data sets. A rule judges one part from its values; all parts together
+give the verdict of the claim. No verdict is typed in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from fedkin.analysis.statistics import LEAST_SEEDS
+from papers.claims.samples import Sample
+from papers.reproduction_marks import MARGIN
+
+QUARTER = 0.25  # of a printed gain, within which ours counts as equal
+RATIO_MARGIN = 0.02  # of a printed ratio
+
+
+class Verdict(StrEnum):
+    """How far a claim was reproduced."""
+
+    REPRODUCED = "reproduced"
+    PARTLY = "partly"
+    NOT = "not"
+    NOT_ATTEMPTED = "not attempted"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """When a part of a claim is reproduced: as a function, and in words that follow "if", in which
+    the measure of the claim takes the place of ``{measure}``."""
+
+    words: str
+    decide: Callable[[Sample], Verdict]
+
+    def verdict(self, sample: Sample) -> Verdict:
+        """The verdict on a part; without values it was not attempted. From one or two values it is
+        at most "partly"."""
+        if not sample.values:
+            return Verdict.NOT_ATTEMPTED
+        decided = self.decide(sample)
+        few = len(sample.values) < LEAST_SEEDS
+        return Verdict.PARTLY if few and decided == Verdict.REPRODUCED else decided
+
+
+@dataclass(frozen=True)
+class Whole:
+    """How the parts of a claim give its verdict: in words, and the share of all parts that must be
+    reproduced. A claim with a part that was not attempted is reproduced only if the others are
+    enough."""
+
+    words: str
+    least: float
+
+    def verdict(self, parts: Sequence[Verdict]) -> Verdict:
+        """The verdict on the claim. It is "partly" where too few parts are reproduced, but at least
+        half of those that were attempted are so or partly."""
+        attempted = [part for part in parts if part != Verdict.NOT_ATTEMPTED]
+        if not attempted:
+            return Verdict.NOT_ATTEMPTED
+        reproduced = sum(part == Verdict.REPRODUCED for part in parts)
+        if reproduced >= self.least * len(parts):
+            return Verdict.REPRODUCED
+        at_least_partly = reproduced + sum(part == Verdict.PARTLY for part in parts)
+        return Verdict.PARTLY if 2 * at_least_partly >= len(attempted) else Verdict.NOT
+
+
+EVERY = Whole("in each part", 1.0)
+MOST = Whole("in more than half of the parts", 0.5 + 1e-9)
+
+
+def _holds(true: bool) -> Verdict:
+    return Verdict.REPRODUCED if true else Verdict.NOT
+
+
+ABOVE = Rule(
+    "the 95% interval ({measure}) lies above 0", lambda sample: _holds(sample.bounds[0] > 0)
+)
+BELOW = Rule(
+    "the 95% interval ({measure}) lies below 0", lambda sample: _holds(sample.bounds[1] < 0)
+)
+NOT_BEHIND = Rule(
+    f"the 95% interval ({{measure}}) lies above -{MARGIN} points",
+    lambda sample: _holds(sample.bounds[0] > -MARGIN),
+)
+
+
+def gain(printed: float) -> Rule:
+    """Side and size of a printed difference; only the side: partly.
+
+    Args:
+        printed: the difference in the paper, not 0.
+    """
+
+    def decide(sample: Sample) -> Verdict:
+        low, high = sample.bounds
+        if not (low > 0 if printed > 0 else high < 0):
+            return Verdict.NOT
+        distance = abs(sample.mean - printed)
+        near = distance <= max(MARGIN, QUARTER * abs(printed))
+        return Verdict.REPRODUCED if near else Verdict.PARTLY
+
+    return Rule(
+        "the 95% interval ({measure}) lies on the printed side of 0, with its mean within "
+        f"{MARGIN} points or a quarter of the printed number (side alone: partly)",
+        decide,
+    )
+
+
+def similar(printed: float) -> Rule:
+    """A printed difference that the paper calls similar; two methods that are level: partly.
+
+    Args:
+        printed: the difference in the paper.
+    """
+
+    def decide(sample: Sample) -> Verdict:
+        if abs(sample.mean - printed) <= MARGIN:
+            return Verdict.REPRODUCED
+        return Verdict.PARTLY if abs(sample.mean) <= MARGIN else Verdict.NOT
+
+    return Rule(
+        f"the mean ({{measure}}) is within {MARGIN} points of the printed number (within {MARGIN} "
+        "of 0: partly)",
+        decide,
+    )
+
+
+def ratio(printed: float) -> Rule:
+    """A printed ratio, within 2%."""
+    margin = RATIO_MARGIN * printed
+    return Rule(
+        "the mean ({measure}) is within 2% of the printed number",
+        lambda sample: _holds(abs(sample.mean - printed) <= margin),
+    )
+
+
+def at_least(threshold: float) -> Rule:
+    """A mean of at least a threshold, which is ours.
+
+    Args:
+        threshold: in the unit of the values.
+    """
+    return Rule(
+        f"the mean ({{measure}}) is at least {threshold:g}, a threshold of ours",
+        lambda sample: _holds(sample.mean >= threshold),
+    )
+
+
+def between(low: float, high: float) -> Rule:
+    """A mean in a printed range, whose ends belong to it."""
+    return Rule(
+        f"the mean ({{measure}}) lies between {low:g} and {high:g}",
+        lambda sample: _holds(low <= sample.mean <= high),
+    )

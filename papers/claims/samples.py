@@ -1,0 +1,126 @@
+"""The values behind a claim: one a draw of the data, or one a seed, and their 95% interval."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import mean, stdev
+from typing import Any
+
+import numpy as np
+
+from fedkin.analysis.statistics import LEAST_SEEDS, interval
+from papers.recipe import Setting
+from papers.reproduction_marks import Results
+
+PERCENT = 100
+BySeed = Mapping[int, float]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Independent values of one measurement.
+
+    Attributes:
+        values: one a draw of the data, the mean over its seeds; where all seeds share one draw, one
+            a seed. Seeds of one draw are no independent samples of the data.
+        seeds: number of seeds behind the values.
+        draws: number of draws of the data behind the values.
+    """
+
+    values: tuple[float, ...] = ()
+    seeds: int = 0
+    draws: int = 0
+
+    @property
+    def mean(self) -> float:
+        """The mean of the values."""
+        return mean(self.values)
+
+    @property
+    def deviation(self) -> float | None:
+        """The standard deviation of the values; None for a single value."""
+        return stdev(self.values) if len(self.values) > 1 else None
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The 95% interval of the mean (Student's t); the mean twice where values are too few."""
+        if len(self.values) < LEAST_SEEDS:
+            return self.mean, self.mean
+        band = interval(np.array(self.values)[:, None])
+        return float(band.low[0]), float(band.high[0])
+
+
+def figures_by_seed(
+    results: Results, table: str, row: str, column: str, figure: str
+) -> dict[int, Any]:
+    """A figure of each seed of a cell.
+
+    Args:
+        results: stored runs.
+        table: of the cell.
+        row: of the cell.
+        column: of the cell.
+        figure: the key in a run; runs without it, or without a value, are left out.
+    """
+    return {
+        line["seed"]: line[figure]
+        for line in results
+        if (line.get("table"), line.get("row"), line.get("column")) == (table, row, column)
+        and line.get(figure) is not None
+    }
+
+
+def difference(ours: BySeed, theirs: BySeed, factor: float = 1.0) -> BySeed:
+    """Ours minus theirs, of the seeds that both have, times a factor."""
+    shared = sorted(ours.keys() & theirs.keys())
+    return {seed: factor * (ours[seed] - theirs[seed]) for seed in shared}
+
+
+def sample_of(by_seed: BySeed, setting: Setting) -> Sample:
+    """The values of a row of a table: by draw, or by seed where its recipe has a single draw."""
+    by_draw: dict[int, list[float]] = {}
+    for seed in sorted(by_seed):
+        by_draw.setdefault(setting.draw(seed), []).append(by_seed[seed])
+    if len(setting.draws) == 1:
+        values = [value for of_draw in by_draw.values() for value in of_draw]
+    else:
+        values = [mean(of_draw) for of_draw in by_draw.values()]
+    return Sample(tuple(values), seeds=len(by_seed), draws=len(by_draw))
+
+
+def sample_of_seeds(by_seed: BySeed) -> Sample:
+    """The values where each seed has its own draw of the data."""
+    values = tuple(by_seed[seed] for seed in sorted(by_seed))
+    return Sample(values, seeds=len(values), draws=len(values))
+
+
+def lowest(gaps: Sequence[BySeed], setting: Setting) -> Sample:
+    """The lowest of several differences, on each draw or seed: a gain over the best of others.
+
+    Args:
+        gaps: the difference to each other method; only seeds that all of them have count.
+        setting: of the row.
+    """
+    shared = set.intersection(*(set(gap) for gap in gaps))
+    samples = [sample_of({seed: gap[seed] for seed in shared}, setting) for gap in gaps]
+    values = tuple(map(min, zip(*(each.values for each in samples), strict=True)))
+    return Sample(values, seeds=samples[0].seeds, draws=samples[0].draws)
+
+
+def best_gap(
+    results: Results, table: str, setting: Setting, column: str, others: Sequence[str]
+) -> Sample:
+    """Points by which a method's best accuracy is ahead of the best of others, in pairs of seeds.
+
+    Args:
+        results: stored runs.
+        table: of the cells, as runs name it: III or IV.
+        setting: of the row.
+        column: the method.
+        others: the methods that it is compared with.
+    """
+    ours, *theirs = (
+        figures_by_seed(results, table, setting.row, name, "best") for name in (column, *others)
+    )
+    return lowest([difference(ours, other, PERCENT) for other in theirs], setting)

@@ -1,0 +1,74 @@
+"""The table of a page: printed numbers and ours, one line a number."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from statistics import stdev
+
+from papers.reproduction_marks import POINTS, SYMBOLS, ComparedNumber, Mark
+from papers.tables_markdown import markdown
+
+HEAD = ("", "", "paper", "ours", "SD", "seeds / draws", "last round", "result")
+
+
+def number_table(numbers: Sequence[ComparedNumber]) -> str:
+    """The published numbers of a table as Markdown, and those that were not run in a sentence.
+
+    Variants, other readings and shortened runs are left out: papers/results.csv has them.
+
+    Args:
+        numbers: of the table, ours and the paper's.
+    """
+    counted = [n for n in numbers if not n.deviation and n.mark != Mark.NO_NUMBER]
+    ran = [n for n in counted if n.mark != Mark.NOT_RUN]
+    without_run = Counter(n.row for n in counted if n.mark == Mark.NOT_RUN)
+    parts = []
+    if ran:
+        parts.append(markdown(_head(ran), _lines(ran)))
+    if without_run:
+        rows = "; ".join(f"{row} ({count})" for row, count in without_run.items())
+        parts.append(f"Not run, with how many numbers: {rows}.")
+    return "\n\n".join(parts)
+
+
+def _head(numbers: Sequence[ComparedNumber]) -> list[str]:
+    """The head, without the column of last rounds where no number has one."""
+    return [*HEAD] if _have_last_round(numbers) else [name for name in HEAD if name != "last round"]
+
+
+def _have_last_round(numbers: Sequence[ComparedNumber]) -> bool:
+    return any(n.last is not None for n in numbers)
+
+
+def _lines(numbers: Sequence[ComparedNumber]) -> list[list[str]]:
+    lines = []
+    row = ""
+    for number in numbers:
+        name = number.row if number.row != row else ""
+        row = number.row
+        last = ["" if number.last is None else f"{number.last:.1f}"]
+        lines.append(
+            [
+                name,
+                number.column,
+                number.published,
+                _ours(number),
+                _spread(number),
+                f"{number.seeds} / {number.draws}" if number.draws else str(number.seeds),
+                *(last if _have_last_round(numbers) else []),
+                SYMBOLS[number.mark],
+            ]
+        )
+    return lines
+
+
+def _ours(number: ComparedNumber) -> str:
+    return f"{number.exact:.1f}" if number.unit == POINTS and number.value else number.ours
+
+
+def _spread(number: ComparedNumber) -> str:
+    if len(number.runs) < 2:
+        return ""
+    deviation = stdev(number.runs)
+    return f"{deviation:.1f}" if number.unit == POINTS else f"{deviation:.3g}"
