@@ -229,7 +229,6 @@ FEDSIM = (
         jobs=_cells(fedsim.CELLS_4, fedsim.measure),
         compare=lambda results: fedsim_numbers.improvements(results, fedsim.TABLE_4),
         also=("fedsim-figure3", "fedsim-figure5", "fedsim-figure7"),
-        without_recipe={"Fed-MEx (only its test part, 250 samples of 1,184, is public)": 2},
     ),
     Table(
         name="fedsim-table7",
@@ -250,7 +249,6 @@ FEDSIM = (
         jobs=_cells(networks.CELLS, networks.measure),
         compare=networks.improvements,
         also=("fedsim-figure6",),
-        without_recipe={"Fed-MEx (only its test part, 250 samples of 1,184, is public)": 2},
     ),
     Table(
         name="fedsim-figure4",

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +37,13 @@ CHECKPOINTS = 30  # of a long run
 # The folder of the long runs that have not ended yet; None: they cannot be resumed.
 _unfinished: ContextVar[Path | None] = ContextVar("unfinished", default=None)
 
-# Data sets of recipes, by name.
-PAPER_DATA = {**DATASETS, **CANDIDATES, "fedsim_quarter": authors_draw.quarter}
+# Data sets of recipes, by name. Fed-MEx is its test part, unless a recipe names another.
+PAPER_DATA = {
+    **DATASETS,
+    **CANDIDATES,
+    "fedsim_quarter": authors_draw.quarter,
+    "mex": partial(DATASETS["mex"], part="test"),
+}
 
 Options = tuple[tuple[str, Any], ...]  # name = value pairs, hashable
 
@@ -64,7 +69,7 @@ class Setting:
     work: LocalTraining | None = None  # None: plain SGD, batches of 10, with lr and epochs above
     seconds: float | int = 15  # of a run on two cores, an estimate, used until one is stored
     deviation: str = ""  # why a run of this setting is not the paper's: fewer rounds, other data
-    needs: str = ""  # files that may not be redistributed; the row cannot be run without them
+    needs: str = ""  # files without which the row cannot be run; they may not be redistributed
 
     def draw(self, seed: int) -> int:
         """The seed of the data of a run."""

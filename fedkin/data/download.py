@@ -4,7 +4,8 @@ cache.
 ``FEDKIN_DATA`` is the user's own folder and is only read. The cache is the folder ``data`` in
 ``$FEDKIN_CACHE``, or else in the operating system's place for caches (``pooch.os_cache("fedkin")``:
 ~/.cache/fedkin on Linux). The programs that JAX compiles for models are next to it, in the folder
-``compiled``. Files with a published checksum are checked at every use.
+``compiled``. Files with a published checksum are checked at every use. A checksum is an md5 (32
+digits), or git's id of the content (40 digits), which the tree of a public repository lists.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from fedkin.core.errors import ChecksumError, DataError, StorageError
 
 TIMEOUT = 30  # seconds without a byte before a download is aborted
+GIT_DIGITS = 40  # of git's id of a file's content
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,8 @@ class Source:
 
     Attributes:
         name: name of the data set, for messages.
-        files: md5 of each file, by its name; None if no md5 is published.
+        files: checksum of each file, by its name, which may begin with folders; None if no
+            checksum is published.
         folders: possible names of the set's folder below each data folder. Downloads go to the
             first one.
         url: web address, to which a file's name is appended; None if files cannot be downloaded.
@@ -116,20 +119,34 @@ def fetch(source: Source, *, base_url: str | None = None) -> Path:
 
 
 def _checksum_errors(folder: Path, files: Mapping[str, str | None]) -> list[str]:
-    """A line for every file whose md5 differs from the published one."""
-    actual = {name: _md5(folder / name) for name, md5 in files.items() if md5}
+    """A line for every file whose checksum differs from the published one."""
+    actual = {name: _checksum(folder / name, kept) for name, kept in files.items() if kept}
     return [
-        f"{folder / name}: expected md5 {files[name]}, got {md5}"
-        for name, md5 in actual.items()
-        if md5 != files[name]
+        f"{folder / name}: expected {_kind(checksum)} {files[name]}, got {checksum}"
+        for name, checksum in actual.items()
+        if checksum != files[name]
     ]
 
 
-def _md5(path: Path) -> str:
-    """The md5 of a file. Raises DataError if it cannot be read."""
+def _is_git_id(checksum: str | None) -> bool:
+    return checksum is not None and len(checksum) == GIT_DIGITS
+
+
+def _kind(checksum: str | None) -> str:
+    """The kind of a checksum, for messages."""
+    return "git id" if _is_git_id(checksum) else "md5"
+
+
+def _checksum(path: Path, published: str) -> str:
+    """The checksum of a file, of the kind of the published one: git's id is the SHA-1 of a header
+    with the size, and of the content. Raises DataError if the file cannot be read."""
     try:
         with path.open("rb") as file:
-            return hashlib.file_digest(file, "md5").hexdigest()
+            if not _is_git_id(published):
+                return hashlib.file_digest(file, "md5").hexdigest()
+            header = f"blob {path.stat().st_size}\0".encode()
+            start = hashlib.sha1(header, usedforsecurity=False)
+            return hashlib.file_digest(file, start.copy).hexdigest()
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from error
 
@@ -146,16 +163,34 @@ def _download(source: Source, base_url: str | None) -> Path:
     if source.archive:
         _download_archive(source, base_url, folder)
     else:
-        for name, md5 in source.files.items():
-            _download_file(base_url.rstrip("/") + "/" + name, folder / name, md5)
+        for name, checksum in source.files.items():
+            _download_file(base_url.rstrip("/") + "/" + name, folder / name, checksum)
     return folder
 
 
-def _download_file(url: str, path: Path, md5: str | None) -> None:
-    """Download one file, unless it exists with this md5.
+def _download_file(url: str, path: Path, checksum: str | None) -> None:
+    """Download one file, unless it exists with this checksum. A file with another is deleted.
 
     pooch writes a temporary file, and renames it when it is complete.
     """
+    if _is_git_id(checksum) and path.is_file() and _checksum(path, checksum or "") != checksum:
+        path.unlink()
+    _retrieve(url, path, None if _is_git_id(checksum) else checksum)
+    # pooch compares an md5, and knows no ids of git.
+    if _is_git_id(checksum) and _checksum(path, checksum or "") != checksum:
+        path.unlink()
+        raise _other_checksum(url, checksum)
+
+
+def _other_checksum(url: str, checksum: str | None) -> ChecksumError:
+    return ChecksumError(
+        f"{url}: expected {_kind(checksum)} {checksum}, but the download has another; try again "
+        "later"
+    )
+
+
+def _retrieve(url: str, path: Path, md5: str | None) -> None:
+    """Download one file, unless it exists with this md5 (any, if None)."""
     import pooch
     from requests.exceptions import RequestException
 
@@ -164,18 +199,16 @@ def _download_file(url: str, path: Path, md5: str | None) -> None:
     bar = _Bar(path.name)
     # pooch accepts more types than it declares, hence the casts.
     http: Any = pooch.HTTPDownloader(progressbar=cast(Any, bar), timeout=TIMEOUT)
-    checksum = f"md5:{md5}" if md5 else None
+    known = f"md5:{md5}" if md5 else None
     try:
-        pooch.retrieve(url, checksum, path.name, path.parent, downloader=http)
+        pooch.retrieve(url, known, path.name, path.parent, downloader=http)
     except RequestException as error:
         raise DataError(
             f"{url}: could not be downloaded ({error}). Check the network, or put {path.name} "
             f"into {path.parent} by hand, or set FEDKIN_DATA to a folder that has it"
         ) from error
     except ValueError as error:
-        raise ChecksumError(
-            f"{url}: expected md5 {md5}, but the download has another; try again later"
-        ) from error
+        raise _other_checksum(url, md5) from error
     except OSError as error:
         raise StorageError(
             f"{path.parent}: cannot be written ({error.strerror or error}); set FEDKIN_CACHE to a "

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random as python_random
 import re
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from fedkin.data.leaf import (
     read_leaf_arrays,
     read_leaf_files,
 )
+from fedkin.data.mex_recordings import fetch_recordings, locate_recordings
 from fedkin.data.partition_options import checked, legacy_random
 
 # Number of exercises.
@@ -49,6 +51,29 @@ _HELP = (
 )
 PUBLISHED = Source("mex", {"train.json": None, "test.json": None}, folders=_FOLDERS, help=_HELP)
 TEST_PART = Source("mex (test part)", {"fed_mex_TESTONLY.npz": None}, folders=_FOLDERS, help=_HELP)
+# The same two files where the authors published them, with git's ids.
+AUTHORS = Source(
+    "mex",
+    {
+        "train/train.json": "2cbf890cb8d53617b23939f8f003a878669475ff",
+        "test/test.json": "381a11df67044fbef93177769b7b40ddd2293787",
+    },
+    folders=_FOLDERS,
+    url=(
+        "https://raw.githubusercontent.com/chamathpali/Fed-MEx/"
+        "52d68cfb421f82aa953d409836d89763c0eb7dbd/data"
+    ),
+    help=_HELP,
+    size="9 MB",
+)
+PARTS = ("published", "test", "recordings")
+# The order in which the authors drew: their files have the users in it. It is the order of a
+# dictionary of Python 2.
+SUBJECT_ORDER = (
+    "30 02 03 26 27 20 21 04 05 08 09 28 29 14 24 25 01 06 07 11 10 13 12 15 22 17 16 19 18 23"
+).split()
+# Published numbers are rounded to five decimals.
+ROUNDED = 2e-5
 
 _RECORDING = re.compile(r"(\d+)_pm(_\d+)?\.csv")
 _TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,6})?"
@@ -59,11 +84,12 @@ _TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,6})?"
         clients=30,
         samples="1,184",
         content="exercises on a pressure mat, 5 frames 16x16; the test part alone has 250 samples",
-        source=PUBLISHED,
+        source=AUTHORS,
         forms=(
             Form("published files", partial(locate, PUBLISHED)),
             Form("LEAF's layout", partial(find_leaf_folder, PUBLISHED)),
             Form("test part only", partial(locate, TEST_PART)),
+            Form("recordings", locate_recordings),
         ),
     )
 )
@@ -71,6 +97,7 @@ _TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,6})?"
 def mex(
     *,
     path: str | Path | None = None,
+    part: str | None = None,
     train_fraction: float | int | None = None,
     repeats: bool = False,
     seed: int = 0,
@@ -81,21 +108,27 @@ def mex(
     There are three federations, with different names:
 
     * ``mex``: the published one, 934 training and 250 test samples in the published split, from
-      ``train.json`` and ``test.json`` (or other files in LEAF's layout) in the folder FedMEx
+      ``train.json`` and ``test.json`` (or other files in LEAF's layout) in the folder FedMEx. The
+      files are downloaded if nothing is found
     * ``mex (test part)``, if the folder FedMEx has only ``fed_mex_TESTONLY.npz``: the 250
       published *test* samples; each client's are split again into training and test samples. Its
       results cannot be compared with published ones
-    * ``mex (recorded)``: made from the recordings in ``path``
+    * ``mex (recorded)``: made from the recordings in ``path``, or from UCI's
 
     The last one follows the authors (section 4.1 and their code). Each recording is divided by its
     maximum, and cut into windows of 5 s every 2 s. A window has 75 frames, of which every 15th is
     kept. Each client has two classes, drawn with replacement, and a random part of their samples.
-    The authors took subjects and exercises in the unknown order of their file system, so the
-    published files cannot be reproduced bit for bit. Here the order is by name.
+    The published users have the order of a dictionary of Python 2, so the authors ran Python 2.
+    There a subject's exercises come by number, and the number of samples to keep is drawn in
+    another way than today. Both are followed here, and the published order of subjects. So seed 0
+    with ``repeats`` should give the published draw, which only the recordings can show.
 
     Args:
         path: a folder of subjects with files such as ``04_pm_1.csv``: exercise 01 .. 07, a time
             stamp and 256 numbers in each row, 15 rows a second.
+        part: ``published`` or ``test`` for one of the first two, where both may exist;
+            ``recordings`` for UCI's recordings, from MEx/pm or downloaded. None: the first that
+            exists.
         train_fraction: each client's share of training samples; None for 0.8. It does not apply to
             the published split.
         repeats: whether to duplicate the samples of a class that was drawn twice, as the published
@@ -105,14 +138,17 @@ def mex(
 
     Raises:
         DataError: a recording is damaged, or its name or its rows are not as described; the message
-            names file and row.
+            names file and row. Or UCI's recordings do not hold the published test samples.
     """
     fraction = 0.8 if train_fraction is None else train_fraction
+    _check_part(part, path)
     if path is not None:
         return _recorded(user_path(path), fraction, repeats, seed)
+    if part == "recordings":
+        return _recorded(fetch_recordings(), fraction, repeats, seed, published=_test_samples())
     if repeats:
-        raise ConfigError("repeats does not apply to mex without path; leave it out")
-    published = _published()
+        raise ConfigError("repeats applies only to mex from recordings; leave it out")
+    published = None if part == "test" else _published(download=part == "published")
     if published is None:
         return _test_part(fraction, seed)
     if train_fraction is not None:
@@ -125,20 +161,42 @@ def mex(
     return _federation(name="mex", files=files, train=files.train, test=files.test, path=folder)
 
 
-def _published() -> tuple[LeafFiles, Path] | None:
-    """The published federation, and its folder; None if only its test part exists.
+def _check_part(part: str | None, path: str | Path | None) -> None:
+    """Raises ConfigError: an unknown part, or one that contradicts a path."""
+    if part is not None and part not in PARTS:
+        raise ConfigError(f"part must be one of {', '.join(PARTS)}, got {part!r}")
+    if path is not None and part not in (None, "recordings"):
+        raise ConfigError(f"path names recordings, so part must be left out, got {part!r}")
+
+
+def _published(download: bool) -> tuple[LeafFiles, Path] | None:
+    """The published federation, and its folder. It is downloaded if nothing else exists, or if
+    ``download`` asks for it.
+
+    Returns:
+        None if only its test part exists, and it is not to be downloaded.
 
     Raises:
-        DataError: neither the published files nor their test part exist.
+        DataError: it cannot be downloaded.
     """
     if folder := locate(PUBLISHED):
         return read_leaf_files([folder / "train.json"], [folder / "test.json"]), folder
     if folder := find_leaf_folder(PUBLISHED):
         return read_leaf(folder), folder
-    if locate(TEST_PART) is None:
-        # ``fetch`` raises an error that names the folders.
-        fetch(PUBLISHED)
-    return None
+    if not download and locate(TEST_PART) is not None:
+        return None
+    folder = fetch(AUTHORS)
+    return read_leaf(folder), folder
+
+
+def _test_samples() -> LeafFiles:
+    """The published test samples, from the first form that exists; they are downloaded if none
+    does."""
+    if locate(PUBLISHED) is None and find_leaf_folder(PUBLISHED) is None and locate(TEST_PART):
+        return read_leaf_arrays(fetch(TEST_PART) / "fed_mex_TESTONLY.npz", CLASSES)
+    published = _published(download=True)
+    assert published is not None
+    return published[0]
 
 
 def _test_part(train_fraction: float | int, seed: int) -> FederatedData:
@@ -178,10 +236,16 @@ def _federation(
     )
 
 
-def _recorded(folder: Path, train_fraction: float | int, repeats: bool, seed: int) -> FederatedData:
+def _recorded(
+    folder: Path,
+    train_fraction: float | int,
+    repeats: bool,
+    seed: int,
+    published: LeafFiles | None = None,
+) -> FederatedData:
     """A Fed-MEx federation made from recordings. Memory holds the recordings of one subject at a
-    time."""
-    subjects = sorted(below for below in folder.glob("[!.]*") if below.is_dir())
+    time. ``published`` are the samples that the windows must hold."""
+    subjects = _in_order([below for below in folder.glob("[!.]*") if below.is_dir()])
     if not subjects:
         raise DataError(f"{folder}: expected a folder for each subject, found none")
     draw = python_random.Random(seed)
@@ -190,20 +254,20 @@ def _recorded(folder: Path, train_fraction: float | int, repeats: bool, seed: in
     y = []
     for subject in subjects:
         windows = _subject(subject)
+        if published is not None:
+            _check_windows(windows, published, subject)
         # Two classes, drawn with replacement.
         sampled = shuffle.choice(sorted(windows), 2).tolist()
         classes = sampled if repeats else sorted(set(sampled))
         samples = np.concatenate([windows[label] for label in classes])
         labels = np.repeat(classes, [len(windows[label]) for label in classes])
-        # A random part of the samples, at least a tenth.
-        keep = draw.randint(max(1, len(labels) // 10), len(labels))
+        keep = _kept(len(labels), draw.random())
         order = shuffle.permutation(len(labels))[:keep]
         x.append(samples[order])
         y.append(labels[order])
     owned = Ragged.consecutive(np.array([len(labels) for labels in y]))
-    train, test = partition.split_train_test(
-        owned, Stream(seed, purpose="data/split"), train_fraction
-    )
+    # The samples are shuffled already.
+    train, test = partition.split_train_test(owned, None, train_fraction)
     names = tuple(f"f_{subject.name}" for subject in subjects)
     return FederatedData(
         name="mex (recorded)",
@@ -214,6 +278,40 @@ def _recorded(folder: Path, train_fraction: float | int, repeats: bool, seed: in
         test=test,
         client_names=names,
     )
+
+
+def _kept(count: int, drawn: float) -> int:
+    """How many of a client's samples are kept: from a tenth of them, rounded down, to all; at least
+    one. ``drawn`` is in [0, 1), and is used as ``random.randint`` of Python 2 does."""
+    least = count // 10
+    return max(1, least + int(drawn * (count - least + 1)))
+
+
+def _in_order(subjects: list[Path]) -> list[Path]:
+    """The folders of MEx's subjects in the order of the authors, other folders by name."""
+    by_name = {subject.name: subject for subject in sorted(subjects)}
+    order = SUBJECT_ORDER if by_name.keys() == set(SUBJECT_ORDER) else by_name
+    return [by_name[name] for name in order]
+
+
+def _check_windows(
+    windows: Mapping[int, Float32[np.ndarray, "n 1280"]], published: LeafFiles, subject: Path
+) -> None:
+    """Raise DataError unless the windows of a subject hold all its published test samples."""
+    assert not isinstance(published.x, tuple)
+    user = f"f_{subject.name}"
+    if user not in published.users:
+        raise DataError(f"{subject}: the published samples have no user {user}")
+    for row in published.test[published.users.index(user)]:
+        label = int(published.y[row])
+        of_label = windows.get(label, np.empty((0, FEATURES), np.float32))
+        gaps = np.abs(of_label - published.x[row]).max(axis=1, initial=0.0)
+        if not (len(gaps) and gaps.min() < ROUNDED):
+            raise DataError(
+                f"{subject}: expected the published test samples of {user} among the "
+                f"windows of exercise {label + 1:02d}, one is missing; these are other recordings "
+                "than UCI's, so name their folder with path="
+            )
 
 
 def _subject(folder: Path) -> dict[int, Float32[np.ndarray, "n 1280"]]:

@@ -9,8 +9,10 @@ import os
 import struct
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +35,47 @@ def real(shared_data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     monkeypatch.setenv("FEDKIN_DATA", str(shared_data))
     monkeypatch.setenv("FEDKIN_CACHE", str(tmp_path / "cache"))
     return shared_data
+
+
+@dataclass
+class Web:
+    """What a server answers: whole files, and how many bytes too many it promises of some."""
+
+    url: str
+    files: dict[str, bytes] = field(default_factory=dict)
+    missing_bytes: dict[str, int] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+
+
+@pytest.fixture
+def web(places: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Web]:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            name = self.path.rsplit("/", 1)[-1]
+            site.asked.append(name)
+            if name not in site.files:
+                self.send_error(404)
+                return
+            self.send_response(200)
+            self.send_header(
+                "Content-Length", str(len(site.files[name]) + site.missing_bytes.get(name, 0))
+            )
+            self.end_headers()
+            self.wfile.write(site.files[name])
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    site = Web(f"http://127.0.0.1:{server.server_address[1]}/sets")
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield site
+    server.shutdown()
+    thread.join()
+    server.server_close()
 
 
 def idx(array: np.ndarray) -> bytes:

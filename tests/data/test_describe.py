@@ -127,7 +127,7 @@ def test_forms_of_mex(places: Path) -> None:
     def place() -> str:
         return available().set_index("name").loc["mex", "where"]
 
-    assert place() == "not found; set FEDKIN_DATA"
+    assert place() == "download, 9 MB"
     folder = places / "FedMEx"
     folder.mkdir()
     (folder / "fed_mex_TESTONLY.npz").write_bytes(b"")

@@ -6,10 +6,6 @@ import hashlib
 import io
 import socket
 import tarfile
-import threading
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -17,51 +13,11 @@ import pytest
 from fedkin.core.errors import ChecksumError, DataError, StorageError
 from fedkin.data import image_files
 from fedkin.data.download import Source, cache_folder, fetch, locate
+from tests.data.conftest import Web
 
 
 def md5(content: bytes) -> str:
     return hashlib.md5(content).hexdigest()
-
-
-@dataclass
-class Web:
-    """What a server answers: whole files, and how many bytes too many it promises of some."""
-
-    url: str
-    files: dict[str, bytes] = field(default_factory=dict)
-    missing_bytes: dict[str, int] = field(default_factory=dict)
-    asked: list[str] = field(default_factory=list)
-
-
-@pytest.fixture
-def web(places: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Web]:
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            name = self.path.rsplit("/", 1)[-1]
-            site.asked.append(name)
-            if name not in site.files:
-                self.send_error(404)
-                return
-            self.send_response(200)
-            self.send_header(
-                "Content-Length", str(len(site.files[name]) + site.missing_bytes.get(name, 0))
-            )
-            self.end_headers()
-            self.wfile.write(site.files[name])
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    site = Web(f"http://127.0.0.1:{server.server_address[1]}/sets")
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield site
-    server.shutdown()
-    thread.join()
-    server.server_close()
 
 
 A = b"first file" * 1000
@@ -216,3 +172,32 @@ def test_real_mnist_over_the_wire(web: Web, shared_data: Path) -> None:
     folder = fetch(image_files.MNIST, base_url=web.url)
     assert everything_below(folder) == sorted(image_files.MNIST.files)
     assert len(image_files.mnist_images().y) == 70_000
+
+
+# What `git hash-object` prints of these five letters and a line feed; their plain SHA-1 begins with
+# f572d396.
+HELLO = b"hello\n"
+HELLO_ID = "ce013625030ba8dba906f756967f9e9ca394464a"
+IN_GIT = Source("git", {"part/h.txt": HELLO_ID}, folders=("GIT",), url="http://127.0.0.1:9/")
+
+
+def test_a_file_is_known_by_its_id_in_git(web: Web) -> None:
+    web.files["h.txt"] = HELLO
+    folder = fetch(IN_GIT, base_url=web.url)
+    assert (folder / "part" / "h.txt").read_bytes() == HELLO
+    assert fetch(IN_GIT) == folder and web.asked == ["h.txt"]
+    # A damaged file in the cache is downloaded again.
+    (folder / "part" / "h.txt").write_bytes(b"bit rot")
+    assert (fetch(IN_GIT, base_url=web.url) / "part" / "h.txt").read_bytes() == HELLO
+    assert web.asked == ["h.txt", "h.txt"]
+
+
+def test_another_file_than_that_of_the_id_is_refused_and_deleted(web: Web, places: Path) -> None:
+    web.files["h.txt"] = b"Hello\n"
+    with pytest.raises(ChecksumError, match=rf"h\.txt: expected git id {HELLO_ID}"):
+        fetch(IN_GIT, base_url=web.url)
+    assert everything_below(cache_folder()) == []
+    (places / "GIT" / "part").mkdir(parents=True)
+    (places / "GIT" / "part" / "h.txt").write_bytes(b"Hello\n")
+    with pytest.raises(ChecksumError, match=rf"expected git id {HELLO_ID}, got e965047a"):
+        fetch(IN_GIT, base_url=web.url)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from fedkin.core.errors import ConfigError, DataError
-from fedkin.data.mex import _windows, mex
+from fedkin.data.mex import SUBJECT_ORDER, _kept, _windows, mex
 
 START = datetime(2019, 3, 1, 10, 0, 0)
 
@@ -165,6 +166,21 @@ def test_classes_are_the_legacy_generators_choice(mats: Path) -> None:
     data = mex(path=mats)
     chosen = set(np.random.RandomState(1).choice(7, 2).tolist())
     assert set(data.y[data.train[0]]) | set(data.y[data.test[0]]) <= chosen
+
+
+@pytest.mark.parametrize(
+    ("count", "drawn", "kept"), [(56, 0.0, 5), (56, 0.9999, 56), (9, 0.0, 1), (1, 0.5, 1)]
+)
+def test_from_a_tenth_to_all_samples_are_kept(count: int, drawn: float, kept: int) -> None:
+    assert _kept(count, drawn) == kept
+
+
+def test_the_authors_ran_python_2() -> None:
+    """Of 56 samples of their first client 48 are kept: 10 for the test, as published. Today's
+    randint gives 29 and 6."""
+    kept = _kept(56, random.Random(0).random())
+    assert (kept, kept - int(0.8 * kept)) == (48, 10)
+    assert random.Random(0).randint(5, 56) == 29
 
 
 def test_seeds(mats: Path) -> None:
@@ -355,10 +371,10 @@ def test_the_test_part_holds_test_samples_only(places: Path) -> None:
 
 def test_without_files(places: Path) -> None:
     with pytest.raises(
-        DataError, match=r"mex: train\.json, test\.json not found in .*FedMEx.*path="
+        DataError, match=r"mex \(test part\): fed_mex_TESTONLY.npz not found in .*FedMEx.*path="
     ):
-        mex()
-    with pytest.raises(ConfigError, match="repeats does not apply to mex without path"):
+        mex(part="test")
+    with pytest.raises(ConfigError, match="repeats applies only to mex from recordings"):
         mex(repeats=True)
 
 
@@ -372,7 +388,8 @@ def test_the_real_test_part(real: Path) -> None:
     )
     assert data.x.min() == 0 and data.x.max() == 1
     assert len(np.unique(np.concatenate([data.train.rows, data.test.rows]))) == 250
+    # The first draw of the authors' seed gives the exercises of their first client, by number.
+    first = data.y[np.concatenate([data.train[0], data.test[0]])]
+    assert set(first.tolist()) == set(np.random.RandomState(1).choice(7, 2).tolist()) == {3, 5}
+    assert len(first) == 10 and data.client_names == tuple(f"f_{s}" for s in SUBJECT_ORDER)
     assert ((data.label_counts() + data.label_counts("test") > 0).sum(axis=1) <= 2).all()
-    assert data.client_names is not None and sorted(data.client_names) == [
-        f"f_{u:02d}" for u in range(1, 31)
-    ]

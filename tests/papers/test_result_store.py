@@ -399,7 +399,7 @@ NOT_TO_DOWNLOAD = {  # data -> the named file, and the way to get it
         "fed_goodreads_counts.npz",
         "Set FEDKIN_DATA to the folder that has FedGoodreads/ in it",
     ),
-    "mex": ("train.json, test.json", "Put train.json and test.json of Fed-MEx there"),
+    "mex": ("fed_mex_TESTONLY.npz", "Put train.json and test.json of Fed-MEx there"),
     "published": (
         "synthetic_fedsim_0_0_full.npz",
         "set FEDKIN_DATA to the folder that has synthetic/ in it",
