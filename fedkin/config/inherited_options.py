@@ -12,8 +12,8 @@ same meaning. Some options have the same name and are not shared:
   and FlexCFL.
 * ``migration``, ``newcomers``, ``weighting``, ``centers``, ``normalize``, ``start`` and
   ``averaging`` would turn a method into another one (IFCA with migration is IFCA-MIG). The same
-  holds for ``mu`` in FedGroup, and for ``eta_g`` in methods that do not aggregate between clusters
-  in their papers.
+  holds for ``mu`` in FedGroup and FlexCFL, and for ``eta_g`` in methods that do not aggregate
+  between clusters in their papers.
 * ``stage_one`` is a number of rounds in PENS and in PANM, but in these rounds the two methods
   search for similar peers in different ways.
 """

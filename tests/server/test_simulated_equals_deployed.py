@@ -111,7 +111,7 @@ def test_a_deployed_method_is_the_simulated_one(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "options"),
-    [("fedgroup", {"newcomers": "latest", "start": "initial"})],
+    [("fedgroup", {"newcomers": "latest", "start": "initial"}), ("flexcfl", {"mu": 0.5})],
     ids=str,
 )
 def test_options_as_printed_are_the_simulated_ones(name: str, options: dict[str, Any]) -> None:
