@@ -7,7 +7,7 @@ Source: Alg. 3, l. 2-6 of both papers. Shapes: a clients whose updates are used,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -27,6 +27,19 @@ class GroupColdStart:
     clients: Int[np.ndarray, "a"]  # clients that sent a nonzero update
     updates: Float[np.ndarray, "a P"]
     groups: Int[np.ndarray, "a"]  # group of each of these clients
+
+
+@runtime_checkable
+class ColdStarting(Protocol):
+    """A method with a group cold start."""
+
+    def cold_start(self, world: World, stream: Stream) -> GroupColdStart:
+        """First updates of some clients, and the groups of these clients."""
+        ...
+
+    def embedding(self, updates: Float[np.ndarray, "a P"]) -> Float[np.ndarray, "a m"]:
+        """The points that are clustered, one row for each update."""
+        ...
 
 
 def sampled_updates(
