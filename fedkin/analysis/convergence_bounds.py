@@ -184,7 +184,13 @@ def convergence_bounds(
 
 
 def growth(smoothness: float, rate: float, steps: int) -> float:
-    """((eta L + 1)^E - 1) / L, the factor of delta in the bounds; its limit eta E for L = 0."""
+    """((eta L + 1)^E - 1) / L, the factor of delta in the bounds; its limit eta E for L = 0.
+
+    Args:
+        smoothness: L.
+        rate: eta, the learning rate.
+        steps: E, the number of steps.
+    """
     if not smoothness:
         return rate * steps
     return float(np.expm1(steps * np.log1p(rate * smoothness))) / smoothness
