@@ -29,6 +29,7 @@ from papers.fedsim import network_recipes as networks
 from papers.fedsim import numbers as fedsim_numbers
 from papers.fedsim import page as fedsim_page
 from papers.fedsim import recipes as fedsim
+from papers.fedsim import similarity_recipes as fedsim_similarity
 from papers.flexcfl import communication as flexcfl_communication
 from papers.flexcfl import figure_recipes as flexcfl_runs
 from papers.flexcfl import figures as flexcfl_figures
@@ -221,6 +222,7 @@ GAIN = (
     "mean over the seeds"
 )
 FEDSIM = (
+    fedsim_similarity.TABLE,
     Table(
         name="fedsim-table4",
         title="Table 4: gains of FedSim on real data",

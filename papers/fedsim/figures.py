@@ -1,4 +1,4 @@
-"""FedSim's Figures 3 and 5 to 10, from the stored runs."""
+"""FedSim's Figures 1 and 3 to 10, from the stored runs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from fedkin.analysis.statistics import LEAST_SEEDS
 from fedkin.core.randomness import Stream
+from papers.fedsim import similarity_recipes
 from papers.fedsim.network_recipes import FIGURE_6, TABLE
 from papers.fedsim.numbers import paired_curves, sample_of
 from papers.fedsim.paired_comparison import compare
@@ -40,6 +41,7 @@ def draw(results: Results, docs: Path) -> None:
 
     with matplotlib.rc_context(STYLE):
         for name, figure in {
+            "similarity": _similarity(results),
             "real": _curves(results, REAL, 2),
             "networks": _curves(results, FIGURE_6, 2, TABLE),
             "gain": _gains(results, REAL),
@@ -72,6 +74,23 @@ def _curves(results: Results, settings: Sequence[Setting], columns: int, table: 
         accuracies(axes, of_row, setting.row, sample=sample_of(setting))
     for axes in panels[len(available) :]:
         axes.set_visible(False)
+    return figure
+
+
+def _similarity(results: Results) -> Any:
+    """Figure 1: the similarity of all pairs of clients, each panel with a scale for its values."""
+    from fedkin.reporting.style import prepare
+
+    figure, panels = _panels(1, len(similarity_recipes.CELLS))
+    for axes, cell in zip(panels, similarity_recipes.CELLS, strict=True):
+        line = similarity_recipes.stored_line(results, cell)
+        axes.set_visible(line is not None)
+        if line is not None:
+            prepare(axes, cell.setting.row, "a cell: the similarity of two clients' features")
+            axes.grid(False)
+            shown = axes.imshow(similarity_recipes.matrix(line), cmap="viridis")
+            figure.colorbar(shown, ax=axes, shrink=0.7)
+            axes.set_xlabel("client")
     return figure
 
 
