@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from fedkin import models as models
     from fedkin.analysis.advise import Advice as Advice
     from fedkin.analysis.advise import advise as advise
+    from fedkin.analysis.cluster_objectives import cluster_objectives as cluster_objectives
     from fedkin.analysis.compare.comparison import Comparison as Comparison
     from fedkin.analysis.compare.runner import compare as compare
     from fedkin.analysis.eps_study import EpsStudy as EpsStudy
@@ -176,6 +177,7 @@ _HOME = {
     "World": "fedkin.core.world",
     "advise": "fedkin.analysis.advise",
     "as_model": "fedkin.models",
+    "cluster_objectives": "fedkin.analysis.cluster_objectives",
     "compare": "fedkin.analysis.compare.runner",
     "cox_loss": "fedkin.measures.cox_loss",
     "draw": "fedkin.reporting.draw",
