@@ -10,7 +10,7 @@ import numpy as np
 
 from fedkin.analysis.statistics import LEAST_SEEDS
 from fedkin.core.randomness import Stream
-from papers.fedsim import similarity_recipes
+from papers.fedsim import authors_curves, similarity_recipes
 from papers.fedsim.network_recipes import FIGURE_6, TABLE
 from papers.fedsim.numbers import paired_curves, sample_of
 from papers.fedsim.paired_comparison import compare
@@ -23,6 +23,7 @@ from papers.fedsim.recipes import (
     GOODREADS,
     MEX,
     MNIST,
+    OF_AUTHORS,
     PLANE_CLUSTERS,
     SYNTHETIC,
     THREE,
@@ -31,6 +32,8 @@ from papers.recipe import Setting
 from papers.reproduction_marks import Results, values_of
 
 REAL = (MNIST, FEMNIST, MEX, GOODREADS)
+# On the authors' data where they are known.
+FIGURE_9 = [OF_AUTHORS.get(name, setting) for name, setting in SYNTHETIC.items()]
 
 
 def draw(results: Results, docs: Path) -> None:
@@ -45,7 +48,7 @@ def draw(results: Results, docs: Path) -> None:
             "real": _curves(results, REAL, 2),
             "networks": _curves(results, FIGURE_6, 2, TABLE),
             "gain": _gains(results, REAL),
-            "synthetic": _curves(results, list(SYNTHETIC.values()), 2),
+            "synthetic": _curves(results, FIGURE_9, 2),
             "random": _random(results),
             "plane": _plane(results),
             "components-pni": _components_and_pni(results),
@@ -63,8 +66,8 @@ def _panels(rows: int, columns: int, height: float = 3.6) -> tuple[Any, Any]:
 
 
 def _curves(results: Results, settings: Sequence[Setting], columns: int, table: str = "") -> Any:
-    """Figures 3, 6 and 9: mean accuracy of the three methods, a panel for each setting that was
-    run. ``table``: of the settings, where not 4 or 7."""
+    """Figures 3, 6 and 9: mean accuracy of the three methods, and the authors' mean curves, a panel
+    for each setting that was run. ``table``: of the settings, where not 4 or 7."""
     from fedkin.reporting.seeds_figure import accuracies
 
     curves = {s: paired_curves(results, s, list(THREE), table) for s in settings}
@@ -72,9 +75,26 @@ def _curves(results: Results, settings: Sequence[Setting], columns: int, table: 
     figure, panels = _panels(-(-len(available) // columns) or 1, columns)
     for axes, (setting, of_row) in zip(panels, available.items(), strict=False):
         accuracies(axes, of_row, setting.row, sample=sample_of(setting))
+        _authors_curves(axes, setting.row, list(of_row))
     for axes in panels[len(available) :]:
         axes.set_visible(False)
     return figure
+
+
+def _authors_curves(axes: Any, row: str, methods: Sequence[str]) -> None:
+    """Add the authors' mean curves of a row below ours: thin dotted lines in the colours of the
+    methods."""
+    from fedkin.reporting.style import FADED, line_style
+
+    published = authors_curves.curves_of(row)
+    if not published:
+        return
+    look = {"ls": ":", "lw": 1.0, "zorder": 1.5}
+    for number, method in enumerate(methods):
+        colour, _ = line_style(number)
+        axes.plot(published[method], color=colour, **look)
+    axes.plot([], color=FADED, label="the authors' mean of 35 seeds", **look)
+    axes.legend(loc="lower right", frameon=False, fontsize=8.5)
 
 
 def _similarity(results: Results) -> Any:
