@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from fedkin import models as models
     from fedkin.analysis.advise import Advice as Advice
     from fedkin.analysis.advise import advise as advise
+    from fedkin.analysis.cluster_objectives import cluster_objectives as cluster_objectives
     from fedkin.analysis.compare.comparison import Comparison as Comparison
     from fedkin.analysis.compare.runner import compare as compare
     from fedkin.analysis.eps_study import EpsStudy as EpsStudy
     from fedkin.analysis.eps_study import study_eps as study_eps
+    from fedkin.analysis.ks_similarity import ks_similarity as ks_similarity
     from fedkin.analysis.non_iid_index import non_iid_index as non_iid_index
     from fedkin.analysis.repeat import repeat as repeat
     from fedkin.analysis.repeated_runs import RepeatedRuns as RepeatedRuns
@@ -175,10 +177,12 @@ _HOME = {
     "World": "fedkin.core.world",
     "advise": "fedkin.analysis.advise",
     "as_model": "fedkin.models",
+    "cluster_objectives": "fedkin.analysis.cluster_objectives",
     "compare": "fedkin.analysis.compare.runner",
     "cox_loss": "fedkin.measures.cox_loss",
     "draw": "fedkin.reporting.draw",
     "jax_client": "fedkin.server.deploy.custom_clients",
+    "ks_similarity": "fedkin.analysis.ks_similarity",
     "non_iid_index": "fedkin.analysis.non_iid_index",
     "planted": "fedkin.scenarios.planted_clusters",
     "prequential_accuracy": "fedkin.scenarios.steps",

@@ -27,8 +27,11 @@ from papers.fedgroup import sent140_recipes as sent140
 from papers.fedsim import figures as fedsim_figures
 from papers.fedsim import network_recipes as networks
 from papers.fedsim import numbers as fedsim_numbers
+from papers.fedsim import objective_recipes as fedsim_objectives
 from papers.fedsim import page as fedsim_page
 from papers.fedsim import recipes as fedsim
+from papers.fedsim import search_recipes as fedsim_search
+from papers.fedsim import similarity_recipes as fedsim_similarity
 from papers.flexcfl import communication as flexcfl_communication
 from papers.flexcfl import figure_recipes as flexcfl_runs
 from papers.flexcfl import figures as flexcfl_figures
@@ -221,6 +224,7 @@ GAIN = (
     "mean over the seeds"
 )
 FEDSIM = (
+    fedsim_similarity.TABLE,
     Table(
         name="fedsim-table4",
         title="Table 4: gains of FedSim on real data",
@@ -278,6 +282,8 @@ FEDSIM = (
         jobs=_cells(fedsim.FIGURE_10, fedsim.measure),
         compare=fedsim_numbers.heterogeneity,
     ),
+    fedsim_objectives.TABLE,
+    fedsim_search.TABLE,
 )
 ATHENA = (
     Table(

@@ -10,9 +10,10 @@ same meaning. Some options have the same name and are not shared:
   or a distance. An option that conflicts with the method's other options is not inherited.
 * ``alpha`` is the weight of a similarity in PANM, but the number of clients per cluster in FedGroup
   and FlexCFL.
-* ``migration``, ``newcomers``, ``weighting``, ``centers``, ``normalize`` and ``averaging`` would
-  turn a method into another one (IFCA with migration is IFCA-MIG). The same holds for ``mu`` in
-  FedGroup, and for ``eta_g`` in methods that do not aggregate between clusters in their papers.
+* ``migration``, ``newcomers``, ``weighting``, ``centers``, ``normalize``, ``start`` and
+  ``averaging`` would turn a method into another one (IFCA with migration is IFCA-MIG). The same
+  holds for ``mu`` in FedGroup and FlexCFL, and for ``eta_g`` in methods that do not aggregate
+  between clusters in their papers.
 * ``stage_one`` is a number of rounds in PENS and in PANM, but in these rounds the two methods
   search for similar peers in different ways.
 """

@@ -9,7 +9,8 @@ the inter-group learning rate.
 
 Differs from the paper, as the authors' code does:
 * A group's first model is the plain mean of its clients' *solutions*, and training continues from
-  it, not from w_0 (Alg. 2, l. 2). (Alg. 4, l. 7 subtracts w_0 from a mean of updates, an error.)
+  it, not from w_0 (Alg. 2, l. 2: ``start="initial"``). (Alg. 4, l. 7 subtracts w_0 from a mean of
+  updates, an error.)
 * Inter-group aggregation is divided by 1 + eta_g sum 1/|w_l| (paper's sum: ``normalize=False``).
 * All reachable clients that reply are placed before the first round, so all rounds test them.
 * A newcomer trains from w_0 (eq. 10 says the current global model): one start for all directions.
@@ -17,6 +18,11 @@ Differs from the paper, as the authors' code does:
 Differs from both: the update of a newcomer is compared with the mean first update of a group's
 clients in the cold start, since all these updates start from w_0. The paper compares it with the
 group's latest update, the code with the change of the group's model by inter-group aggregation.
+
+``newcomers="latest"`` is eq. 10 as printed: a client joins when it is first selected, trains from
+the current global model, and is compared with each group's latest update. We read this as the
+change of its model by training (Alg. 2, l. 7) in the last round in which it trained, before
+inter-group aggregation; before its first training, as the update of its cold start.
 """
 
 from __future__ import annotations
@@ -29,7 +35,6 @@ from jaxtyping import Bool, Float, Int
 
 from fedkin.aggregation import inter_cluster_aggregation, simple_mean_by_cluster
 from fedkin.clustering.kmeans import kmeans
-from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
@@ -47,7 +52,7 @@ from fedkin.methods.about import (
     About,
 )
 from fedkin.methods.fedavg import train_and_average
-from fedkin.tasks.train import train
+from fedkin.methods.group_cold_start import GroupColdStart, first_updates, sampled_updates
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,9 @@ class FedGroupState(State):
     """Arrays that FedGroup keeps from round to round."""
 
     start: Float[np.ndarray, "P"]  # w_0
-    directions: Float[np.ndarray, "K P"]  # mean updates of the groups in the cold start
+    # Updates with which newcomers are compared: mean updates of the groups in the cold start, or
+    # the groups' latest updates.
+    directions: Float[np.ndarray, "K P"]
     pretrained: Bool[np.ndarray, "N"]  # whether a client took part in the group cold start
 
     @property
@@ -95,6 +102,7 @@ class FedGroup:
             "centers": "as in FedGroup",
             "newcomers": "as in FedGroup",
             "normalize": "as in FedGroup",
+            "start": "as in FedGroup",
         },
     )
 
@@ -104,8 +112,12 @@ class FedGroup:
     mu: float = 0.0  # proximal term of the local solver; above 0 this is FedGrouProx
     components: int = 3  # base directions: three, hence "ternary"
     centers: Literal["kmeans", "random"] = "kmeans"  # "random": the RCC ablation
-    newcomers: Literal["similarity", "random"] = "similarity"  # "random": the RAC ablation
+    # How clients outside the cold start are placed. "similarity": by their updates from w_0,
+    # "latest": eq. 10 as printed, "random": the RAC ablation.
+    newcomers: Literal["similarity", "latest", "random"] = "similarity"
     normalize: bool = True  # divides the inter-group sum; False: the paper's plain sum
+    # First models of the groups: means of their clients' solutions, or "initial": w_0, as printed.
+    start: Literal["solutions", "initial"] = "solutions"
 
     def __post_init__(self) -> None:
         for name in ("clusters", "alpha", "components"):
@@ -113,8 +125,9 @@ class FedGroup:
         for name in ("eta_g", "mu"):
             check_not_negative(name, getattr(self, name))
         check_choice("centers", self.centers, ("kmeans", "random"))
-        check_choice("newcomers", self.newcomers, ("similarity", "random"))
+        check_choice("newcomers", self.newcomers, ("similarity", "latest", "random"))
         check_choice("normalize", self.normalize, (True, False))
+        check_choice("start", self.start, ("solutions", "initial"))
 
     def requirements(self) -> Requirements:
         return Requirements(
@@ -125,40 +138,33 @@ class FedGroup:
     def init(self, world: World, stream: Stream) -> FedGroupState:
         """Find groups from the first updates of some clients (the group cold start, Alg. 4), then
         place all other clients (the client cold start)."""
-        reachable = world.clients(stream.round)
-        if self.clusters > len(reachable):
-            raise MethodError(
-                f"{self.clusters} clusters need at least as many clients, got {len(reachable)}; "
-                "lower method.clusters"
-            )
-        start = world.initial(stream.child("model"))
-
-        # Alg. 3, l. 2-6: the pre-training of some clients
-        sample_size = self.clusters if self.centers == "random" else self.alpha * self.clusters
-        rng = stream.child("pretrain").rng()
-        sample = rng.choice(reachable, min(sample_size, len(reachable)), replace=False)
-        sample.sort()
-        clients, updates = self._pretrain(world, start, sample, stream)
-        if len(clients) < self.clusters:
-            raise MethodError(
-                f"cold start of {self.clusters} clusters: only {len(clients)} of {len(sample)} "
-                "clients sent an update; lower method.clusters, or raise method.alpha, so that "
-                "more clients are asked"
-            )
-        labels = self._partition(updates, stream)
+        cold_start = self.cold_start(world, stream)
 
         # Alg. 4, l. 10
-        directions = simple_mean_by_cluster(updates, labels, self.clusters)
+        directions = simple_mean_by_cluster(cold_start.updates, cold_start.groups, self.clusters)
+        changes = directions if self.start == "solutions" else np.zeros_like(directions)
         assignment = np.full(world.total_clients, UNASSIGNED, np.int64)
-        assignment[clients] = labels
+        assignment[cold_start.clients] = cold_start.groups
         state = FedGroupState(
-            models=start + directions,
+            models=cold_start.start + changes,
             assignment=assignment,
-            start=start,
+            start=cold_start.start,
             directions=directions,
             pretrained=assignment != UNASSIGNED,
         )
-        return self.place(world, state, np.setdiff1d(reachable, clients), stream)
+
+        # By eq. 10 a client is placed with the global model of the round in which it joins.
+        if self.newcomers == "latest":
+            return state
+        others = np.setdiff1d(world.clients(stream.round), cold_start.clients)
+        return self.place(world, state, others, stream)
+
+    def cold_start(self, world: World, stream: Stream) -> GroupColdStart:
+        """First updates of some clients, and the groups of these clients (Alg. 3; Alg. 4, l. 3)."""
+        start = world.initial(stream.child("model"))
+        work = self._pretraining(world)
+        clients, updates = sampled_updates(world, self, start=start, work=work, stream=stream)
+        return GroupColdStart(start, clients, updates, groups=self._partition(updates, stream))
 
     def round(
         self, world: World, state: FedGroupState, cohort: Int[np.ndarray, "n"], stream: Stream
@@ -169,11 +175,16 @@ class FedGroup:
 
         # Alg. 2, l. 5-8
         work = self._work(world)
-        models = train_and_average(world, state, cohort, work=work, stream=stream)
+        trained = train_and_average(world, state, cohort, work=work, stream=stream)
+
+        directions = state.directions
+        if self.newcomers == "latest":
+            updates = trained - state.models
+            directions = np.where(updates.any(axis=1, keepdims=True), updates, directions)
 
         # Alg. 2, l. 9-10
-        models = inter_cluster_aggregation(models, self.eta_g, self.normalize)
-        return replace(state, models=models)
+        models = inter_cluster_aggregation(trained, self.eta_g, self.normalize)
+        return replace(state, models=models, directions=directions)
 
     def place(
         self, world: World, state: FedGroupState, newcomers: Int[np.ndarray, "c"], stream: Stream
@@ -184,45 +195,32 @@ class FedGroup:
             rng = stream.child("place").rng()
             assignment[newcomers] = rng.integers(self.clusters, size=len(newcomers))
             return replace(state, assignment=assignment)
+        start = state.global_model if self.newcomers == "latest" else state.start
+        work = self._pretraining(world)
         # Portions of this size hold no more updates in memory than the group cold start.
         portion = self.alpha * self.clusters
         for part in np.split(newcomers, range(portion, len(newcomers), portion)):
-            clients, updates = self._pretrain(world, state.start, part, stream)
+            clients, updates = first_updates(world, start, clients=part, work=work, stream=stream)
             assignment[clients] = np.argmin(dissimilarity(updates, state.directions), axis=1)
         return replace(state, assignment=assignment)
 
-    def _pretrain(
-        self,
-        world: World,
-        start: Float[np.ndarray, "P"],
-        clients: Int[np.ndarray, "c"],
-        stream: Stream,
-    ) -> tuple[Int[np.ndarray, "a"], Float[np.ndarray, "a P"]]:
-        """Let clients train one epoch from w_0 (Alg. 3, l. 11-16). Returns the clients with a
-        nonzero update, and their updates. A zero update has no direction, so its client gets no
-        group."""
-        reply = train(
-            world,
-            start[None],
-            clients,
-            np.zeros(len(clients), np.int64),
-            work=replace(self._work(world), epochs=1, steps=None),
-            stream=stream.child("pretrain"),
-        )
-        usable = reply.arrived & reply.update.any(axis=1)
-        return clients[usable], reply.update[usable]
+    def embedding(self, updates: Float[np.ndarray, "a P"]) -> Float[np.ndarray, "a k"]:
+        """The ternary similarity matrix M, whose rows are clustered (Alg. 3, l. 7-9)."""
+        directions = base_directions(updates, min(self.components, len(updates)))
+        return ternary_similarity(updates, directions)
 
     def _partition(self, updates: Float[np.ndarray, "a P"], stream: Stream) -> Int[np.ndarray, "a"]:
         """The group of each client, by the direction of its first update."""
         # The RCC ablation: every drawn client is a group.
         if self.centers == "random":
             return np.arange(len(updates))
-        directions = base_directions(updates, min(self.components, len(updates)))
-        similarity = ternary_similarity(updates, directions)
-
         # Alg. 4, l. 3
         seed = int(stream.child("kmeans").words()[0])
-        return kmeans(similarity, self.clusters, seed=seed)
+        return kmeans(self.embedding(updates), self.clusters, seed=seed)
+
+    def _pretraining(self, world: World) -> LocalTraining:
+        """The training of a cold start: one epoch (Alg. 3, l. 11-16)."""
+        return replace(self._work(world), epochs=1, steps=None)
 
     def _work(self, world: World) -> LocalTraining:
         """The run's local training, with the proximal term of FedGrouProx."""

@@ -192,14 +192,8 @@ class FedSim:
             in_turn = np.arange(clients) % min(self.clusters, clients)
             return stream.child("deal").rng().permutation(in_turn)
 
-        # Alg. 2, l. 5
-        scores = principal_scores(gradients, self.variance)
-
-        # Alg. 2, l. 6; empty clusters are not numbered
-        clusters = min(self.clusters, count_distinct(scores))
-        labels = kmeans_small(scores, clusters, stream.child("kmeans").rng())
-        _, numbered = np.unique(labels, return_inverse=True)
-        return numbered
+        rng = stream.child("kmeans").rng()
+        return cluster_gradients(gradients, self.clusters, self.variance, rng)
 
     def _global(
         self, models: Float[np.ndarray, "1 P"], update: Float[np.ndarray, "K P"]
@@ -211,3 +205,26 @@ class FedSim:
         if "configured_count" in self.as_coded and len(update) != self.clusters:
             return after * np.float32(len(update) / self.clusters)
         return after
+
+
+def cluster_gradients(
+    gradients: Float[np.ndarray, "n P"],
+    clusters: int,
+    variance: float | int,
+    rng: np.random.Generator,
+) -> Int[np.ndarray, "n"]:
+    """The cluster of each client by its gradient (Alg. 2, l. 5-6), without empty clusters.
+
+    Args:
+        gradients: of the clients' full training losses.
+        clusters: largest number of clusters.
+        variance: share of the gradients' variance that the principal components keep.
+        rng: random generator of the starts of K-means.
+    """
+    # Alg. 2, l. 5
+    scores = principal_scores(gradients, variance)
+
+    # Alg. 2, l. 6; empty clusters are not numbered
+    labels = kmeans_small(scores, min(clusters, count_distinct(scores)), rng)
+    _, numbered = np.unique(labels, return_inverse=True)
+    return numbered

@@ -16,6 +16,8 @@ Differs from the paper, as the authors' code does:
   sum).
 * The shift test ignores labels, so it misses a permutation of classes (``migration="label_aware"``
   detects it), and tau_i = 0.2 n_i / C keeps the n_i of the start.
+* There is no proximal term. It is an input mu of Alg. 2, whose lines do not use it; ``mu`` adds it
+  to the training of rounds (FedProx for FedAvg in l. 16), not to pre-training (Alg. 1).
 Differs from the code: a placed client compares directions itself (Alg. 2, l. 6: "locally"), so its
 update is never sent. Re-clustering, "redo" and temperature, which the code switches off, are left
 out. Differs from both: a client with a zero update has no direction, so it waits until it is
@@ -36,12 +38,11 @@ from jaxtyping import Bool, Float, Int
 from fedkin.aggregation import simple_mean_by_cluster
 from fedkin.clustering.agglomerative import agglomerative
 from fedkin.clustering.kmeans import kmeans
-from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import AtLeast, ClientReads, ModelParts, Requirements
-from fedkin.core.validation import check_choice, check_positive_integer
+from fedkin.core.validation import check_choice, check_not_negative, check_positive_integer
 from fedkin.core.world import World
 from fedkin.measures.cosine import cosine
 from fedkin.measures.edc import edc_embedding
@@ -55,8 +56,8 @@ from fedkin.methods.about import (
     About,
 )
 from fedkin.methods.fedavg import train_and_average
+from fedkin.methods.group_cold_start import GroupColdStart, sampled_updates
 from fedkin.tasks.similarities import Directions
-from fedkin.tasks.train import train
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,7 @@ class FlexCFL:
     steps: int = cluster_steps.PRETRAINING_STEPS  # number of mini-batches of the pre-training
     measure: Literal["edc", "madc"] = "edc"  # dissimilarity of two updates
     eta_g: float = 0.0  # inter-group learning rate
+    mu: float = 0.0  # weight of the proximal term in rounds, as in FedProx; 0: none
     # test with which clients detect a shift of their data
     migration: Literal["none", "label_blind", "label_aware"] = "label_blind"
     threshold: float = 0.2  # share of changed samples that counts as a shift
@@ -114,6 +116,7 @@ class FlexCFL:
     def __post_init__(self) -> None:
         for name in ("clusters", "alpha", "steps"):
             check_positive_integer(name, getattr(self, name))
+        check_not_negative("mu", self.mu)
         check_choice("measure", self.measure, ("edc", "madc"))
         check_choice("centers", self.centers, ("clustered", "random"))
         check_choice("normalize", self.normalize, (True, False))
@@ -129,26 +132,11 @@ class FlexCFL:
     def init(self, world: World, stream: Stream) -> FlexCFLState:
         """Find groups from the first updates of some clients (the group cold start, Alg. 3). All
         other clients are placed when they are first selected."""
-        reachable = world.clients(stream.round)
-        if self.clusters > len(reachable):
-            raise MethodError(
-                f"{self.clusters} clusters need at least as many clients, got {len(reachable)}; "
-                "lower method.clusters"
-            )
-
-        # Alg. 3, l. 2
-        sample_size = self.clusters if self.centers == "random" else self.alpha * self.clusters
-        rng = stream.child("pretrain").rng()
-        sample = rng.choice(reachable, min(sample_size, len(reachable)), replace=False)
-        sample.sort()
-
-        # Alg. 3, l. 3-6
-        start = world.initial(stream.child("model"))
-        clients, updates = self._pretrain(world, start, sample, stream)
-        labels = self._partition(updates, stream)
+        cold_start = self.cold_start(world, stream)
+        clients = cold_start.clients
 
         # Alg. 3, l. 15-18
-        directions = simple_mean_by_cluster(updates, labels, self.clusters)
+        directions = simple_mean_by_cluster(cold_start.updates, cold_start.groups, self.clusters)
 
         # Alg. 3, l. 19
         informed = np.zeros(world.total_clients, bool)
@@ -157,13 +145,20 @@ class FlexCFL:
             informed[clients] = True
 
         state = FlexCFLState(
-            models=start + directions,
+            models=cold_start.start + directions,
             assignment=np.full(world.total_clients, UNASSIGNED, np.int64),
-            start=start,
+            start=cold_start.start,
             directions=directions,
             informed=informed,
         )
-        return cluster_steps.assign(world, state, clients, labels)
+        return cluster_steps.assign(world, state, clients, cold_start.groups)
+
+    def cold_start(self, world: World, stream: Stream) -> GroupColdStart:
+        """First updates of some clients, and the groups of these clients (Alg. 3, l. 2-14)."""
+        start = world.initial(stream.child("model"))
+        work = replace(world.work, steps=self.steps)
+        clients, updates = sampled_updates(world, self, start=start, work=work, stream=stream)
+        return GroupColdStart(start, clients, updates, groups=self._partition(updates, stream))
 
     def round(
         self, world: World, state: FlexCFLState, cohort: Int[np.ndarray, "n"], stream: Stream
@@ -172,7 +167,8 @@ class FlexCFL:
         state = cluster_steps.migrate(world, state, method=self, place=self.place, stream=stream)
 
         # l. 8-11
-        models = train_and_average(world, state, cohort, work=world.work, stream=stream)
+        work = replace(world.work, mu=self.mu, partial=True) if self.mu else world.work
+        models = train_and_average(world, state, cohort, work=work, stream=stream)
         state = replace(state, models=models)
 
         # l. 12-13
@@ -206,31 +202,9 @@ class FlexCFL:
         state = replace(state, informed=informed)
         return cluster_steps.assign(world, state, newcomers, nearest.cluster)
 
-    def _pretrain(
-        self,
-        world: World,
-        start: Float[np.ndarray, "P"],
-        clients: Int[np.ndarray, "c"],
-        stream: Stream,
-    ) -> tuple[Int[np.ndarray, "a"], Float[np.ndarray, "a P"]]:
-        """Let clients train some mini-batches from w_0. Returns the clients with a nonzero update,
-        and their updates; a zero update has no direction."""
-        reply = train(
-            world,
-            start[None],
-            clients,
-            np.zeros(len(clients), np.int64),
-            work=replace(world.work, steps=self.steps),
-            stream=stream.child("pretrain"),
-        )
-        usable = reply.arrived & reply.update.any(axis=1)
-        if usable.sum() < self.clusters:
-            raise MethodError(
-                f"cold start of {self.clusters} clusters: only {usable.sum()} of {len(clients)} "
-                "clients sent an update; lower method.clusters, or raise method.alpha, so that "
-                "more clients are asked"
-            )
-        return clients[usable], reply.update[usable]
+    def embedding(self, updates: Float[np.ndarray, "a P"]) -> Float[np.ndarray, "a m"]:
+        """The cosines with m directions, whose rows are clustered (Alg. 3, l. 12-13; eq. 7)."""
+        return edc_embedding(updates, self.clusters)
 
     def _partition(self, updates: Float[np.ndarray, "a P"], stream: Stream) -> Int[np.ndarray, "a"]:
         """The group of each client, by the direction of its first update."""
@@ -245,4 +219,4 @@ class FlexCFL:
 
         # Alg. 3, l. 11-14
         seed = int(stream.child("kmeans").words()[0])
-        return kmeans(edc_embedding(updates, self.clusters), self.clusters, seed)
+        return kmeans(self.embedding(updates), self.clusters, seed)

@@ -26,14 +26,17 @@ updates every tau rounds (HNM).
 Differs from the poster: there the mixture starts with S_i in the component said *not* to be of the
 same cluster, which selects the wrong peers; here S_i starts in the other one. The poster also calls
 the bag N_i, and does not say which peers are averaged in stage two. Here, as in the arXiv paper,
-they are k peers of the bag. ``clustering.gaussian_mixture`` treats degenerate mixtures. A bag of
-all peers has no peer outside for comparison, and stays unchanged, so k should be small.
+they are k peers of the bag. The poster matches the bag in every round (section 1.3):
+``period=1``. Here, as in the arXiv paper's Algorithm 1, a period tau is set; its default is 10.
+``clustering.gaussian_mixture`` treats degenerate mixtures. A bag of all peers has no peer outside
+for comparison, and stays unchanged, so k should be small.
 
 Left open in the paper, and defined here: t counts the rounds of each peer, so a peer that comes
 late has its stage one then. Candidates that do not reply are not chosen. A neighbour that does not
 reply stays a neighbour; one that has left does not. A peer without neighbours in stage two chooses
-as in stage one in that round. The authors published no code; T1, k, l, tau and alpha have the
-values of the re-implementations we know of. With alpha = 0.25 PANM found clusters that it did not
+as in stage one in that round. The authors published no code, and neither the poster nor the part
+of the arXiv paper that we could read has values; T1, k, l, tau and alpha have those of the
+re-implementations we know of. With alpha = 0.25 PANM found clusters that it did not
 find with their alpha = 0.5 (60 images a peer, T1 = 20: docs/results-panm.md).
 """
 
@@ -70,7 +73,8 @@ class Matching(PeerMethod):
     neighbours: int = 3  # k, the number of neighbours
     candidates: int = 6  # l, the number of candidates
     stage_one: int = 100  # T1, the number of rounds of stage one
-    period: int = 10  # tau, the number of rounds from one matching of the bag to the next
+    # tau, the number of rounds from one matching of the bag to the next; the poster has 1
+    period: int = 10
 
     def __post_init__(self) -> None:
         for name in ("neighbours", "candidates", "stage_one", "period"):

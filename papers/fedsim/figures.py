@@ -1,4 +1,4 @@
-"""FedSim's Figures 3 and 5 to 10, from the stored runs."""
+"""FedSim's Figures 1 and 3 to 10, from the stored runs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from fedkin.analysis.statistics import LEAST_SEEDS
 from fedkin.core.randomness import Stream
+from papers.fedsim import authors_curves, similarity_recipes
 from papers.fedsim.network_recipes import FIGURE_6, TABLE
 from papers.fedsim.numbers import paired_curves, sample_of
 from papers.fedsim.paired_comparison import compare
@@ -22,6 +23,7 @@ from papers.fedsim.recipes import (
     GOODREADS,
     MEX,
     MNIST,
+    OF_AUTHORS,
     PLANE_CLUSTERS,
     SYNTHETIC,
     THREE,
@@ -30,6 +32,8 @@ from papers.recipe import Setting
 from papers.reproduction_marks import Results, values_of
 
 REAL = (MNIST, FEMNIST, MEX, GOODREADS)
+# On the authors' data where they are known.
+FIGURE_9 = [OF_AUTHORS.get(name, setting) for name, setting in SYNTHETIC.items()]
 
 
 def draw(results: Results, docs: Path) -> None:
@@ -40,10 +44,11 @@ def draw(results: Results, docs: Path) -> None:
 
     with matplotlib.rc_context(STYLE):
         for name, figure in {
+            "similarity": _similarity(results),
             "real": _curves(results, REAL, 2),
             "networks": _curves(results, FIGURE_6, 2, TABLE),
             "gain": _gains(results, REAL),
-            "synthetic": _curves(results, list(SYNTHETIC.values()), 2),
+            "synthetic": _curves(results, FIGURE_9, 2),
             "random": _random(results),
             "plane": _plane(results),
             "components-pni": _components_and_pni(results),
@@ -61,8 +66,8 @@ def _panels(rows: int, columns: int, height: float = 3.6) -> tuple[Any, Any]:
 
 
 def _curves(results: Results, settings: Sequence[Setting], columns: int, table: str = "") -> Any:
-    """Figures 3, 6 and 9: mean accuracy of the three methods, a panel for each setting that was
-    run. ``table``: of the settings, where not 4 or 7."""
+    """Figures 3, 6 and 9: mean accuracy of the three methods, and the authors' mean curves, a panel
+    for each setting that was run. ``table``: of the settings, where not 4 or 7."""
     from fedkin.reporting.seeds_figure import accuracies
 
     curves = {s: paired_curves(results, s, list(THREE), table) for s in settings}
@@ -70,8 +75,42 @@ def _curves(results: Results, settings: Sequence[Setting], columns: int, table: 
     figure, panels = _panels(-(-len(available) // columns) or 1, columns)
     for axes, (setting, of_row) in zip(panels, available.items(), strict=False):
         accuracies(axes, of_row, setting.row, sample=sample_of(setting))
+        _authors_curves(axes, setting.row, list(of_row))
     for axes in panels[len(available) :]:
         axes.set_visible(False)
+    return figure
+
+
+def _authors_curves(axes: Any, row: str, methods: Sequence[str]) -> None:
+    """Add the authors' mean curves of a row below ours: thin dotted lines in the colours of the
+    methods."""
+    from fedkin.reporting.style import FADED, line_style
+
+    published = authors_curves.curves_of(row)
+    if not published:
+        return
+    look = {"ls": ":", "lw": 1.0, "zorder": 1.5}
+    for number, method in enumerate(methods):
+        colour, _ = line_style(number)
+        axes.plot(published[method], color=colour, **look)
+    axes.plot([], color=FADED, label="the authors' mean of 35 seeds", **look)
+    axes.legend(loc="lower right", frameon=False, fontsize=8.5)
+
+
+def _similarity(results: Results) -> Any:
+    """Figure 1: the similarity of all pairs of clients, each panel with a scale for its values."""
+    from fedkin.reporting.style import prepare
+
+    figure, panels = _panels(1, len(similarity_recipes.CELLS))
+    for axes, cell in zip(panels, similarity_recipes.CELLS, strict=True):
+        line = similarity_recipes.stored_line(results, cell)
+        axes.set_visible(line is not None)
+        if line is not None:
+            prepare(axes, cell.setting.row, "a cell: the similarity of two clients' features")
+            axes.grid(False)
+            shown = axes.imshow(similarity_recipes.matrix(line), cmap="viridis")
+            figure.colorbar(shown, ax=axes, shrink=0.7)
+            axes.set_xlabel("client")
     return figure
 
 

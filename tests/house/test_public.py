@@ -29,7 +29,7 @@ Population RobustAggregation Run SGD Scores SecretSums
 SimulatedWorld State StorageError Stream prequential_accuracy
 TaskError Tracker TrainingReply WorkerError World __version__ as_model data
 models torch_model non_iid_index planted repeat RepeatedRuns simulate EpsStudy study_eps
-Advice advise Requirements subspace_angles
+Advice advise Requirements subspace_angles ks_similarity cluster_objectives
 AtLeast ClientReads DataNeeds MemoryNeeds ModelChanges ModelNeeds ModelParts RoundNeeds
 Clustered Comparison compare cox_loss draw report
 jax_client torch_client STOP

@@ -206,6 +206,7 @@ CASES = {
             *({name: 0} for name in ("clusters", "alpha", "steps")),
             {"eta_g": -1.0},
             {"threshold": -0.1},
+            {"mu": -0.5},
         ),
         needs={**GROUP.needs, **MIGRATES},
     ),

@@ -213,6 +213,73 @@ def test_inter_group_aggregation_reaches_every_cluster(normalize: bool, divisor:
     np.testing.assert_allclose(after.models, np.array([[3, 6], [1.2, 11.6]]) / divisor, rtol=1e-6)
 
 
+# --- as printed: eq. 10, and Alg. 2, l. 2
+
+
+def test_by_eq_10_a_newcomer_goes_from_the_global_model_to_the_group_with_the_nearest_update() -> (
+    None
+):
+    """The global model, the mean of (7,1,1) and (-1,7,1), is (3,4,1). From there the update to
+    (5,4,5) is (1,0,2): nearest to group 0's latest update. From w_0 it would be (2,1.5,2), nearest
+    to group 1's. By the directions of the cold start it would be the other way round."""
+    update = [[2, 1.5, 2]]
+    latest = [[0, 0, 1], [1, 1, 1]]
+    first = latest[::-1]
+    expected = {
+        ("latest", "latest"): 0,
+        ("latest", "first"): 1,
+        ("similarity", "latest"): 1,
+        ("similarity", "first"): 0,
+    }
+    for (newcomers, compared), group in expected.items():
+        directions = latest if compared == "latest" else first
+        state = given([[7, 1, 1], [-1, 7, 1]], directions, [-1])
+        method = FedGroup(clusters=2, newcomers=newcomers)  # pyright: ignore[reportArgumentType]
+        after = method.place(world(np.array(update, np.float32)), state, np.array([0]), STREAM)
+        assert after.assignment.tolist() == [group], (newcomers, compared)
+
+
+def test_by_eq_10_groups_keep_their_latest_update_by_training() -> None:
+    """As in the round by hand above, with eta_g: the update is that before inter-group aggregation.
+    Group 1 has no selected client and keeps the update that it had."""
+    state = two_clusters()
+    method = FedGroup(clusters=2, eta_g=2.0, newcomers="latest")
+    after = method.round(world(), state, np.array([0, 1]), STREAM)
+    expected = [[(1.5 + 2 * 0.5) / 3, (0.5 + 2 * 2.5) / 3, 0.5], [0, 1, 0]]
+    np.testing.assert_allclose(after.directions, expected, rtol=1e-6)
+    assert not np.allclose(after.models[0] - state.models[0], after.directions[0])
+    fixed = FedGroup(clusters=2, eta_g=2.0).round(world(), state, np.array([0, 1]), STREAM)
+    np.testing.assert_array_equal(fixed.directions, state.directions)
+
+
+def test_by_eq_10_clients_outside_the_cold_start_wait_until_they_are_selected() -> None:
+    w = world(many())
+    state = FedGroup(clusters=3, alpha=4, newcomers="latest").init(w, STREAM)
+    assert len(w.calls) == 1
+    np.testing.assert_array_equal(state.assignment >= 0, state.pretrained)
+
+
+@pytest.mark.parametrize("newcomers", ["similarity", "latest"])
+def test_groups_may_start_from_the_initial_model(newcomers: Any) -> None:
+    """Alg. 2, l. 2. Groups and directions are those of groups that start from solutions."""
+    from_solutions = FedGroup(clusters=3, newcomers=newcomers).init(world(), STREAM)
+    state = FedGroup(clusters=3, newcomers=newcomers, start="initial").init(world(), STREAM)
+    np.testing.assert_array_equal(state.models, [ONE] * 3)
+    np.testing.assert_array_equal(state.directions, from_solutions.directions)
+    np.testing.assert_array_equal(state.assignment, from_solutions.assignment)
+    assert state.models.dtype == np.float32
+
+
+def test_as_printed_the_first_newcomers_train_from_the_initial_model() -> None:
+    """Until the first round the global model is w_0, and the latest updates are the first ones."""
+    options = {"clusters": 3, "alpha": 4, "start": "initial"}
+    printed, usual = (
+        settled(FedGroup(**options, newcomers=newcomers), world(many()))
+        for newcomers in ("latest", "similarity")
+    )
+    np.testing.assert_array_equal(printed.assignment, usual.assignment)
+
+
 # --- RCC and RAC (Section V)
 
 
@@ -305,7 +372,7 @@ def test_invalid_options_are_refused(method: type[FedGroup], options: dict[str, 
         method(**options)
 
 
-@pytest.mark.parametrize("name", ["centers", "newcomers"])
+@pytest.mark.parametrize("name", ["centers", "newcomers", "start"])
 def test_refuses_an_unknown_choice(name: str) -> None:
     """The tests' own type checks would refuse it first,
     so the field is changed behind their back."""

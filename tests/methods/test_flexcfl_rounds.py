@@ -16,6 +16,7 @@ from tests.methods.flexcfl_clients import (
     COUNTS,
     ONE,
     ROUND,
+    STREAM,
     TRUE_CLUSTERS,
     UPDATE,
     RecordingWorld,
@@ -148,6 +149,29 @@ def test_a_cohort_of_one_and_a_cold_one_in_it() -> None:
     np.testing.assert_allclose(after.models, [[2.5, 1, 1], [1, 2, 1], [1, 1, 2]])
     np.testing.assert_array_equal(alone.models, after.models)
     assert after.assignment[2] == UNASSIGNED
+
+
+@pytest.mark.parametrize(("mu", "end"), [(0.0, 2.75), (0.5, 2.625), (1.0, 2.5)])
+def test_the_proximal_term_pulls_to_the_cluster_model(mu: float, end: float) -> None:
+    """Client 0 wants 3 from 2, in two steps of lr 0.5: to 2.5, then by half of 0.5 - mu 0.5."""
+    w = world()
+    w.work = LocalTraining(epochs=2, lr=0.5)
+    after = FlexCFL(mu=mu).round(w, given(TRUE_CLUSTERS), np.array([0]), ROUND)
+    np.testing.assert_allclose(after.models[0], [end, 1, 1])
+
+
+def test_the_proximal_term_is_of_rounds_only() -> None:
+    """A cold start is ClientUpdate of Alg. 1, which has none. Stragglers count as in FedProx."""
+    w = world()
+    method = FlexCFL(mu=0.5)
+    state = method.init(w, STREAM)
+    state = method.place(w, replace(state, assignment=np.full(6, UNASSIGNED)), np.arange(6), ROUND)
+    assert [work.mu for _, work in w.calls] == [0, 0]
+    method.round(w, state, np.arange(6), ROUND)
+    FlexCFL().round(w, state, np.arange(6), ROUND)
+    proximal, plain = (work for _, work in w.calls[2:])
+    assert (proximal.mu, proximal.partial) == (0.5, True)
+    assert plain == w.work
 
 
 def test_in_an_empty_round_data_may_still_move() -> None:

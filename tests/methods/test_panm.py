@@ -169,6 +169,15 @@ def test_where_t_is_a_multiple_of_tau_it_asks_outside_and_inside_the_bag(age: in
     assert members(result) == [1, 3, 5, 6, 7, 8]
 
 
+@pytest.mark.parametrize("age", [6, 7, 8, 9])
+def test_with_a_period_of_1_it_matches_in_every_round_as_in_the_poster(age: int) -> None:
+    """Poster, section 1.3: "in each round". The same peers as above, also between multiples."""
+    result = replace(SMALL, period=1).select_queries(
+        one_peer(9, [4, 5, 6, 7], age), others(9), noise(9, [8, 3, 6, 5, 1, 7, 2, 4])
+    )
+    assert members(result) == [1, 3, 5, 6, 7, 8]
+
+
 def test_multiples_of_tau_in_stage_one_are_stage_one() -> None:
     """t = 4: all of a bag of four, and not a sample of it."""
     result = SMALL.select_queries(one_peer(9, [4, 5, 6, 7], 4), others(9), noise(9))

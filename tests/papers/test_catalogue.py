@@ -17,7 +17,12 @@ from papers.catalogue import PAPERS, Table, tables
 from papers.fedgroup import candidate_recipes, sent140_recipes
 from papers.fedgroup import figure_recipes as fedgroup_figures
 from papers.fedgroup import recipes as fedgroup
-from papers.fedsim import network_recipes
+from papers.fedsim import (
+    network_recipes,
+    objective_recipes,
+    search_recipes,
+    similarity_recipes,
+)
 from papers.fedsim import recipes as fedsim
 from papers.flexcfl import cnn_recipes
 from papers.flexcfl import figure_recipes as flexcfl_figures
@@ -38,7 +43,13 @@ CURVES = [*flexcfl_figures.FIGURE_1, *flexcfl_figures.FIGURE_3, *flexcfl_figures
 CELLS = {
     "fedgroup": [*fedgroup.CELLS, *sent140_recipes.CELLS, *candidate_recipes.CELLS, *FIGURES],
     "flexcfl": [*flexcfl.CELLS, *cnn_recipes.CELLS, *CURVES],
-    "fedsim": [*fedsim.CELLS, *network_recipes.CELLS],
+    "fedsim": [
+        *fedsim.CELLS,
+        *network_recipes.CELLS,
+        *similarity_recipes.CELLS,
+        *objective_recipes.CELLS,
+        *search_recipes.CELLS,
+    ],
     "athena": athena.CELLS,
 }
 OWN = [table for _, table in tables().values() if not table.same_runs]
@@ -94,7 +105,11 @@ def test_names_are_unique_and_those_of_their_paper() -> None:
         "flexcfl-figure3",
         "flexcfl-figure4",
     }
-    expected |= {"flexcfl-figure5", "fedsim-table6", *(f"fedsim-figure{n}" for n in range(3, 11))}
+    expected |= {
+        "flexcfl-figure5",
+        "fedsim-table6",
+        *(f"fedsim-figure{n}" for n in (1, *range(3, 11))),
+    }
     expected |= {
         "athena-eps",
         "athena-figure1",

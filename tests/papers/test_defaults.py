@@ -34,6 +34,7 @@ from fedkin.scenarios.planted_clusters import planted
 from fedkin.scenarios.population import Population
 from fedkin.scenarios.shifts import SHIFTS
 from papers.catalogue import PAPERS
+from papers.fedsim import authors_draw
 from papers.femnist_candidates import CANDIDATES
 from papers.recipe import Cell
 from papers.setting_digest import plain
@@ -43,6 +44,7 @@ DATA: dict[str, Callable[..., Any]] = {
     **DATASETS,
     **CANDIDATES,
     "published": load,
+    "fedsim_quarter": authors_draw.quarter,
     "planted": planted,
 }
 Defaults = dict[str, Any]  # of one class or function, by field or option

@@ -123,6 +123,7 @@ def test_a_page_of_nothing_says_so(tmp_path: Path) -> None:
     drawn = {path.stem.removeprefix("fedsim-") for path in (tmp_path / "images").iterdir()}
     # No empty picture of Table 6.
     assert drawn == {
+        "similarity",
         "real",
         "synthetic",
         "gain",

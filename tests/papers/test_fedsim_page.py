@@ -13,6 +13,7 @@ import papers
 from fedkin.methods import FedSim
 from papers.catalogue import PAPERS
 from papers.fedsim import figures, page
+from papers.fedsim.authors_curves import curves_of
 from papers.fedsim.network_recipes import FIGURE_6, MNIST_CNN
 from papers.fedsim.recipes import CELLS, FEMNIST, MNIST, SYNTHETIC, TABLE_4
 from papers.results_page import page as page_of
@@ -83,17 +84,22 @@ def test_figure_6_has_the_runs_of_table_6(tmp_path: Path, monkeypatch: pytest.Mo
 
     drawn = {}
     monkeypatch.setattr(style, "write", lambda figure, path: drawn.update({path.stem: figure}))
-    figures.draw(
-        [
-            *runs(row=MNIST_CNN.row, column="FedSim", gain=4, seeds=2, table="6"),
-            *runs(MNIST_CNN.row, "FedAvg", 0, 2),
-        ],
-        tmp_path,
-    )
+    gains = {"FedAvg": 0, "FedProx": 1, "FedSim": 4}
+    of_table_6 = [
+        run
+        for column, gain in gains.items()
+        for run in runs(row=MNIST_CNN.row, column=column, gain=gain, seeds=2, table="6")
+    ]
+    figures.draw([*of_table_6, *runs(MNIST_CNN.row, "FedAvg", 30, 2)], tmp_path)
     shown, *others = drawn["fedsim-networks"].axes
     assert shown.get_visible() and shown.get_title(loc="left") == MNIST_CNN.row
-    (line,) = shown.lines  # FedSim's; a run of Table 4 is none of this figure's
-    assert line.get_ydata()[1:].tolist() == pytest.approx([0.54, 0.56])
+    ours = shown.lines[:3]
+    # A run of Table 4 is none of this figure's.
+    assert [line.get_ydata()[2] for line in ours] == pytest.approx([0.52, 0.53, 0.56])
+    authors = shown.lines[3:6]
+    assert [list(line.get_ydata()) for line in authors] == list(curves_of(MNIST_CNN.row).values())
+    assert [line.get_color() for line in authors] == [line.get_color() for line in ours]
+    assert all(line.get_linestyle() == ":" for line in authors)
     assert not any(axes.get_visible() for axes in others)
     last = FIGURE_6[-1].row
     figures.draw(runs(row=last, column="FedSim", gain=4, seeds=2, table="6"), tmp_path)

@@ -127,6 +127,9 @@ def test_flexcfl_everybody_takes_a_turn_but_in_fedavg_and_fedprox() -> None:
         # 5*5*32 + 32, 5*5*32*64 + 64, 7*7*64*2048 + 2048, 2048 C + C
         (fedsim.MNIST_CNN, samples((784,), 10), 832 + 51_264 + 6_424_576 + 20_490),
         (fedsim.FEMNIST_CNN, samples((784,), 26), 832 + 51_264 + 6_424_576 + 53_274),
+        # Table 5: 3*3*64 + 64, 3*3*64*64 + 64, and the dense layers as in the code
+        (fedsim.MNIST_TABLE_5, samples((784,), 10), 640 + 36_928 + 6_424_576 + 20_490),
+        (fedsim.FEMNIST_TABLE_5, samples((784,), 26), 640 + 36_928 + 6_424_576 + 53_274),
         # 1280-1280-640-120-7
         (fedsim.MEX_MLP, samples((1280,), 7), 1_639_680 + 819_840 + 76_920 + 847),
         (fedsim.MEX_MLP_PUBLISHED, samples((1280,), 7), 1_639_680 + 819_840 + 76_920 + 847),
@@ -161,17 +164,37 @@ def test_fedsim_trains_as_in_table_4_but_for_the_recurrent_network() -> None:
     ]
     assert rows[3] == rows[2]  # Fed-MEx, all of it
     assert rows[4] == rows[5] == (11, 20, 250, 10, 10, 1e-4, "adam")
+    # Table 5's networks for MNIST and FEMNIST
+    assert rows[6:] == [rows[1], rows[0]]
 
 
 def test_fedsim_numbers() -> None:
     """FACTS 8.3; the deviations tell the columns apart."""
     assert fedsim.TABLE_6[fedsim.MNIST_CNN] == ((11.69, 7.58), (17.25, 8.26))
     assert fedsim.TABLE_6[fedsim.GOODREADS_RNN] == ((-0.32, 0.42), (8.88, 2.87))
-    assert len(fedsim.CELLS) == 6 * 3 and {cell.column for cell in fedsim.CELLS} == set(THREE)
+    assert len(fedsim.CELLS) == 8 * 3 and {cell.column for cell in fedsim.CELLS} == set(THREE)
     assert (
         fedsim.MEX_MLP.deviation == MEX.deviation != ""
         and "GloVe" in fedsim.GOODREADS_TRAINED.deviation
     )
+
+
+def test_table_5s_networks_are_compared_and_not_counted() -> None:
+    for coded, printed in (
+        (fedsim.MNIST_CNN, fedsim.MNIST_TABLE_5),
+        (fedsim.FEMNIST_CNN, fedsim.FEMNIST_TABLE_5),
+    ):
+        assert fedsim.TABLE_6[coded] == fedsim.TABLE_6[printed]
+        assert (coded.data, coded.data_options) == (printed.data, printed.data_options)
+        of_row = [n for n in fedsim.improvements([]) if n.row == printed.row]
+        assert len(of_row) == 2 and all("Table 5" in n.deviation for n in of_row)
+        assert not any(number.counts for number in of_row)
+    assert {n.row for n in fedsim.improvements([]) if n.counts} == {
+        fedsim.MEX_MLP_PUBLISHED.row,
+        fedsim.MNIST_CNN.row,
+        fedsim.FEMNIST_CNN.row,
+        fedsim.GOODREADS_RNN.row,
+    }
 
 
 def test_gains_of_table_6_are_summed_over_the_rounds() -> None:

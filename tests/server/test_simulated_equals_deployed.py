@@ -109,6 +109,21 @@ def test_a_deployed_method_is_the_simulated_one(name: str) -> None:
     alike(far, alone(name))
 
 
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("fedgroup", {"newcomers": "latest", "start": "initial"}), ("flexcfl", {"mu": 0.5})],
+    ids=str,
+)
+def test_options_as_printed_are_the_simulated_ones(name: str, options: dict[str, Any]) -> None:
+    """Small cohorts, so that clients outside the cold start are placed in later rounds."""
+    how = plan(rounds=4, cohort=3)
+    _, far = deployed(name, how=how, **options)
+    world = simulated(clustered_data(), model_for(name), range(CLIENTS))
+    near = run(world, method(name, **options), how)
+    alike(far, near)
+    assert (near.state.assignment >= 0).all()
+
+
 @pytest.mark.parametrize("name", ["fedavg", "fedper", "flexcfl", "ifca", "fedgroup"])
 def test_fleets_equal_single_clients(name: str) -> None:
     _, far = deployed(name, FLEETS)
