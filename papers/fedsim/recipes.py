@@ -114,9 +114,9 @@ MEX_PUBLISHED = replace(
     deviation="",
     needs="Fed-MEx's published files (downloaded where a network is)",
 )
-# The recordings give the authors' files but for the order in which their file system listed
-# exercises and subjects. The order of subjects is published, and that of the exercises does not
-# matter if the authors ran Python 2. Draw 0 follows both, and the others show how much it matters.
+# Of the authors' files only the order is unknown in which their file system listed them. If they
+# ran Python 2, as the order of their users says, it does not matter, and draw 0 is their draw. The
+# other draws show how much it matters.
 MEX_RECORDED = replace(
     MEX,
     row="Fed-MEx, from the recordings",

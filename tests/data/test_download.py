@@ -192,7 +192,7 @@ def test_a_file_is_known_by_its_id_in_git(web: Web) -> None:
     assert web.asked == ["h.txt", "h.txt"]
 
 
-def test_another_file_than_that_of_the_id_is_refused_and_deleted(web: Web, places: Path) -> None:
+def test_a_file_with_another_id_is_refused_and_deleted(web: Web, places: Path) -> None:
     web.files["h.txt"] = b"Hello\n"
     with pytest.raises(ChecksumError, match=rf"h\.txt: expected git id {HELLO_ID}"):
         fetch(IN_GIT, base_url=web.url)
