@@ -126,7 +126,7 @@ def mex(
 
 
 def _published() -> tuple[LeafFiles, Path] | None:
-    """The published federation, and its folder; None if only its test part exists.
+    """The published federation, and its folder; None if only its test split exists.
 
     Raises:
         DataError: neither the published files nor their test part exist.

@@ -56,7 +56,7 @@ class Journal:
 
     @property
     def start_sums(self) -> int:
-        """Number of noisy sums of all clients that were released before the first round."""
+        """How many noisy sums over all clients were released before the first round."""
         return sum("start" in entry for entry in self.entries)
 
     @property

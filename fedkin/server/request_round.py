@@ -154,7 +154,8 @@ class RequestRound:
         return replies
 
     def _longest(self, node: int, operation: str) -> float:
-        """Seconds of the slowest of a node's last replies to an operation; 0 without any."""
+        """The longest time, in seconds, of a node's last replies to an operation; 0 if there is
+        none."""
         return max(self._seconds.get((node, operation), ()), default=0.0)
 
     def _note_time(self, node: int, operation: str, reply: NodeReply, seconds: float) -> None:
