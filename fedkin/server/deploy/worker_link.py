@@ -115,7 +115,8 @@ def process_mark(process: int) -> str:
 
 
 def is_alive(process: int, mark: str) -> bool:
-    """Whether the process with this id and start time still runs."""
+    """Whether a site's process, by its id and start time, still runs. Its worker ends when it does
+    not."""
     if mark:
         return process_mark(process) == mark
     try:
