@@ -86,7 +86,7 @@ class Scoring:
         if isinstance(value, (str, Measure)):
             return (value,)
         if isinstance(value, type) or not isinstance(value, Iterable):
-            raise ValueError("measures: expected fk.Measure(...), or a list of such measures")
+            raise ValueError("expected fk.Measure(...), or a list of such measures")
         return tuple(value)
 
 
