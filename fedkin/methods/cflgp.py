@@ -78,8 +78,8 @@ class CFLGPState(State):
 @plain_options
 @dataclass(frozen=True)
 class CFLGP:
-    """Spectral clustering of all clients' gradients at one model, in the first rounds. The method
-    can estimate the number of clusters.
+    """Spectral clustering of all clients' gradients at one model, in the first rounds. It can
+    estimate the number of clusters.
 
     Examples:
         >>> import fedkin as fk
