@@ -81,7 +81,7 @@ class Journal:
 
     def next_clip(self, before: int) -> float | None:
         """The clipping norm for a round, as set by the last earlier round in the journal; None if
-        the journal has no earlier round.
+        no earlier round has set one.
 
         Args:
             before: the round that needs the clipping norm.

@@ -97,8 +97,7 @@ class RequestRound:
         dies, a third of that time is left for later requests of the round.
 
         Args:
-            requests: request for each node id, all of the same operation (name of a task, or
-                ``hello``).
+            requests: request for each node id, all of the same operation (name of a task).
             round: the present round.
             late: for how many further rounds a late reply can be used.
         """
