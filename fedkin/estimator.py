@@ -77,7 +77,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
         groups_: [N], the clients, in ascending order.
         labels_: [N], the cluster of each client.
         models_: [K, P], parameters of each cluster's model; [N, P]: of each client's model.
-        membership_: [N, K], each client's shares of mixed models (FedEM, FedRC); or None.
+        membership_: [N, K], the clients' shares of models if they mix them (FedEM, FedRC); or None.
         n_features_in_: D, the number of features.
         run_: the finished run. It is not pickled.
 

@@ -121,7 +121,7 @@ class Ranks:
 
 
 def rank(scores: pd.DataFrame, sign: int = 1) -> Ranks:
-    """Rank methods over settings.
+    """Average ranks of methods: they are ranked in each setting, and the ranks are averaged.
 
     Args:
         scores: a row for each setting, a column for each method. Rows with NaN are left out.

@@ -161,15 +161,16 @@ def _heterogeneity(advice: Advice) -> str:
 
 def _number_of_clusters(advice: Advice) -> str:
     """A line with the advised number of clusters and its split-half stability. For the stability,
-    clusters are formed twice: from one half of each client's data, and from the other half. The
-    stability is the share of clients that get the same cluster both times."""
+    clusters are formed from one half of each client's data, and clients are then assigned to them
+    by the other half. The stability is the share of clients that are assigned to the same cluster
+    again, in the cluster in which this share is smallest."""
     from fedkin.analysis.advise.split_half_stability import THRESHOLD
 
     count = advice.cluster_count
     where = f"of {len(count.clients):,} clients"
     meaning = (
         "of the clients of every cluster stay in it if clusters are formed from one half of each "
-        f"client's data, and then from the other half ({where})"
+        f"client's data, and clients are then assigned by the other half ({where})"
     )
     if count.clusters == 1:
         return f"number of clusters: 1: {advice.instability}; stability is the share {meaning}"

@@ -46,7 +46,8 @@ def gap_statistic(
 ) -> Gap:
     """The gap statistic (Tibshirani, Walther & Hastie, J. R. Statist. Soc. B 63, 2001).
 
-    It compares the points with uniform noise: how close are they to the centres of their clusters?
+    It compares, on a log scale, how close the points and uniform noise are to the centres of their
+    clusters.
 
     gap(K) = mean over references of log W_K(reference) - log W_K(points), with W_K the sum of
     squared distances from the centres that K-means finds. References are uniform in the bounding
@@ -195,8 +196,7 @@ def largest_jump(heights: Float[np.ndarray, "max_clusters"]) -> int:
     largest range of heights.
 
     For this K, the difference in height between the merge that forms K clusters and the next merge
-    is largest.
-    The estimate is never 1.
+    is largest. The estimate is never 1.
     """
     return int((heights[:-1] - heights[1:]).argmax()) + 2
 

@@ -83,7 +83,7 @@ def count_by_silhouette(decomposition: Spectrum, most: int, seed: int) -> int:
     if most < 2:
         raise MethodError(
             f"all {clients} rows (such as clients' gradients) are equal, so the number of clusters "
-            "cannot be estimated; set the number of clusters"
+            "cannot be estimated; set it to 1"
         )
     scores = [
         silhouette_score(points, kmeans(points, k, seed, max_iter=300)) for k in range(2, most + 1)

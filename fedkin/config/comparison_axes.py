@@ -129,7 +129,8 @@ def merged(of_file: Sequence[Axis], given: Sequence[Axis]) -> list[Axis]:
 def _say_merged(stays: str, replaced: str) -> None:
     """Log once per process how given axes and the file's axes were merged."""
     _log.warning(
-        "grid: axes of the file that were replaced: %s; axes of the file that remain: %s",
+        "the given grid replaces these axes of the comparison file: %s; "
+        "these axes of the file remain: %s",
         replaced,
         stays,
     )

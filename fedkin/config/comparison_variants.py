@@ -32,7 +32,8 @@ def variants(
     Args:
         entries: the methods as configured.
         main: name of the main method, which is the one in [method]. If an option has several
-            meanings, its meaning in this method counts.
+            meanings, its meaning in this method counts, or its most common meaning if this method
+            does not have the option.
         axes: options of methods, and their values.
         place: where the methods were read, for messages.
 

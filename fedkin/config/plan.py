@@ -88,7 +88,7 @@ class Scoring:
         if isinstance(value, (str, Measure)):
             return (value,)
         if isinstance(value, type) or not isinstance(value, Iterable):
-            raise ValueError("expected fk.Measure(...), or a list of them")
+            raise ValueError("expected fk.Measure(...), or a list of such measures")
         return tuple(value)
 
 

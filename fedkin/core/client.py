@@ -183,8 +183,7 @@ def _shortened(count: int, done: int, asked: int) -> int:
 
     Args:
         count: epochs (or steps) of the training.
-        done, asked: epochs (or steps) of the task: how many the client completes, and how many the
-            task requests.
+        done, asked: epochs (or steps) that the client completes, and that its task requests.
     """
     if done >= asked:
         return count
@@ -323,6 +322,7 @@ class ClientRows:
         **options: Any,
     ) -> TrainCall:
         """The ``TrainCall`` (request for local training) of all rows, each a client with one model.
+        ``call.select(rows)`` restricts it to some rows.
 
         Args:
             models: initial parameters.

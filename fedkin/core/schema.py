@@ -27,8 +27,7 @@ class Array:
     """One array of a reply.
 
     Attributes:
-        axes: sizes of a client's (or model's) entry, by names or numbers, such as ``K`` or ``2
-            64``.
+        axes: sizes of a client's (or model's) entry, by name or as numbers, e.g. ``K``, ``2 64``.
         dtype: NumPy type.
         low, high: bounds of possible values; a reply outside the bounds is refused.
         missing: value for a client that did not reply.

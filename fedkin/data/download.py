@@ -257,8 +257,8 @@ def _unpack(archive: Path, names: list[str], folder: Path) -> None:
             if name not in members:
                 raise DataError(
                     f"{archive}: expected the file {name} in this archive, found "
-                    f"{sorted(members)}; get the file from elsewhere, and put it into a folder "
-                    "below FEDKIN_DATA"
+                    f"{sorted(members)}; get the files {', '.join(names)} from elsewhere, and put "
+                    "all of them into the data set's folder below FEDKIN_DATA"
                 )
             content = tar.extractfile(members[name])
             # None would mean a folder, but these members are files.

@@ -244,7 +244,8 @@ def _check_pixels(data: FederatedData, low: float | int, high: float | int) -> N
     if data.x.ndim not in (3, 4):
         raise ConfigError(
             f"{data.name}: augment needs images [M, H, W] or [M, H, W, c], got features of shape "
-            f"{data.x.shape}; the named image sets have a size option (mnist: size=28)"
+            f"{data.x.shape}; give the data as images, which the named image sets are if their "
+            "option size is set (mnist: size=28)"
         )
     if not -np.inf < low < high < np.inf:
         raise ConfigError(

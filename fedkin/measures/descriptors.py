@@ -64,12 +64,12 @@ def group_moments(
 
 
 def value_ranges(descriptors: Float[np.ndarray, "n D"], classes: int) -> Float64[np.ndarray, "2 B"]:
-    """Minimum and maximum (the two rows of the result) of each block of C columns, over all clients
-    and all columns of the block.
+    """The lowest and the highest number of each block of C columns, over all clients. Row 0 of the
+    result has the minima, row 1 the maxima.
 
     Args:
-        descriptors: finite descriptors.
-        classes: C, the number of columns of a block, so that D = B C.
+        descriptors: finite descriptors, one row a client, in blocks of C columns.
+        classes: C, the number of columns of a block.
     """
     blocks = descriptors.astype(np.float64).reshape(len(descriptors), -1, classes)
     return np.stack([blocks.min(axis=(0, 2)), blocks.max(axis=(0, 2))])

@@ -32,9 +32,10 @@ def base_directions(
 def ternary_similarity(
     updates: Float[np.ndarray, "n P"], directions: Float[np.ndarray, "k P"]
 ) -> Float[np.ndarray, "n k"]:
-    """Dissimilarities M_ij = (1 - cos(update_i, v_j)) / 2 of updates and directions (eqs. 8, 9).
+    """FedGroup's dissimilarities M_ij = (1 - cos(update_i, v_j)) / 2 of updates and directions
+    (eqs. 8, 9).
 
-    Eq. 7 in the paper divides by the norm of the update only in the first column. This is a
-    misprint, since all columns are cosines.
+    The paper's eq. 7 divides only the first column of cosines by the norm of the update. This is
+    a misprint, since all columns are cosines.
     """
     return dissimilarity(updates, directions)

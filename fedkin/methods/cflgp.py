@@ -78,8 +78,8 @@ class CFLGPState(State):
 @plain_options
 @dataclass(frozen=True)
 class CFLGP:
-    """Spectral clustering of all clients' gradients at one model, in the first rounds. The method
-    can estimate the number of clusters.
+    """Spectral clustering of all clients' gradients at one model, in the first rounds. It can
+    estimate the number of clusters.
 
     Examples:
         >>> import fedkin as fk
@@ -161,7 +161,7 @@ class CFLGP:
     def place(
         self, world: World, state: CFLGPState, newcomers: Int[np.ndarray, "c"], stream: Stream
     ) -> CFLGPState:
-        """New clients join the cluster with the nearest mean projected gradient, if any."""
+        """Once clusters exist, newcomers join the one with the nearest mean projected gradient."""
         for query in np.flatnonzero(state.asked).tolist():
             state = self._answers(world, state, query, newcomers)
         clustered = np.flatnonzero((state.assignment != UNASSIGNED) & (state.answers > 0))

@@ -239,8 +239,8 @@ class PeerMethod:
         update: Float[np.ndarray, "n P"],
         replied: Bool[np.ndarray, "n n"],
     ) -> Float[np.ndarray, "n n"]:
-        """Similarity s_ij of each active peer i to each active peer j. Gradients are compared for
-        all pairs, in one matrix product; losses are computed only for pairs with a reply.
+        """Similarity s_ij of each active peer i to each active peer j: by gradients, for all pairs
+        in one matrix product, or by losses, only for pairs with a reply (``similarity_of``).
 
         Args:
             world: the peers.

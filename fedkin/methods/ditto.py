@@ -7,11 +7,11 @@ Personalization. ICML 2021, arXiv 2012.04221.
     client i: v_i <- v_i - lr (grad f_i(v_i) + lambda (v_i - w^t))     v_i stays on the client
 
 w^t is the model as received in this round, not the solution that the client trains from it. Other
-code has two known errors: some code regularises v_i towards that solution. Other code regularises
-v_i towards the parameters that are being trained, so that the term is always 0. lambda = 0 is local
-training without federation; a large lambda approaches FedAvg. In the paper each client may choose
-lambda on validation samples; here it is one number for all. Clients are tested with v_i. A client
-that never trained, such as a new client, is tested with w.
+code has one of two known errors: it regularises v_i towards that solution, or towards the
+parameters that are being trained, so that the term is always 0. lambda = 0 is local training
+without federation; a large lambda approaches FedAvg. In the paper each client may choose lambda on
+validation samples; here it is one number for all. Clients are tested with v_i. A client that never
+trained, such as a new client, is tested with w.
 
 Differs from the paper: v_i starts as the first w^t that the client receives. The paper has w^0 for
 all, which is the same if all clients take part in the first round. v_i is trained on the same

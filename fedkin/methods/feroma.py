@@ -198,8 +198,8 @@ class FEROMA:
         replied = local.arrived
         trained = clients[replied]
 
-        # A client that trains for the first time gets a new row in `models`. The line below fills
-        # it, since all of these clients have replied.
+        # A client that trains for the first time gets a new row in `models`, which its solution
+        # then fills, since all of these clients have replied.
         solution = state.solution.copy()
         newly_trained = trained[solution[trained] == NO_SOLUTION]
         solution[newly_trained] = len(state.models) + np.arange(len(newly_trained))

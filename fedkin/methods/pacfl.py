@@ -20,7 +20,7 @@ the initial model. A cluster that splits off another one starts from that cluste
 
 Differs from the authors' code: (1) In place of the smallest principal angle, the code takes the
 smallest angle between two single vectors, which is larger; ``as_coded`` does the same. Principal
-angles need orthonormal columns. The vectors of several labels are not orthonormal, so they are
+angles need orthonormal columns. The vectors of several labels are not orthonormal, so here they are
 orthonormalised first. (2) The code takes cosines without absolute values, so its angles depend on
 the signs of singular vectors. Here the largest entry of each vector is positive. (3) The linkage
 that the code calls "average" is ``weighted`` here. (4) If labels are divided by Dirichlet shares,

@@ -14,7 +14,7 @@ lambda = 15 and eta = 0.005. For a convex f_i the envelope's gradient is lambda-
 its steps converge if eta lambda is below 2. (Summaries of pFedMe give the limit 1, which is too
 strict: between 1 and 2, w_i overshoots theta_i, but converges.) The steps to theta_i follow a
 gradient with a slope of at least lambda, so they diverge if ``own_lr`` times lambda is above 2. If
-either product is 2 or more, an error is raised.
+either product is 2 or more, an error is raised (for eta lambda only if the optimizer is SGD).
 
 Clients are tested with theta_i of the last batch, as in public code (PFLlib, FedEM's): a noisy
 model if batches are small. Differs: the mean is weighted by numbers of samples, as in FedAvg (the

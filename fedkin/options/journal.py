@@ -56,7 +56,7 @@ class Journal:
 
     @property
     def start_sums(self) -> int:
-        """Number of noisy sums of all clients that were released before the first round."""
+        """How many noisy sums over all clients were released before the first round."""
         return sum("start" in entry for entry in self.entries)
 
     @property
@@ -81,7 +81,7 @@ class Journal:
 
     def next_clip(self, before: int) -> float | None:
         """The clipping norm for a round, as set by the last earlier round in the journal; None if
-        the journal has no earlier round.
+        no earlier round has set one.
 
         Args:
             before: the round that needs the clipping norm.

@@ -48,8 +48,8 @@ def derived(secret: bytes, purpose: str, context: bytes, size: int = SEED) -> by
     Args:
         secret: a secret (e.g. one that two clients have agreed on).
         purpose: purpose of the key; each purpose gives a different key.
-        context: what the key is for (e.g. names of the round and the clients); each context gives a
-            different key.
+        context: where the key is used (e.g. names of the round and the clients); each context gives
+            a different key.
         size: size of the key in bytes.
     """
     c = _cryptography()
@@ -69,7 +69,8 @@ def agreed(private: bytes, public: bytes) -> bytes:
         private: private key of one owner.
         public: public key of the other owner.
 
-    Raises SecretKeyError for an invalid public key.
+    Raises:
+        SecretKeyError: the public key is invalid.
     """
     c = _cryptography()
     try:

@@ -133,8 +133,9 @@ class NodeRegistry:
         # Otherwise any unregistered node could take the place of a registered one.
         elif member.key and not node.key:
             raise InvalidMessageError(
-                f"the name {name!r} belongs to a registered node, but this node is not registered; "
-                "register its key under this name, or give it another name"
+                f"the name {name!r} belongs to a registered node, but the calling node has no "
+                "registered key; register the key of the calling node under this name, or give the "
+                "node another name"
             )
         elif clients != member.count:
             raise InvalidMessageError(

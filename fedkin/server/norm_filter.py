@@ -157,7 +157,8 @@ class NormFilter:
     def _by_model(
         self, norms: Float[np.ndarray, "r"], models: Int[np.ndarray, "r"] | None
     ) -> list[tuple[str, Bool[np.ndarray, "r"]]]:
-        """For each model, its key among the typical norms, and a mask of its updates."""
+        """For each model, the key under which its typical norm is stored, and a mask of the updates
+        that are of this model."""
         if models is None:
             return [(self.training, np.ones(len(norms), bool))] if len(norms) else []
         return [

@@ -1,9 +1,9 @@
 """The ``World`` of a server (the clients, as a method sees them): each task becomes one request to
 every node with selected clients.
 
-A node gets only the models of its selected clients, and sends one reply for all of them. The reply
-holds the update of each client, or only weighted means if the task needs no more. If a node's reply
-is late or unusable, its clients count as not having replied.
+A node gets only the models that its selected clients need, and sends one reply for these clients.
+The reply holds the update of each client, or only weighted means if the task needs no more. If a
+node's reply is late or unusable, its clients count as not having replied.
 """
 
 from __future__ import annotations

@@ -143,8 +143,8 @@ class ReplyCollector(ReplyBuilder):
             differs = checked[INDEX] != np.asarray(index)[rows]
             if (arrived & differs).any():
                 raise TaskError(
-                    f"task {self.task.name}: {INDEX} differs from the model that the server "
-                    "assigned"
+                    f"task {self.task.name}: a client's reply has another {INDEX} than the server "
+                    "assigned to it"
                 )
         return checked | {name: values[rows] for name, values in self._known.items()}
 

@@ -97,8 +97,7 @@ class RequestRound:
         dies, a third of that time is left for later requests of the round.
 
         Args:
-            requests: request for each node id, all of the same operation (name of a task, or
-                ``hello``).
+            requests: request for each node id, all of the same operation (name of a task).
             round: the present round.
             late: for how many further rounds a late reply can be used.
         """
@@ -154,7 +153,8 @@ class RequestRound:
         return replies
 
     def _longest(self, node: int, operation: str) -> float:
-        """Seconds of the slowest of a node's last replies to an operation; 0 without any."""
+        """The longest time, in seconds, of a node's last replies to an operation; 0 if there is
+        none."""
         return max(self._seconds.get((node, operation), ()), default=0.0)
 
     def _note_time(self, node: int, operation: str, reply: NodeReply, seconds: float) -> None:

@@ -154,8 +154,8 @@ def decode_task(
                 continue
             if name not in kept or message.value(name, str) != array_digest(kept[name]):
                 raise InvalidMessageError(
-                    f"the request lacks the array {name}, and this node has not stored it; the "
-                    "server must send it again"
+                    f"the request lacks the array {name}, and this node has not stored it, or "
+                    "has stored other numbers; the server must send it again"
                 )
             values[name] = kept[name]
         # A field that may be None is left out of the message if it is None.

@@ -133,7 +133,8 @@ class SimulatedWorld:
 
     @property
     def update_memory(self) -> int:
-        """Bytes that all clients' updates may take together if a method needs only their means.
+        """Bytes that the updates of all clients of one task may take together, if the method needs
+        only their means.
 
         Up to this size, each client's update is returned too, because measurements use it. If the
         updates are larger, only the means are computed.

@@ -2,7 +2,7 @@
 
 A call of ``world.run`` sends one task to some clients. A row of the call is one piece of work: a
 client, and the model that it trains or scores if the task has one. Depending on the task, an array
-of the combined reply has an entry for each row, or a sum over the rows of each model.
+of the combined reply has an entry for each row, a mean for each model, or a sum over all rows.
 """
 
 from __future__ import annotations

@@ -31,8 +31,7 @@ class TrainBeside(Train):
     """Local training of the received model w as in ``Train``, and of the client's personal model
     v_i.
 
-    v_i is regularised towards w: v_i <- v_i - lr (g_i(v_i) + strength (v_i -
-    w)).
+    v_i is regularised towards w: v_i <- v_i - lr (g_i(v_i) + strength (v_i - w)).
 
     Both models see the same batches. v_i starts as the first w that the client receives. If the
     training of v_i diverges, v_i is not changed.

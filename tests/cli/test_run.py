@@ -643,7 +643,7 @@ def test_eps_shows_the_clusters_of_each_value_and_the_run_finds_them(elsewhere: 
     [
         (["method.epss=1"], ["unknown key 'epss'", "did you mean 'eps'"]),
         (["method.eps=0"], ["eps must be a number above 0"]),
-        (["method.clusters=3"], ["algorithm 'kmeans' needs clusters"]),
+        (["method.clusters=3"], ["set the option clusters for algorithm 'kmeans'"]),
         (["method.name=athena"], ["Athena trains a detector"]),
         (["model.name=detector"], ["at least 32 x 32"]),
         (["data.classes_per_client=3"], ["classes_per_client", "10"]),

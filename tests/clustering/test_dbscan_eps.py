@@ -239,7 +239,7 @@ def test_the_rule_by_hand() -> None:
         (lambda: eps_ranges(LINE, 0), "at least 1 .*got 0"),
         (lambda: useful_range(LINE, 0), "at least 1 .*got 0"),
         (lambda: k_distances(LINE, 0), "at least 1 .*got 0"),
-        (lambda: eps_ranges(np.array([[0.0], [np.nan]]), 2), "row 1"),
+        (lambda: eps_ranges(np.array([[0.0], [np.nan]]), 2), "point 1"),
     ],
 )
 def test_invalid_values_are_refused(call: Any, message: str) -> None:

@@ -521,7 +521,8 @@ def test_a_grid_next_to_the_files_is_tried_with_it_and_replaces_values_of_the_sa
             {"epochs": 1, "lr": 0.5},
             {"epochs": 2, "lr": 0.5},
         ]
-    assert "replaced: local.lr; axes of the file that remain: local.epochs" in caplog.text
+    assert "replaces these axes of the comparison file: local.lr" in caplog.text
+    assert "these axes of the file remain: local.epochs" in caplog.text
     assert len(read(tmp_path, own, sweeps=["local.batch_size=5,10"]).settings) == 8
 
 

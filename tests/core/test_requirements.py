@@ -202,8 +202,8 @@ def test_numbers_and_cures(
     [
         (
             fk.IFCA(shared_base=True),
-            r"IFCA needs the model's last layer for its option shared_base, .* its last two "
-            "leaves, or change shared_base",
+            r"IFCA needs the model's last layer for its option shared_base, .* put these two "
+            "arrays last in its parameters, or change shared_base",
         ),
         (
             fk.FeSEM(part="head"),

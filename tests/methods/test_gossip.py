@@ -209,7 +209,7 @@ def test_alone_in_the_world() -> None:
 def test_the_oracle_needs_the_truth() -> None:
     w = world()
     w.true_clusters = None
-    with pytest.raises(MethodError, match="true clusters"):
+    with pytest.raises(MethodError, match="true cluster of every client"):
         Oracle().init(w, Stream(SEED, 0, "method/init"))
 
 

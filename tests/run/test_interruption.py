@@ -243,7 +243,7 @@ def test_an_empty_out_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "notes.txt").write_text("mine")
     for command in ("run", "compare"):
-        refused(CliRunner().invoke(app, [command, "--out", ""]), "out is empty")
+        refused(CliRunner().invoke(app, [command, "--out", ""]), "out is the current folder")
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
@@ -286,7 +286,7 @@ def test_an_empty_name_is_refused_from_python_too(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(StorageError, match="out is empty"):
+    with pytest.raises(StorageError, match="out is the current folder"):
         go(Path(""))
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 

@@ -476,7 +476,7 @@ def test_a_registered_name_is_refused_to_other_nodes() -> None:
     assert set(membership.registry.refused) == {2, 3}
     assert (
         "registered as 'paris'" in membership.registry.refused[2]
-        and "this node is not registered" in membership.registry.refused[3]
+        and "the calling node has no registered key" in membership.registry.refused[3]
     )
     assert membership.registry.rows_by_node(np.array([0]))[0][0] == 1
 

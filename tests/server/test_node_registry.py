@@ -110,7 +110,7 @@ def test_a_registered_name_is_refused_to_an_unregistered_node() -> None:
     known.accept(OnlineNode(1, "berlin", "k1"), "berlin", samples())
     with pytest.raises(
         InvalidMessageError,
-        match="'berlin' belongs to a registered node, but this node is not registered",
+        match="'berlin' belongs to a registered node, but the calling node has no registered",
     ):
         known.accept(OnlineNode(3), "berlin", samples())
     # The first node is still accepted.
@@ -183,7 +183,7 @@ def test_memory_holds_the_key() -> None:
     again = NodeRegistry(4)
     known.accept(OnlineNode(1, "berlin", "k1"), "berlin", samples())
     again.recall(known.memory())
-    with pytest.raises(InvalidMessageError, match="this node is not registered"):
+    with pytest.raises(InvalidMessageError, match="the calling node has no registered key"):
         again.accept(OnlineNode(1), "berlin", samples())
 
 

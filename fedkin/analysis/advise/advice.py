@@ -175,7 +175,7 @@ class Advice:
 
     @property
     def criteria(self) -> pd.DataFrame:
-        """A table with a row for each number of clusters, by this number, and a column for each
+        """A table with a row for each number of clusters (the table's index), and a column for each
         criterion."""
         k = self.cluster_count
         table = {

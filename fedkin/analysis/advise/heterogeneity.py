@@ -32,8 +32,8 @@ def heterogeneity(
     iid_splits: int = 5,
     private_labels: bool = False,
 ) -> pd.DataFrame:
-    """Measure the heterogeneity of clients. Returns a table with a row for each measure, by its
-    name.
+    """Measure the heterogeneity of clients. Returns a table with a row for each measure; the
+    names of the measures are its index.
 
     The columns are ``value``; the mean, minimum and maximum over several IID splits of the same
     samples (``iid``, ``low``, ``high``); and ``ratio``, the value divided by the mean.

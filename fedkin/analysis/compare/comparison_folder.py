@@ -4,8 +4,8 @@
 * ``cells/SETTING/METHOD/SEED/``: the folder of a run, as ``fedkin run`` writes it;
 * ``comparison.csv``, ``.md``, ``.tex``: the table of results;
 * ``differences.csv``: the significance tests between methods;
-* ``ranks.csv``, ``rank_tests.csv``: ranks of the methods over the settings, and their tests, from
-  three methods and five settings on;
+* ``ranks.csv``, ``.tex``, ``.png``, ``.svg``, ``rank_tests.csv``: ranks of the methods over the
+  settings, and their tests, from three methods and five settings on;
 * ``curves.csv``: the accuracy of all runs in every round;
 * ``summary.json``: the table and the tests as JSON;
 * ``failed.json``: the reasons of failed runs, if there are any;

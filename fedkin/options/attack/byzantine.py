@@ -351,6 +351,7 @@ class AttackedWorld(WorldProxy):
         nonfinite = np.zeros(len(clients), bool)
         for name in vectors:
             rows = arrays[name][replied]
+            # Before the attack starts, attackers may send updates that spoil the clustering.
             if self._asleep:
                 sent = self._attack.disguised(rows, index, attacks[replied], kinds)
             else:

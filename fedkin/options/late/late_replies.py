@@ -15,8 +15,7 @@ the client now belongs to another cluster, or if the number of clusters has chan
 
 In a simulation, replies are late at random: a reply is late by at least d rounds with probability
 ``share``^d. In a deployment, a reply is late if it arrives after the server has ended the round
-(``WaitingWorld``).
-With ``max_age=0`` late replies are lost.
+(``WaitingWorld``). With ``max_age=0`` late replies are lost.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The world of a private run: a method gets only noisy sums over clients from it.
 
-Sums of a round are over the updates of the round's cohort, clipped to the run's norm C. Sums of a
-cold start are over vectors of norm at most 1 of all clients, before the first round. The journal
-records each sum before the method gets it.
+In a round a sum is over the updates of the cohort, clipped to the run's norm C. In a cold start
+(first clustering, before the first round) it is over one vector of each client, with a norm of at
+most 1. The journal (privacy.jsonl) records each sum before the method gets it.
 """
 
 from __future__ import annotations

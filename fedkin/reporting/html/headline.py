@@ -47,7 +47,7 @@ class Verdict(NamedTuple):
 
 
 def verdict(report: ReportInput) -> Verdict:
-    """The headline about the runs of a report, finished or not."""
+    """The headline of a report: what its runs show, also of runs that have not finished."""
     results = [_Setting.of(report, setting) for setting in report.settings]
     sentences = []
     for result in results[:SETTINGS]:

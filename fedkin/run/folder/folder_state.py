@@ -34,7 +34,7 @@ class FolderState:
 
     @property
     def words(self) -> str:
-        """The run's progress as one line of text, without problems."""
+        """The run's progress as one line of text. Problems of its files are left out."""
         of = f" of {self.rounds}" if self.rounds is not None else ""
         at = f"round {self.recorded}{of}" if self.recorded is not None else f"no round{of} recorded"
         if self.finished:

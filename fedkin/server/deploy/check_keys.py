@@ -136,7 +136,8 @@ def _names(certificate: Certificate) -> list[str]:
 def _node_key(folder: Path) -> str:
     """Whether a site's key is an elliptic-curve key in OpenSSH format that matches its public key.
 
-    If it is not, raises a ConfigError that gives the command for a new key.
+    If it is not, raises a ConfigError with the command that makes a new key, or that writes the
+    public key again.
     """
     path = folder / NODE_KEY
     public = folder / NODE_PUBLIC

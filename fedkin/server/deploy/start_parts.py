@@ -124,7 +124,7 @@ class _Starter:
         """Start the process. One process does both, so that Flower is imported only once.
 
         Args:
-            folder: of the deployment.
+            folder: folder of the deployment.
             register: names of the sites to register with the SuperLink.
             run: whether to start the federation's run (``flwr run``) as well.
         """
@@ -143,7 +143,7 @@ class _Starter:
     def wait_for(self, word: str) -> str:
         """The rest of the first output line that begins with a word.
 
-        Raises ConfigError if the process ends without such a line.
+        Raises ConfigError if the process ends, or a time limit passes, without such a line.
         """
         end = time.monotonic() + _TIMEOUT
         while time.monotonic() < end:

@@ -122,8 +122,8 @@ def log_lines(
     follow: bool,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[str]:
-    """The last lines of the logs of a deployment's parts (server, sites), with the part's name in
-    front.
+    """The last lines of the logs of a deployment's parts (SuperLink, run, sites), with the part's
+    name in front.
 
     With ``follow``, new lines are yielded as they are written.
 
@@ -232,8 +232,8 @@ def _fresh(log: Path, offset: int) -> tuple[list[str], int]:
 
 
 def _named(name: str, lines: list[str], width: int) -> Iterator[str]:
-    """Lines of a log, each with the name of its site or server in front, filled up to ``width``
-    characters."""
+    """Lines of a log, each with the name of its part (SuperLink, run or site) in front, filled up
+    to ``width`` characters."""
     yield from (f"{name:<{width}} | {line}" for line in lines)
 
 

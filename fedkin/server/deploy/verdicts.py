@@ -152,8 +152,9 @@ def _verdict(name: str, state: FederationState, former: Former, waits: bool) -> 
         name: name of the site.
         state: present state of the server.
         former: the server's state before the site was started.
-        waits: whether to report a ready site as waiting for other sites. It is False at first,
-            because the server may accept or refuse the site within seconds.
+        waits: whether to report a ready site as waiting for other sites. It is False for the first
+            seconds, unless some site is refused, because the server may still decide about the
+            ready site.
     """
     if former.accepts(name, state):
         return ": takes part"

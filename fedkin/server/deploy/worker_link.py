@@ -115,7 +115,11 @@ def process_mark(process: int) -> str:
 
 
 def is_alive(process: int, mark: str) -> bool:
-    """Whether the process with this id and start time still runs."""
+    """Whether a site's process, given by its id and start time, still runs. The site's worker ends
+    soon after that process.
+
+    Without a start time (``mark`` is empty), any process with this id counts.
+    """
     if mark:
         return process_mark(process) == mark
     try:

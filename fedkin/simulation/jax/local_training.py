@@ -58,7 +58,7 @@ class SampleBlocks(NamedTuple):
 
 
 def rows_of(x: Any, indices: Int[Array, "B"]) -> Array:
-    """x[indices]. On a CPU whole rows are copied, as XLA's gather would copy number by number."""
+    """x[indices]. On a CPU whole rows are copied, because XLA's gather copies single numbers."""
     if jax.default_backend() != "cpu":
         return x[indices]
     return jax.lax.map(lambda row: jax.lax.dynamic_index_in_dim(x, row, keepdims=False), indices)

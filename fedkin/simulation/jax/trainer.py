@@ -147,7 +147,7 @@ class JaxTrainer:
             self._kept[mesh.size] = replicate(mesh, (self._data.x, self._data.y.astype(np.int32)))
         envelope = None
         if call.envelope is not None:
-            # Typed as float32, as all numbers in the program are.
+            # Typed as float32, like the learning rate and mu below.
             envelope = (np.float32(call.envelope.strength), np.float32(call.envelope.lr))
         shared = Shared(
             models=call.models,

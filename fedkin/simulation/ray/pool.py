@@ -189,8 +189,8 @@ class ActorPool:
             ready = self._started(0)
         if not self._actors:
             why = self._last_error or (
-                f"none was ready in {_START_SECONDS} seconds; see the cluster's resources with "
-                "``ray status``"
+                f"none was ready in {_START_SECONDS} seconds; to see the cluster's resources, run: "
+                "ray status"
             )
             raise WorkerError(f"no Ray actor could be started: {why}")
 

@@ -184,7 +184,7 @@ def _factory(source: Callable[..., Any], data: Any, name: str) -> Callable[[], A
 def _imported(place: str, key: str = "torch", what: str = "one") -> Callable[..., Any]:
     """Import the object that ``package.module:name`` names.
 
-    The module is searched for as by ``python -m``: in the current folder first.
+    As by ``python -m``, the module is searched for in the current folder first.
     """
     module, _, attribute = place.partition(":")
     if not (module and attribute) or module.startswith("."):

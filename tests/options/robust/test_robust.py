@@ -309,7 +309,7 @@ def test_options_that_exclude_each_other_are_refused_by_name(data: FederatedData
         go(data, fk.PENS(), attack=fk.Byzantine())
     with pytest.raises(MethodError, match="SattlerCFL averages single updates by itself"):
         go(data, fk.SattlerCFL(), robust=rule)
-    with pytest.raises(ConfigError, match="a rule reads single updates, but privacy"):
+    with pytest.raises(ConfigError, match="a robust rule reads single updates, but privacy"):
         private = fk.ClientDP(noise_multiplier=1.0)
         go(data, fk.FedAvg(), robust=rule, privacy=private, selection="poisson", cohort=5)
     with pytest.raises(MethodError, match=r"robust.byzantine = 0\.5"):
