@@ -169,7 +169,7 @@ def run(cell: Cell, seed: int, global_model: bool = False) -> Run:
     """Run a cell from one seed, or continue its unfinished run (see ``resumable_in``).
 
     Args:
-        cell: what is run.
+        cell: the cell to run.
         seed: of the run.
         global_model: whether to score the mean of the cluster models, too.
     """

@@ -146,7 +146,7 @@ def carry_out(
                 return
             done, _ = wait(running, _seconds_to_wait(running.values(), end), FIRST_COMPLETED)
             if not done:
-                return  # the time is over, and the next command continues what is running
+                return  # the time is over, and the next command continues the unfinished runs
             broken = any(isinstance(future.exception(), BrokenProcessPool) for future in done)
             if broken:  # all runs of the pool are lost
                 done, _ = wait(running)

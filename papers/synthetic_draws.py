@@ -9,7 +9,7 @@ measured on the test part that the recipes make, because the published file is a
 is higher in small parts than in all data (by 0.03 in IID). One seed gives FedSim's rows the same
 sizes, and alpha changes no draw.
 
-One draw is known: that of FedSim's (0.25, 0.25) (``papers.fedsim.authors_draw``).
+One draw is known, FedSim's (0.25, 0.25) (``papers.fedsim.authors_draw``).
 
 ``python -m papers.synthetic_draws`` searches, and writes synthetic_draws.json, which the recipes
 read.

@@ -194,7 +194,7 @@ def detected(
 @pytest.mark.parametrize("compiled", [True, False])
 def test_as_coded_no_client_detects_arriving_data(compiled: bool) -> None:
     """The authors' code tests a client only if its data were swapped. Here the cut in round 1 is a
-    shift of all six clients, and nobody detects it."""
+    shift of all six clients, and no client detects it."""
     first, placed, found = detected(Incremental(as_coded=True), compiled=compiled)
     assert len(first) == 2 and sum(map(len, placed)) == 4
     assert found == [set()] * 6
