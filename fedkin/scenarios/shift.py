@@ -114,9 +114,9 @@ class Incremental:
     ``as_coded`` follows the authors' code, in which data shrink instead of grow. In round 0, when
     methods form their first clusters (the cold start), clients have all their data. Release 0 cuts
     the data in round 1. Each release takes its portion of a client's *current* samples, so their
-    number falls. No client detects a shift: the authors' code tests only clients whose data were
-    swapped, so no client migrates. Without ``as_coded``, clients compare with their label counts when
-    they were placed.
+    number falls. No client detects a shift, so none migrates: the authors' code tests only clients
+    whose data were swapped. Without ``as_coded``, clients compare with their label counts when they
+    were placed.
 
     The order of a client's samples is drawn from ``Stream(seed, 0, "scenario").child("order")``.
 
