@@ -394,6 +394,7 @@ PAPERS = {
             tables=ATHENA,
             parts={
                 "athena-ranges": athena_page.ranges,
+                "athena-found": athena_page.clusters_found,
                 "athena-clusters": athena_page.per_cluster,
                 "athena-detectors": athena_page.combined_detectors,
             },
@@ -427,6 +428,7 @@ PAPERS = {
             parts={
                 "panm-methods": panm_page.methods_side_by_side,
                 "panm-others": panm_page.federations,
+                "panm-alphas": panm_page.other_alphas,
                 "panm-missing": panm_page.missing_peers,
             },
             draw=panm_page.draw,
