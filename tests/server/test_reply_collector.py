@@ -54,7 +54,7 @@ def collector() -> ReplyCollector:
 def test_a_client_replies_with_its_assigned_model() -> None:
     rows = np.array([0, 2])
     loss = np.array([0.5, 0.25])
-    with pytest.raises(TaskError, match="told: model_index differs from the model"):
+    with pytest.raises(TaskError, match="told: a client's reply has another model_index"):
         collector().read(rows, {"model_index": np.array([4, 1]), "loss": loss}, None)
     reading = collector()
     flags = {"arrived": np.array([True, False]), "nonfinite": np.array([False, True])}
