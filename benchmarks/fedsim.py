@@ -2,7 +2,8 @@
 scikit-learn's.
 
 ``python -m benchmarks.fedsim`` measures the paper's Table 3 on this machine: milliseconds of a
-round by data set, with and without principal components. It prints the table and writes no file.
+round by data set, with and without principal components. It prints the table. ``--write`` also
+stores it for FedSim's page of results.
 FEDKIN_DATA names the folder of the data.
 """
 
@@ -16,6 +17,7 @@ from jaxtyping import Float, Int
 from sklearn.decomposition import PCA
 
 from benchmarks.measure import Times, simulated, take_turns
+from benchmarks.report import machine
 from benchmarks.work import clients
 from fedkin.clustering.kmeans import kmeans
 from fedkin.core.method import Method
@@ -25,23 +27,9 @@ from fedkin.methods import FedAvg, FedProx, FedSim
 from fedkin.models import MODELS
 from fedkin.models.model import prepare_jax
 from fedkin.simulation.engine import SimulatedWorld
-from papers.fedsim.recipes import FEMNIST, GOODREADS, MEX, MNIST
+from papers.fedsim import round_times
+from papers.fedsim.round_times import WITH_PCA, WITHOUT_PCA
 from papers.recipe import Setting, load
-from papers.tables_markdown import markdown
-
-WITH_PCA = "with PCA"
-WITHOUT_PCA = "without PCA"
-# Milliseconds of a round: FedAvg, FedProx, FedSim (Table 3); saved by PCA (section 5.3).
-PRINTED: dict[Setting, tuple[float, float, float, float]] = {
-    MNIST: (2929.3, 1423.7, 2858.3, 230.0),
-    FEMNIST: (4433.5, 5855.8, 4443.4, 469.1),
-    MEX: (759.9, 949.9, 1049.5, 19.3),
-    GOODREADS: (541.8, 716.7, 646.8, 92.9),
-}
-NOTE = """\
-Milliseconds of a communication round without scoring, median of {turns} turns on the same cohorts;
-in brackets: the paper's, on its machines. The last three columns have FedSim with scikit-learn's
-K-means, as in the authors' code: with principal components, without them, and the difference."""
 
 
 def rounds(turns: int) -> Times:
@@ -132,27 +120,16 @@ def rounds_of(setting: Setting, turns: int) -> Times:
     return take_turns({name: lambda turn, name=name: one(name, turn) for name in methods}, turns)
 
 
-def table(times: Mapping[Setting, Times]) -> str:
-    """Table 3 as Markdown: ours in milliseconds, the paper's in brackets.
+def medians(times: Mapping[Setting, Times]) -> dict[Setting, dict[str, float]]:
+    """Median milliseconds of a round, by row and method.
 
     Args:
         times: seconds of each turn, by row and method.
     """
-    lines = []
-    for setting, of_row in times.items():
-        median = {name: 1000 * float(np.median(seconds)) for name, seconds in of_row.items()}
-        *printed, saved = PRINTED[setting]
-        methods = zip(("FedAvg", "FedProx", "FedSim"), printed, strict=True)
-        lines.append(
-            [
-                setting.row,
-                *(f"{median[name]:.1f} ({theirs})" for name, theirs in methods),
-                f"{median[WITH_PCA]:.1f}",
-                f"{median[WITHOUT_PCA]:.1f}",
-                f"{median[WITHOUT_PCA] - median[WITH_PCA]:.1f} ({saved})",
-            ]
-        )
-    return markdown(["", "FedAvg", "FedProx", "FedSim", WITH_PCA, WITHOUT_PCA, "saved"], lines)
+    return {
+        setting: {name: 1000 * float(np.median(seconds)) for name, seconds in of_row.items()}
+        for setting, of_row in times.items()
+    }
 
 
 def everything(turns: int) -> dict[str, Times]:
@@ -164,10 +141,15 @@ def main() -> None:
     """Measure Table 3 and print it."""
     parser = argparse.ArgumentParser("python -m benchmarks.fedsim", description=__doc__)
     parser.add_argument("--turns", type=int, default=30, help="rounds of each method that count")
-    turns = parser.parse_args().turns
+    parser.add_argument("--write", action="store_true", help="store the times for the page")
+    arguments = parser.parse_args()
     prepare_jax()  # before the first computation of any kind
-    times = {setting: rounds_of(setting, turns) for setting in PRINTED}
-    print(table(times), NOTE.format(turns=turns), sep="\n\n")
+    times = {setting: rounds_of(setting, arguments.turns) for setting in round_times.PRINTED}
+    milliseconds = medians(times)
+    note = round_times.NOTE.format(turns=arguments.turns)
+    print(round_times.table(milliseconds), note, sep="\n\n")
+    if arguments.write:
+        round_times.write(machine(flower=False), arguments.turns, milliseconds)
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ from papers.fedsim import numbers as fedsim_numbers
 from papers.fedsim import objective_recipes as fedsim_objectives
 from papers.fedsim import page as fedsim_page
 from papers.fedsim import recipes as fedsim
+from papers.fedsim import round_times
 from papers.fedsim import search_recipes as fedsim_search
 from papers.fedsim import similarity_recipes as fedsim_similarity
 from papers.flexcfl import communication as flexcfl_communication
@@ -384,6 +385,7 @@ PAPERS = {
             parts={
                 "fedsim-significance": fedsim_page.significance,
                 "fedsim-variants": fedsim_page.variants,
+                "fedsim-times": round_times.section,
             },
             draw=fedsim_figures.draw,
             read_next="[FedSim](papers/fedsim.md): how the method works",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from benchmarks import fedsim
+from papers.fedsim import round_times
 from papers.recipe import Setting
 
 TINY = Setting(
@@ -49,10 +51,10 @@ def test_the_table_has_ours_and_the_papers() -> None:
     seconds = np.array([0.001, 0.009, 0.002])
     factors = {"FedAvg": 1, "FedProx": 2, "FedSim": 3, "with PCA": 4, "without PCA": 10}
     times = {name: factor * seconds for name, factor in factors.items()}
-    text = fedsim.table({fedsim.MEX: times})
+    text = round_times.table(fedsim.medians({round_times.MEX: times}))
     cells = [cell.strip() for cell in text.splitlines()[2].strip("|").split("|")]
     assert cells == [
-        fedsim.MEX.row,
+        round_times.MEX.row,
         "2.0 (759.9)",
         "4.0 (949.9)",
         "6.0 (1049.5)",
@@ -60,3 +62,14 @@ def test_the_table_has_ours_and_the_papers() -> None:
         "20.0",
         "12.0 (19.3)",
     ]
+
+
+def test_stored_times_are_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(round_times, "STORE", tmp_path / "times.json")
+    assert round_times.section([]) == "not run"
+    methods = ("FedAvg", "FedProx", "FedSim", "with PCA", "without PCA")
+    milliseconds = dict.fromkeys(methods, 2.0)
+    round_times.write("A processor.", 7, {round_times.MNIST: milliseconds})
+    text = round_times.section([])
+    assert "2.0 (2929.3)" in text and "0.0 (230.0)" in text
+    assert "median of 7 turns" in text and text.endswith("Ours: A processor.")
