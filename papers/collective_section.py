@@ -13,6 +13,7 @@ from papers.reproduction_marks import POINTS, ComparedNumber, Mark, Results
 from papers.tables_markdown import markdown
 
 TWO = ("IFCA", "FeSEM")
+AS_CODED = "all methods, as their authors' code does them"
 SLIP = "first client"
 BY_SAMPLES = "by samples"
 
@@ -53,6 +54,29 @@ def section(results: Mapping[str, Results]) -> str:
             "### Numbers that stay outside their interval",
             _outside(numbers),
         ]
+    )
+
+
+def headline(results: Mapping[str, Results]) -> str:
+    """What the collective test says, in two sentences for the top of the page.
+
+    Args:
+        results: stored runs, by paper.
+    """
+    groups = tests(numbers_of(results))
+    of_all = groups.get(AS_CODED, groups.get("all methods"))
+    if of_all is None:
+        return f"No number has {LEAST_RUNS} runs yet."
+    rejected = [name for name, test in groups.items() if test.rejected]
+    head = (
+        f"Of {of_all.numbers} printed numbers with at least {LEAST_RUNS} runs of ours, "
+        f"{of_all.outside} lie outside their 95% interval ({of_all.expected:.1f} expected, "
+        f"p = {of_all.binomial_p:.2g})"
+    )
+    if AS_CODED in groups:
+        head += ", if each method does what its authors' code does"
+    return f"{head}. " + (
+        f"**Not reproduced: {'; '.join(rejected)}.**" if rejected else "No method is rejected."
     )
 
 
@@ -119,7 +143,7 @@ def tests(numbers: Sequence[ComparedNumber]) -> dict[str, CollectiveTest]:
         groups[f"{column}, as the published code does it"] = of(column, SLIP)
         groups[f"{column}, weighted by samples"] = of(column, BY_SAMPLES)
     slip = [number for column in TWO for number in of(column, SLIP)]
-    groups["all methods, as their authors' code does them"] = [*others, *slip]
+    groups[AS_CODED] = [*others, *slip]
     found = {name: collective_test(group) for name, group in groups.items()}
     return {name: test for name, test in found.items() if test is not None}
 

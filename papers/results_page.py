@@ -111,11 +111,12 @@ def _overview(results: Mapping[str, Results], left_out: Mapping[str, Sequence[st
 
 
 def _in_short(results: Mapping[str, Results]) -> str:
-    """The verdicts on the claims, counted."""
+    """The verdicts on the claims, counted, and the result of the collective test."""
     return (
         f"**Of {len(claims.CLAIMS)} claims of five papers: {claims.counts_in_words(results)}.** "
-        "Each is judged by a rule from stored runs; the command of its row prints them. "
-        "[The collective test](#the-collective-test) judges all printed numbers together."
+        "Each is judged by a rule from stored runs; the command of its row prints them.\n\n"
+        "[The collective test](#the-collective-test) judges all printed numbers together. "
+        f"{collective_section.headline(results)}"
     )
 
 

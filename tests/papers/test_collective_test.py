@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from papers import collective_section
 from papers.collective_test import collective_test, is_outside
 from papers.prediction import p_value, prediction_interval
 from papers.reproduction_marks import ComparedNumber, compare_number
@@ -61,3 +62,22 @@ def test_the_binomial_p_is_of_as_many_outside_or_more() -> None:
 def test_numbers_with_few_runs_or_none_printed_are_left_out() -> None:
     assert collective_test([number(90.0, RUNS[:4])]) is None
     assert collective_test([compare_number("row", "method", None, 90.0, runs=RUNS)]) is None
+
+
+def test_the_headline_names_a_method_that_is_not_reproduced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All ten of IFCA's numbers lie outside, and none of FedAvg's."""
+
+    def of(column: str, printed: float) -> ComparedNumber:
+        return compare_number("row", column, printed, float(np.mean(RUNS)), runs=RUNS)
+
+    numbers = [of("FedAvg", 90.0)] * 10 + [of("IFCA", 99.0)] * 10
+    monkeypatch.setattr(collective_section, "numbers_of", lambda results: numbers)
+    text = collective_section.headline({})
+    assert "Of 10 printed numbers with at least 5 runs of ours, 0 lie outside" in text
+    assert text.endswith("**Not reproduced: IFCA, as the text describes it.**")
+    monkeypatch.setattr(collective_section, "numbers_of", lambda results: numbers[:10])
+    assert collective_section.headline({}).endswith("No method is rejected.")
+    monkeypatch.setattr(collective_section, "numbers_of", lambda results: [])
+    assert collective_section.headline({}) == "No number has 5 runs yet."
