@@ -32,8 +32,10 @@ def draw(numbers: Sequence[ComparedNumber], docs: Path) -> None:
 
     from fedkin.reporting.style import STYLE, write
 
+    images = docs / "images"
+    images.mkdir(parents=True, exist_ok=True)
     with matplotlib.rc_context(STYLE):
-        write(_figure(testable(numbers)), docs / "images" / NAME)
+        write(_figure(testable(numbers)), images / NAME)
 
 
 def _figure(numbers: Sequence[ComparedNumber]) -> Any:
