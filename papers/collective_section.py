@@ -179,7 +179,7 @@ def _outside(numbers: Sequence[ComparedNumber]) -> str:
     head = ["", "", "paper", "ours", "interval", "seeds / draws", "tried"]
     note = (
         "IFCA's and FeSEM's numbers are left out where the published code's mean puts them inside. "
-        "Where nothing was tried, the cause is unknown."
+        "Where nothing tried comes near, the cause is unknown."
     )
     return f"{note}\n\n{markdown(head, lines)}"
 
