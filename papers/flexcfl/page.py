@@ -15,6 +15,7 @@ from papers.tables_markdown import markdown
 
 CELLS_III = [*TABLE_III, *cnn_recipes.TABLE_III]
 CELLS_IV = [*TABLE_IV, *cnn_recipes.TABLE_IV]
+LEAST_SEEDS = 3  # for a verdict on a hypothesis
 
 
 def numbers_iv(results: Results) -> list[ComparedNumber]:
@@ -94,12 +95,13 @@ def _best_of_seeds(results: Results, cell: Cell) -> dict[int, float]:
 def change(printed: float, pairs: Sequence[tuple[float, float]]) -> str:
     """Whether a hypothesis brings our mean nearer to a printed number: by more than the standard
     deviation, over the seeds, of the difference that the hypothesis makes.
+    Fewer than ``LEAST_SEEDS`` seeds are too few.
 
     Args:
         printed: the paper's number.
         pairs: ours of each seed, without and with the hypothesis.
     """
-    if len(pairs) < 2:
+    if len(pairs) < LEAST_SEEDS:
         return "too few"
     without = abs(mean(a for a, _ in pairs) - printed)
     under = abs(mean(b for _, b in pairs) - printed)

@@ -261,16 +261,18 @@ def test_the_table_compares_means_of_the_same_seeds() -> None:
 @pytest.mark.parametrize(
     ("printed", "under", "verdict"),
     [
-        (90.0, [84.0, 85.5], "nearer"),  # by 3.75, deviation of the difference 0.35
-        (80.0, [84.0, 85.5], "farther"),
-        (90.0, [79.0, 84.0], "same"),  # by 0.5, deviation 2.83
+        # Differences 3.5, 4 and 4.5: by 4, deviation 0.5.
+        (90.0, [84.0, 85.0, 86.0], "nearer"),
+        (80.0, [84.0, 85.0, 86.0], "farther"),
+        # Differences -2, 0.5 and 3: by 0.5, deviation 2.5.
+        (90.0, [78.5, 81.5, 84.5], "same"),
         # Beyond the printed number and as far from it: 3 below, 3 above.
-        (84.0, [87.0, 87.0], "same"),
-        (90.0, [95.0], "too few"),
+        (84.0, [87.0, 87.0, 87.0], "same"),
+        (90.0, [95.0, 95.0], "too few"),
     ],
 )
 def test_nearer_by_more_than_the_spread(printed: float, under: list[float], verdict: str) -> None:
-    pairs = list(zip([80.5, 81.5], under, strict=False))
+    pairs = list(zip([80.5, 81.0, 81.5], under, strict=False))
     assert change(printed, pairs) == verdict
 
 
