@@ -36,6 +36,7 @@ from papers.fedsim import similarity_recipes as fedsim_similarity
 from papers.flexcfl import communication as flexcfl_communication
 from papers.flexcfl import figure_recipes as flexcfl_runs
 from papers.flexcfl import figures as flexcfl_figures
+from papers.flexcfl import hypothesis_recipes as flexcfl_hypotheses
 from papers.flexcfl import page as flexcfl_page
 from papers.flexcfl import recipes as flexcfl
 from papers.flexcfl import weightings
@@ -186,6 +187,7 @@ FLEXCFL = (
         compare=flexcfl_page.numbers_iv,
         also=("flexcfl-figure4",),
     ),
+    flexcfl_hypotheses.TABLE,
     Table(
         name="flexcfl-figure6",
         title="Fig. 6: communication of 300 rounds",
@@ -373,6 +375,7 @@ PAPERS = {
             parts={
                 "flexcfl-weightings": weightings.table,
                 "flexcfl-detected": flexcfl_page.detected,
+                "flexcfl-tested": flexcfl_page.hypotheses,
                 "flexcfl-bytes": flexcfl_page.communication,
             },
             draw=flexcfl_figures.draw,

@@ -203,16 +203,16 @@ def _outside(numbers: Sequence[ComparedNumber]) -> str:
     head = ["", "", "paper", "ours", "interval", "seeds / draws", "tried"]
     note = (
         "IFCA's and FeSEM's numbers are left out where the published code's mean puts them inside. "
-        "Where nothing was tried, the cause is unknown."
+        "Where nothing tried comes near, the cause is unknown."
     )
     return f"{note}\n\n{markdown(head, lines)}"
 
 
 def _tried(number: ComparedNumber, numbers: Sequence[ComparedNumber]) -> str:
-    """The variants of a number and their results."""
+    """The variants of a number, hypotheses among them, and their results."""
     found = [
         n
         for n in numbers
         if (n.row, n.variant_of) == (number.row, number.column) and n.value is not None
     ]
-    return "; ".join(f"{n.column.partition(', ')[2]}: {n.exact:.1f}" for n in found)
+    return "; ".join(f"{n.column.removeprefix(f'{n.variant_of}, ')}: {n.exact:.1f}" for n in found)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from statistics import mean
+from collections.abc import Sequence
+from statistics import mean, stdev
 
 from papers.accuracy_numbers import best_accuracies
-from papers.flexcfl import cnn_recipes
+from papers.flexcfl import cnn_recipes, hypothesis_recipes
 from papers.flexcfl.communication import bytes_of, gain_of_ifca_mig, relative_bytes
 from papers.flexcfl.recipes import COUNTED, FIGURE_6, TABLE_III, TABLE_IV
-from papers.reproduction_marks import ComparedNumber, Results, values_of
+from papers.recipe import Cell
+from papers.reproduction_marks import ComparedNumber, Results, figures_of, values_of
 from papers.tables_markdown import markdown
 
 CELLS_III = [*TABLE_III, *cnn_recipes.TABLE_III]
 CELLS_IV = [*TABLE_IV, *cnn_recipes.TABLE_IV]
+LEAST_SEEDS = 3  # for a verdict on a hypothesis
 
 
 def numbers_iv(results: Results) -> list[ComparedNumber]:
@@ -45,6 +48,67 @@ def _mean(results: Results, row: str, column: str, figure: str, factor: int, for
     """The mean of a figure of Table IV over the runs."""
     values = values_of(results=results, table="IV", row=row, column=column, figure=figure)
     return f"{factor * mean(values):{form}}" if values else "not run"
+
+
+def hypotheses(results: Results) -> str:
+    """Each number under a hypothesis, next to the number of the main table: means over the seeds
+    that both have. A sentence says how many have no run."""
+    lines = []
+    before = ("", "")
+    for hypothesis, cells in hypothesis_recipes.BY_HYPOTHESIS.items():
+        for cell in cells:
+            row = cell.setting.row
+            pairs = _pairs(results, cell)
+            if not pairs or cell.published is None:
+                continue
+            names = ["" if hypothesis == before[0] else hypothesis]
+            names.append("" if (hypothesis, row) == before else row)
+            before = (hypothesis, row)
+            ours = [f"{mean(of_cell):.1f}" for of_cell in zip(*pairs, strict=True)]
+            verdict = change(cell.published, pairs)
+            numbers = [f"{cell.published:g}", *ours, str(len(pairs)), verdict]
+            lines.append([*names, cell.variant_of, *numbers])
+    head = ["hypothesis", "", "", "paper", "main table", "under it", "seeds", "verdict"]
+    without_run = len(hypothesis_recipes.CELLS) - len(lines)
+    parts = [markdown(head, lines)] if lines else []
+    parts += [f"Not run: {without_run} numbers of this table."] if without_run else []
+    return "\n\n".join(parts)
+
+
+def _pairs(results: Results, tested: Cell) -> list[tuple[float, float]]:
+    """The best accuracy of each seed without and with a hypothesis, in percent, of the seeds that
+    both have."""
+    main = hypothesis_recipes.MAIN[tested.setting.row, tested.variant_of]
+    without = _best_of_seeds(results, main)
+    under = _best_of_seeds(results, tested)
+    return [(without[seed], under[seed]) for seed in sorted(without.keys() & under.keys())]
+
+
+def _best_of_seeds(results: Results, cell: Cell) -> dict[int, float]:
+    """The best accuracy of each seed of a cell, in percent; a run without a complete round has
+    none."""
+    seeds = figures_of(results, cell, "seed")
+    best = figures_of(results, cell, "best")
+    return {seed: 100 * value for seed, value in zip(seeds, best, strict=True) if value is not None}
+
+
+def change(printed: float, pairs: Sequence[tuple[float, float]]) -> str:
+    """Whether a hypothesis brings our mean nearer to a printed number: by more than the standard
+    deviation, over the seeds, of the difference that the hypothesis makes.
+    Fewer than ``LEAST_SEEDS`` seeds are too few.
+
+    Args:
+        printed: the paper's number.
+        pairs: ours of each seed, without and with the hypothesis.
+    """
+    if len(pairs) < LEAST_SEEDS:
+        return "too few"
+    without = abs(mean(a for a, _ in pairs) - printed)
+    under = abs(mean(b for _, b in pairs) - printed)
+    spread = stdev(b - a for a, b in pairs)
+    if abs(without - under) <= spread:
+        return "same"
+    return "nearer" if under < without else "farther"
 
 
 def communication(results: Results) -> str:

@@ -24,7 +24,7 @@ from papers.fedsim import (
     similarity_recipes,
 )
 from papers.fedsim import recipes as fedsim
-from papers.flexcfl import cnn_recipes
+from papers.flexcfl import cnn_recipes, hypothesis_recipes
 from papers.flexcfl import figure_recipes as flexcfl_figures
 from papers.flexcfl import recipes as flexcfl
 from papers.panm import recipes as peers
@@ -42,7 +42,7 @@ FIGURES = [
 CURVES = [*flexcfl_figures.FIGURE_1, *flexcfl_figures.FIGURE_3, *flexcfl_figures.FIGURE_5]
 CELLS = {
     "fedgroup": [*fedgroup.CELLS, *sent140_recipes.CELLS, *candidate_recipes.CELLS, *FIGURES],
-    "flexcfl": [*flexcfl.CELLS, *cnn_recipes.CELLS, *CURVES],
+    "flexcfl": [*flexcfl.CELLS, *cnn_recipes.CELLS, *hypothesis_recipes.CELLS, *CURVES],
     "fedsim": [
         *fedsim.CELLS,
         *network_recipes.CELLS,
