@@ -14,7 +14,7 @@ import pytest
 from fedkin.core.errors import ConfigError, DataError, StorageError
 from fedkin.methods import FedAvg
 from papers import __main__ as program
-from papers import recipe
+from papers import recipe, results_page
 from papers.catalogue import PAPERS
 from papers.fedgroup import recipes as fedgroup
 from papers.fedgroup.recipes import MNIST, TABLE_III
@@ -337,6 +337,7 @@ def test_the_page_names_the_runs_left_out_and_shows_none_of_them(
 ) -> None:
     store_with_faults(tmp_path)
     monkeypatch.setattr(program, "RESULTS", tmp_path)
+    monkeypatch.setattr(program, "CSV", tmp_path / "results.csv")
     monkeypatch.setattr(program, "PAPERS", {"fedgroup": replace(PAPERS["fedgroup"], draw=None)})
     program.write(tmp_path)
     overview, text = (
@@ -350,10 +351,10 @@ def test_the_page_names_the_runs_left_out_and_shows_none_of_them(
     assert f"* fedgroup: {changed} setting\n" in overview
     assert damaged in said and changed in said
     # Alone: the mean with the others would be 41.7.
-    assert "| MNIST-MCLR | **89.3**<br>*89.3* ✓ |" in text
+    assert "| MNIST-MCLR | FedAvg | 89.3 | 89.3 |  | 1 / 1 | 87.6 | ✓ |" in text
     for number in ("12.3", "23.4", "23.5", "56.4", "50.8", "41.7"):
-        assert f"**{number}" not in overview + text, number
-    assert "**1 of " in overview and "of the 1 that were run" in overview
+        assert f"| {number}" not in overview + text, number
+    assert "**1** were run at the paper's size, and 1 of these are within" in overview
 
 
 def test_the_page_of_whole_stores_leaves_nothing_out(
@@ -363,6 +364,7 @@ def test_the_page_of_whole_stores_leaves_nothing_out(
     store = tmp_path / "fedgroup.jsonl"
     store.write_text(store.read_text().splitlines()[0] + "\n")
     monkeypatch.setattr(program, "RESULTS", tmp_path)
+    monkeypatch.setattr(program, "CSV", tmp_path / "results.csv")
     monkeypatch.setattr(program, "PAPERS", {"fedgroup": replace(PAPERS["fedgroup"], draw=None)})
     program.write(tmp_path)
     assert "Left out of every count" not in (tmp_path / "results.md").read_text()
@@ -373,7 +375,9 @@ def test_a_wrong_note_overwrites_no_page(tmp_path: Path, monkeypatch: pytest.Mon
     store_with_faults(tmp_path)
     (tmp_path / "fedgroup.md").write_text("{no-such-table; MNIST-MCLR; FedAvg}")
     (tmp_path / "results.md").write_text("mine")
+    monkeypatch.setattr(results_page, "TEXTS", tmp_path)
     monkeypatch.setattr(program, "RESULTS", tmp_path)
+    monkeypatch.setattr(program, "CSV", tmp_path / "results.csv")
     monkeypatch.setattr(program, "PAPERS", {"fedgroup": replace(PAPERS["fedgroup"], draw=None)})
     with pytest.raises(ConfigError, match="no-such-table"):
         program.write(tmp_path)
