@@ -30,7 +30,6 @@ from papers.fedsim import numbers as fedsim_numbers
 from papers.fedsim import objective_recipes as fedsim_objectives
 from papers.fedsim import page as fedsim_page
 from papers.fedsim import recipes as fedsim
-from papers.fedsim import round_times
 from papers.fedsim import search_recipes as fedsim_search
 from papers.fedsim import similarity_recipes as fedsim_similarity
 from papers.flexcfl import communication as flexcfl_communication
@@ -364,7 +363,7 @@ PAPERS = {
             name="fedgroup",
             heading="FedGroup (arXiv 2010.06870)",
             tables=FEDGROUP,
-            parts={"fedgroup-labels": fedgroup_page.labels},
+            parts=fedgroup_page.PARTS,
             draw=fedgroup_figures.draw,
             read_next="[FedGroup](papers/fedgroup.md): how the method works",
         ),
@@ -385,11 +384,7 @@ PAPERS = {
             name="fedsim",
             heading="FedSim (Neurocomputing 2022)",
             tables=FEDSIM,
-            parts={
-                "fedsim-significance": fedsim_page.significance,
-                "fedsim-variants": fedsim_page.variants,
-                "fedsim-times": round_times.section,
-            },
+            parts=fedsim_page.PARTS,
             draw=fedsim_figures.draw,
             read_next="[FedSim](papers/fedsim.md): how the method works",
         ),

@@ -287,14 +287,14 @@ def sentence() -> str:
     papers = dict.fromkeys(number.paper for number in DERIVED)
     counts = ", ".join(f"{paper} {sum(n.paper == paper for n in DERIVED)}" for paper in papers)
     wrong = [
-        f"{n.paper}'s {n.printed} (section {n.place}) is {n.computed:.2f} by the tables"
+        f"{n.paper} prints {n.printed} (section {n.place}), and its tables give {n.computed:.2f}"
         + _instead(n)
         for n in DERIVED
         if not n.follows
     ]
     return (
         f"Another {len(DERIVED)} printed numbers are differences or means of these ({counts}), and "
-        f"are not counted. All follow from the tables, but for a unit of the last digit, except: "
+        "are not counted. All but these follow from the tables, up to a unit of the last digit: "
         f"{'; '.join(wrong)}."
     )
 
@@ -304,4 +304,4 @@ def _instead(number: Derived) -> str:
     other = LOSS_OF_FLEXCFL
     if (number.paper, number.printed) != (other.paper, other.printed):
         return ""
-    return f", where FlexCFL's own loss is {other.computed:.2f}"
+    return f". FlexCFL loses {-other.computed:.2f} points there, so the text may mean FlexCFL"

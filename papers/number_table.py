@@ -9,7 +9,7 @@ from statistics import stdev
 from papers.reproduction_marks import POINTS, SYMBOLS, ComparedNumber, Mark
 from papers.tables_markdown import markdown
 
-HEAD = ("", "", "paper", "ours", "SD", "seeds / draws", "last round", "result")
+HEAD = ("", "", "paper", "ours", "SD", "seeds (draws)", "last round", "result")
 
 
 def number_table(numbers: Sequence[ComparedNumber]) -> str:
@@ -55,12 +55,20 @@ def _lines(numbers: Sequence[ComparedNumber]) -> list[list[str]]:
                 number.published,
                 _ours(number),
                 _spread(number),
-                f"{number.seeds} / {number.draws}" if number.draws else str(number.seeds),
+                seeds_and_draws(number),
                 *(last if _have_last_round(numbers) else []),
                 SYMBOLS[number.mark],
             ]
         )
     return lines
+
+
+def seeds_and_draws(number: ComparedNumber) -> str:
+    """How many seeds are behind ours, and in brackets how many draws of the data if it is another
+    number."""
+    if number.draws in (0, number.seeds):
+        return str(number.seeds)
+    return f"{number.seeds} ({number.draws})"
 
 
 def _ours(number: ComparedNumber) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fedkin.core.errors import ConfigError, unknown
-from papers import claims, collective_section, difference_figure
+from papers import by_paper, claims, collective_section, difference_figure
 from papers.catalogue import PAPERS, Paper
 from papers.notes import fill
 from papers.number_table import number_table
@@ -90,6 +90,7 @@ def _overview(results: Mapping[str, Results], left_out: Mapping[str, Sequence[st
         [
             "# Results: do the papers reproduce?",
             _in_short(results),
+            by_paper.table(results),
             claims.markdown_table(results),
             claims.LEGEND,
             collective_section.section(results),
@@ -114,7 +115,8 @@ def _in_short(results: Mapping[str, Results]) -> str:
     """The verdicts on the claims, counted, and the result of the collective test."""
     return (
         f"**Of {len(claims.CLAIMS)} claims of five papers: {claims.counts_in_words(results)}.** "
-        "Each is judged by a rule from stored runs; the command of its row prints them.\n\n"
+        "Each is judged by a rule from stored runs. The command of a row makes them again, and "
+        "with `--stored` prints them.\n\n"
         "[The collective test](#the-collective-test) judges all printed numbers together. "
         f"{collective_section.headline(results)}"
     )

@@ -49,7 +49,23 @@ def _ranges(results: Results) -> Numbers:
         numbers[f"IID noise, {epochs} epochs"] = format_number(
             iid["dbscan"].count(-1) if iid else nan, "d"
         )
+    for algorithm in ("dbscan", "optics"):
+        found = [_finds_clusters(results, key, algorithm) for key in CLUSTERINGS]
+        numbers[f"{algorithm.upper()} finds"] = format_count(sum(found))
     return numbers
+
+
+def _finds_clusters(results: Results, key: tuple[str, str], algorithm: str) -> bool:
+    """Whether an algorithm finds the clusters of a split exactly, without noise, after ten local
+    epochs. The clusters are blocks of consecutive clients."""
+    setting = CLUSTERINGS[key]
+    run = first_run(results, "eps", setting.row, "10")
+    if run is None:
+        return False
+    labels = run[algorithm]
+    true_clusters = [client * setting.clusters // len(labels) for client in range(len(labels))]
+    pairs = set(zip(labels, true_clusters, strict=True))
+    return -1 not in labels and len(pairs) == len(set(labels)) == setting.clusters
 
 
 def _per_cluster(results: Results) -> Numbers:
@@ -94,7 +110,7 @@ def _combined_detectors(results: Results) -> Numbers:
         late = {name: mean(_curve(run)[-LAST:]) for name, run in runs.items()}
         detectors = _detectors(runs["detectors"])
         gains.append(late["scaled"] - late["detectors"])
-        leads.append((late["detectors"] - late["small CNN"], late["scaled"] - late["small CNN"]))
+        leads.append((last["detectors"] - last["small CNN"], last["scaled"] - last["small CNN"]))
         for name, run in runs.items():
             numbers |= {
                 f"{name}, {title}": format_number(last[name], ".0f"),

@@ -1,5 +1,6 @@
 """About twenty claims of the five papers, judged by stored runs: the first screen of the report."""
 
+from papers.claims.rules import Verdict
 from papers.claims.table import (
     CLAIMS,
     LEGEND,
@@ -14,6 +15,7 @@ from papers.claims.table import (
 __all__ = [
     "CLAIMS",
     "LEGEND",
+    "Verdict",
     "counts",
     "counts_in_words",
     "judgements",

@@ -68,6 +68,7 @@ class Claim:
         whole: how the verdicts on the parts give the verdict.
         evidence: the printed evidence in words, where it is not the parts' printed numbers.
         counted: whether the table counts the parts that hold, and does not list them.
+        shown: measurements that the table shows next to the parts, and that judge nothing.
     """
 
     paper: str
@@ -79,6 +80,7 @@ class Claim:
     whole: Whole = EVERY
     evidence: str = ""
     counted: bool = False
+    shown: tuple[Part, ...] = ()
 
     @property
     def rule(self) -> str:
@@ -114,12 +116,14 @@ class Judgement:
         samples: the values of each part; empty where there are no runs that count.
         verdicts: on each part.
         cost: of the runs behind the evidence.
+        shown: the values of each measurement that judges nothing.
     """
 
     claim: Claim
     samples: tuple[Sample, ...]
     verdicts: tuple[Verdict, ...]
     cost: Cost
+    shown: tuple[Sample, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
@@ -144,7 +148,13 @@ def judge(claim: Claim, results: Mapping[str, Results]) -> Judgement:
     pairs = zip(claim.parts, samples, strict=True)
     verdicts = tuple(part.rule.verdict(sample) for part, sample in pairs)
     jobs = evidence_jobs(claim, verdicts)
-    return Judgement(claim, samples, verdicts, _cost(jobs, runs))
+    return Judgement(
+        claim=claim,
+        samples=samples,
+        verdicts=verdicts,
+        cost=_cost(jobs, runs),
+        shown=tuple(part.sample(runs) for part in claim.shown),
+    )
 
 
 def evidence_jobs(claim: Claim, verdicts: Sequence[Verdict]) -> list[Job]:

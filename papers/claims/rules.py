@@ -23,6 +23,7 @@ class Verdict(StrEnum):
 
     REPRODUCED = "reproduced"
     PARTLY = "partly"
+    UNDECIDED = "undecided"
     NOT = "not"
     NOT_ATTEMPTED = "not attempted"
 
@@ -55,16 +56,22 @@ class Whole:
     least: float
 
     def verdict(self, parts: Sequence[Verdict]) -> Verdict:
-        """The verdict on the claim. It is "partly" where too few parts are reproduced, but at least
-        half of those that were attempted are so or partly."""
+        """The verdict on the claim.
+
+        A claim without enough reproduced parts is "undecided" if most of its attempted parts are
+        so. Otherwise it is "partly" if at least half of its decided parts are reproduced or partly
+        so, and else "not".
+        """
         attempted = [part for part in parts if part != Verdict.NOT_ATTEMPTED]
         if not attempted:
             return Verdict.NOT_ATTEMPTED
-        reproduced = sum(part == Verdict.REPRODUCED for part in parts)
-        if reproduced >= self.least * len(parts):
+        if parts.count(Verdict.REPRODUCED) >= self.least * len(parts):
             return Verdict.REPRODUCED
-        at_least_partly = reproduced + sum(part == Verdict.PARTLY for part in parts)
-        return Verdict.PARTLY if 2 * at_least_partly >= len(attempted) else Verdict.NOT
+        decided = [part for part in attempted if part != Verdict.UNDECIDED]
+        if 2 * len(decided) < len(attempted):
+            return Verdict.UNDECIDED
+        at_least_partly = len(decided) - decided.count(Verdict.NOT)
+        return Verdict.PARTLY if 2 * at_least_partly >= len(decided) else Verdict.NOT
 
 
 EVERY = Whole("in each part", 1.0)
@@ -75,20 +82,40 @@ def _holds(true: bool) -> Verdict:
     return Verdict.REPRODUCED if true else Verdict.NOT
 
 
-ABOVE = Rule(
-    "the 95% interval ({measure}) lies above 0", lambda sample: _holds(sample.bounds[0] > 0)
-)
-BELOW = Rule(
-    "the 95% interval ({measure}) lies below 0", lambda sample: _holds(sample.bounds[1] < 0)
-)
+def _side(low: float, high: float) -> Verdict:
+    """Whether an interval lies above 0, below 0 or on both sides. An interval that is only 0 is
+    not above it."""
+    if low > 0:
+        return Verdict.REPRODUCED
+    return Verdict.UNDECIDED if low < 0 < high else Verdict.NOT
+
+
+def _above(sample: Sample) -> Verdict:
+    low, high = sample.bounds
+    return _side(low, high)
+
+
+def _below(sample: Sample) -> Verdict:
+    low, high = sample.bounds
+    return _side(-high, -low)
+
+
+def _not_behind(sample: Sample) -> Verdict:
+    low, high = sample.bounds
+    return _side(low + MARGIN, high + MARGIN)
+
+
+ABOVE = Rule("the 95% interval ({measure}) lies above 0 (0 inside: undecided)", _above)
+BELOW = Rule("the 95% interval ({measure}) lies below 0 (0 inside: undecided)", _below)
 NOT_BEHIND = Rule(
-    f"the 95% interval ({{measure}}) lies above -{MARGIN} points",
-    lambda sample: _holds(sample.bounds[0] > -MARGIN),
+    f"the 95% interval ({{measure}}) lies above -{MARGIN} points (-{MARGIN} inside: undecided)",
+    _not_behind,
 )
 
 
 def gain(printed: float) -> Rule:
-    """Side and size of a printed difference; only the side: partly.
+    """Side and size of a printed difference; only the side: partly; an interval with both 0 and the
+    printed difference: undecided.
 
     Args:
         printed: the difference in the paper, not 0.
@@ -97,7 +124,8 @@ def gain(printed: float) -> Rule:
     def decide(sample: Sample) -> Verdict:
         low, high = sample.bounds
         if not (low > 0 if printed > 0 else high < 0):
-            return Verdict.NOT
+            has_both = low < 0 < high and low <= printed <= high
+            return Verdict.UNDECIDED if has_both else Verdict.NOT
         distance = abs(sample.mean - printed)
         near = distance <= max(MARGIN, QUARTER * abs(printed))
         return Verdict.REPRODUCED if near else Verdict.PARTLY

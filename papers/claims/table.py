@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 from papers.claims import athena, fedgroup, fedsim, flexcfl, panm
-from papers.claims.claim import Claim, Cost, Judgement, judge
+from papers.claims.claim import Claim, Cost, Judgement, Part, judge
 from papers.claims.rules import Verdict
 from papers.claims.samples import Sample
 from papers.number_text import format_number
@@ -25,9 +25,12 @@ LEGEND = (
     "Gains and differences are percentage points of the best accuracy; FedSim's are means over the "
     "rounds, and PANM's are of the last round. A gain over both is over the better baseline. ± is "
     "the standard deviation over draws of the data, or over seeds of a single draw. A claim is "
-    "judged in parts, by runs of the paper's full size: *partly* if not all parts are reproduced, "
-    "but at least half of the attempted ones are at least partly. One or two values are never more "
-    "than *partly*. `papers.claims.rules()` prints the rule of each claim."
+    "judged in parts, such as data sets, by runs of the paper's full size. *Reproduced*: all parts "
+    "are (“most”: more than half). *Undecided*: most intervals allow both answers. *Partly*: half "
+    "of the decided parts have at least the printed sign. One or two values are never more than "
+    "*partly*. Not attempted: without full-size runs. `papers.claims.rules()` prints the rule of "
+    "each claim. Core-minutes are those of all runs of the row. With `--stored`, a command prints "
+    "the stored runs and makes none."
 )
 UNTESTED = "untested"  # a part that was not attempted
 HEAD = ("claim (paper, section)", "printed", "ours (mean±SD)", "verdict", "core-minutes", "command")
@@ -121,13 +124,15 @@ def _ours(judgement: Judgement) -> str:
     if judgement.verdict == Verdict.NOT_ATTEMPTED:
         reasons = dict.fromkeys(part.barred for part in claim.parts if part.barred)
         return "; ".join(reasons) or "not run"
-    text = _count(judgement) if claim.counted else _list(judgement)
+    text = _count(judgement) if claim.counted else _list(claim.parts, judgement.samples)
+    if any(sample.values for sample in judgement.shown):
+        text += f"; {_list(claim.shown, judgement.shown)}"
     return f"{text} ({_sizes(judgement.samples)})"
 
 
-def _list(judgement: Judgement) -> str:
+def _list(parts: Sequence[Part], samples: Sequence[Sample]) -> str:
     """Each label with the values of its parts."""
-    pairs = zip(judgement.claim.parts, judgement.samples, strict=True)
+    pairs = zip(parts, samples, strict=True)
     groups = groupby(pairs, key=lambda pair: pair[0].label)
     return "; ".join(
         f"{label} {', '.join(_value(sample, part.form) for part, sample in of_label)}"

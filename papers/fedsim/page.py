@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from fedkin.core.randomness import Stream
-from papers.fedsim import network_recipes
+from papers.fedsim import network_recipes, round_times
 from papers.fedsim.numbers import (
     paired_curves,
     sample_of,
@@ -116,3 +116,11 @@ def _points_over_fedavg(
 
 def _shown(points: Float[np.ndarray, "S"] | None) -> str:
     return "not run" if points is None else spread(points)
+
+
+# Parts of the page by their names in its text.
+PARTS = {
+    "fedsim-significance": significance,
+    "fedsim-variants": variants,
+    "fedsim-times": round_times.section,
+}

@@ -38,7 +38,7 @@ from papers.table_request import request_table
 from tests.conftest import SHARED
 from tests.papers.claim_runs import bad_values, cell_line, every_run, good_values, made_up
 
-REPRODUCED, PARTLY, NOT, NOT_ATTEMPTED = Verdict
+REPRODUCED, PARTLY, UNDECIDED, NOT, NOT_ATTEMPTED = Verdict
 TEXTS = {
     "FedGroup": "fedgroup.txt",
     "FlexCFL": "flexcfl.txt",
@@ -148,10 +148,13 @@ RULES: dict[str, tuple[Rule, Sample, Verdict]] = {
     "gain, within a quarter": (gain(14.7), around(11.1, 1.0), REPRODUCED),
     "gain, beyond a quarter": (gain(14.7), around(10.9, 1.0), PARTLY),
     "gain, 0 just outside the interval": (gain(5.2), around(5.0, 4.0), REPRODUCED),
-    "gain, 0 just inside the interval": (gain(5.2), around(5.0, 4.1), NOT),
+    "gain, 0 just inside the interval": (gain(5.2), around(5.0, 4.1), UNDECIDED),
+    "gain, 0 inside and printed just inside": (gain(5.2), around(2.0, 2.6), UNDECIDED),
+    "gain, 0 inside and printed just outside": (gain(5.2), around(2.0, 2.5), NOT),
     "loss": (gain(-7.6), around(-6.4, 1.0), REPRODUCED),
     "loss that is a gain": (gain(-7.6), around(6.4, 1.0), NOT),
     "small gain that is 0": (gain(0.5), around(0.0, 0.1), NOT),
+    "small gain that may be 0": (gain(0.5), around(0.0, 0.5), UNDECIDED),
     "similar": (similar(4.3), around(3.0), REPRODUCED),
     "similar, but level": (similar(4.3), around(-1.4), PARTLY),
     "not similar": (similar(4.3), around(-1.6), NOT),
@@ -162,12 +165,15 @@ RULES: dict[str, tuple[Rule, Sample, Verdict]] = {
     "at least": (at_least(0.9), around(0.9), REPRODUCED),
     "less": (at_least(0.9), around(0.89), NOT),
     "above": (ABOVE, around(1.25, 1.0), REPRODUCED),
-    "not above": (ABOVE, around(1.23, 1.0), NOT),
+    "perhaps above": (ABOVE, around(1.23, 1.0), UNDECIDED),
+    "perhaps above, the mean below": (ABOVE, around(-1.23, 1.0), UNDECIDED),
+    "not above": (ABOVE, around(-1.25, 1.0), NOT),
     "always 0": (ABOVE, around(0.0), NOT),
     "below": (BELOW, around(-1.25, 1.0), REPRODUCED),
     "not below": (BELOW, around(1.25, 1.0), NOT),
     "not behind": (NOT_BEHIND, around(-0.2, 1.0), REPRODUCED),
-    "behind": (NOT_BEHIND, around(-0.3, 1.0), NOT),
+    "perhaps behind": (NOT_BEHIND, around(-0.3, 1.0), UNDECIDED),
+    "behind": (NOT_BEHIND, around(-2.8, 1.0), NOT),
     "no values": (ABOVE, Sample(), NOT_ATTEMPTED),
 }
 
@@ -193,6 +199,10 @@ def test_the_parts_give_the_verdict() -> None:
     assert EVERY.verdict([REPRODUCED, NOT_ATTEMPTED]) == PARTLY
     assert EVERY.verdict([NOT, NOT_ATTEMPTED]) == NOT
     assert EVERY.verdict([NOT_ATTEMPTED]) == NOT_ATTEMPTED
+    assert EVERY.verdict([REPRODUCED, UNDECIDED]) == PARTLY
+    assert EVERY.verdict([NOT, UNDECIDED]) == NOT
+    assert EVERY.verdict([NOT, UNDECIDED, UNDECIDED]) == UNDECIDED
+    assert MOST.verdict([REPRODUCED, UNDECIDED, UNDECIDED, UNDECIDED]) == UNDECIDED
     assert MOST.verdict([REPRODUCED, REPRODUCED, NOT]) == REPRODUCED
     assert MOST.verdict([REPRODUCED, NOT]) == PARTLY
     assert MOST.verdict([REPRODUCED, REPRODUCED, NOT_ATTEMPTED, NOT]) == PARTLY
@@ -337,8 +347,25 @@ def test_verdicts_are_counted() -> None:
     claim = with_quote("+5.2% on MNIST")
     none = dict.fromkeys(Verdict, 0)
     assert counts({}) == none | {NOT_ATTEMPTED: len(CLAIMS)}
-    assert counts_in_words({}) == f"0 reproduced, 0 partly, 0 not, {len(CLAIMS)} not attempted"
+    assert counts_in_words({}) == (
+        f"0 reproduced, 0 partly, 0 undecided, 0 not, {len(CLAIMS)} not attempted"
+    )
     runs = {"fedgroup": made_up(claim, good_values(claim))}
     assert counts(runs) == none | {REPRODUCED: 1, NOT_ATTEMPTED: len(CLAIMS) - 1}
     # Sent140, and ATHENA-FL's shortened recipes.
     assert counts(every_run())[NOT_ATTEMPTED] == 3
+
+
+def test_what_judges_nothing_is_shown_and_changes_no_verdict() -> None:
+    """FlexCFL over FeSEM as the published code runs it: 40 points, where the text gives 12."""
+    claim = with_quote("compared to FedSEM")
+    runs = made_up(claim, [12.8, 12.4, 12.0])
+    coded = [
+        cell_line("III", part.rows[0], part.columns[1], seed, best=0.1)
+        for part in claim.shown
+        for seed in range(5)
+    ]
+    judgement = judge(claim, {"flexcfl": [*runs, *coded]})
+    assert judgement.verdict == PARTLY
+    text = markdown_table({"flexcfl": [*runs, *coded]})
+    assert "; as coded +" in next(row for row in text.splitlines() if claim.quote in row)

@@ -75,9 +75,9 @@ def test_the_headline_names_a_method_that_is_not_reproduced(
     numbers = [of("FedAvg", 90.0)] * 10 + [of("IFCA", 99.0)] * 10
     monkeypatch.setattr(collective_section, "numbers_of", lambda results: numbers)
     text = collective_section.headline({})
-    assert "Of 10 printed numbers with at least 5 runs of ours, 0 lie outside" in text
-    assert text.endswith("**Not reproduced: IFCA, as the text describes it.**")
+    assert "0 of 10 printed numbers with at least 5 values of ours lie outside" in text
+    assert text.endswith("**Not reproduced as the text describes them: IFCA.**")
     monkeypatch.setattr(collective_section, "numbers_of", lambda results: numbers[:10])
-    assert collective_section.headline({}).endswith("No method is rejected.")
+    assert collective_section.headline({}).endswith("Not rejected at 5%.")
     monkeypatch.setattr(collective_section, "numbers_of", lambda results: [])
     assert collective_section.headline({}) == "No number has 5 runs yet."

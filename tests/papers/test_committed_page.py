@@ -60,3 +60,14 @@ def test_results_csv_is_the_committed_one(written: Path) -> None:
 
 def test_nothing_is_left_out_of_the_committed_pages() -> None:
     assert "Left out of every count" not in (DOCS / "results.md").read_text()
+
+
+def _words(name: str) -> int:
+    """The words of a page; the marks of tables are none."""
+    return sum(bool(re.search(r"\w", word)) for word in (DOCS / name).read_text().split())
+
+
+def test_the_pages_are_short() -> None:
+    of_pages = {name: _words(name) for name in PAGES}
+    assert {name: words for name, words in of_pages.items() if words > 2500} == {}
+    assert sum(of_pages.values()) <= 12_000
