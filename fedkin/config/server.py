@@ -30,6 +30,7 @@ from fedkin.core.errors import ConfigError
 from fedkin.core.object_repr import listed
 from fedkin.core.storage import user_path
 from fedkin.core.training import LocalTraining
+from fedkin.data.table_transform import TableTransform
 from fedkin.measures.measure import Measure
 from fedkin.options import SECTIONS
 from fedkin.options.base import Option
@@ -80,6 +81,7 @@ class DataDescription:
     feature_names: tuple[str, ...] | None = None  # columns of a table, if known
     from_uint8: bool = False  # whether samples are known to be uint8 pixels divided by 255
     label_names: tuple[str, ...] | None = None  # names of the classes, if known
+    transform: TableTransform | None = None  # how columns of a table are scaled, if they are
 
     @classmethod
     def of(cls, samples: SamplesSection, name: str) -> DataDescription:
