@@ -6,7 +6,7 @@ its samples. So no client needs the samples of another one. Shapes: M samples, d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -78,6 +78,31 @@ def column_statistics(x: Features, taken: Bool[np.ndarray, "M"]) -> ColumnStatis
     return ColumnStatistics(count, mean, deviation, low=low, high=high, whole=whole)
 
 
+def combined(parts: Sequence[ColumnStatistics]) -> ColumnStatistics:
+    """The statistics of several sites together, from the statistics of each.
+
+    The squared differences from the common mean are those from the site's mean, and the site's
+    count times its squared distance from the common mean (Chan, Golub and LeVeque 1983).
+
+    Args:
+        parts: statistics of the same columns at one or more sites.
+    """
+    count = sum(part.count for part in parts)
+    mean = sum(part.count * part.mean for part in parts) / count
+    squares = sum(part.count * (part.deviation**2 + (part.mean - mean) ** 2) for part in parts)
+    low = np.min([part.low for part in parts], axis=0)
+    high = np.max([part.high for part in parts], axis=0)
+    constant = low == high
+    return ColumnStatistics(
+        count=count,
+        mean=np.where(constant, low, mean),
+        deviation=np.where(constant, 0, np.sqrt(squares / count)),
+        low=low,
+        high=high,
+        whole=np.all([part.whole for part in parts], axis=0),
+    )
+
+
 def quantiles(
     x: Features, taken: Bool[np.ndarray, "M"], shares: tuple[float, ...], facts: ColumnStatistics
 ) -> Float64[np.ndarray, "q d"]:
@@ -114,9 +139,7 @@ def quantiles(
     return np.where(facts.whole, np.floor(high), high)
 
 
-def taken_blocks(
-    x: Features, taken: Bool[np.ndarray, "M"]
-) -> Iterator[Float64[np.ndarray, "b d"]]:
+def taken_blocks(x: Features, taken: Bool[np.ndarray, "M"]) -> Iterator[Float64[np.ndarray, "b d"]]:
     """The taken samples, a block at a time, without empty blocks.
 
     Args:

@@ -13,10 +13,7 @@ from fedkin.core.errors import ConfigError, DataError, unknown
 from fedkin.core.plain import plain_lists
 from fedkin.core.storage import user_path
 from fedkin.data.table_scaling import TableScaling
-from fedkin.data.table_transform import NONE, SCALES, STANDARD, TableTransform
-
-# Names of the options, for sources of samples that are no tables.
-TABLE_OPTIONS = ("scale", "scale_from", "drop", "rename")
+from fedkin.data.table_transform import NONE, SCALES, STANDARD, TABLE_OPTIONS, TableTransform
 
 
 @dataclass(frozen=True)
@@ -91,7 +88,7 @@ class TableOptions:
             if new_names.count(new) > 1:
                 raise DataError(
                     f"{place}: rename: {old!r} cannot become {new!r}, because there is a column "
-                    f"{new!r} already; choose another name: rename = {{{old} = \"{new}_2\"}}"
+                    f'{new!r} already; choose another name: rename = {{{old} = "{new}_2"}}'
                 )
         new = {name: self.renamed.get(str(name), name) for name in table.columns}
         return table.rename(columns=new)
@@ -152,8 +149,8 @@ def _statistics(given: Any) -> Mapping[str, Any] | TableTransform | None:
     if isinstance(given, Mapping):
         return {name: plain_lists(value) for name, value in given.items()}
     raise ConfigError(
-        f"scale_from must be the path of a file, or a table of numbers, got {given!r}; for "
-        "example scale_from = {mean = {age = 50.0}, scale = {age = 12.0}}"
+        "scale_from must be the path of a file, or numbers by column, such as scale_from = "
+        f"{{mean = {{age = 50.0}}, scale = {{age = 12.0}}}}, got {given!r}"
     )
 
 

@@ -25,7 +25,7 @@ from fedkin.data.column_statistics import (
     taken_blocks,
 )
 from fedkin.data.features import Features
-from fedkin.data.table_transform import NONE, ROBUST, TableTransform, given_transform
+from fedkin.data.table_transform import NONE, ROBUST, STANDARD, TableTransform, given_transform
 
 if TYPE_CHECKING:
     from fedkin.data.federated import FederatedData
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 # Scales that differ by more than this factor are worth a warning.
 LARGEST_RATIO = 100
 # In a smaller table the whole numbers of a column often differ by chance.
-_IDENTIFIED = 20
+_IDENTIFIED = 50
 # Number of columns that a warning names.
 _SHOWN = 8
 _log = logging.getLogger("fedkin")
@@ -72,6 +72,9 @@ class TableScaling:
         if self.statistics is not None:
             given = given_transform(self.statistics, columns, place)
             return _renaming(given, self.renamed)
+        if not len(train):
+            # The check of the federation names the client without training samples.
+            return None
         taken = np.zeros(x.shape[0], bool)
         taken[train] = True
         facts = column_statistics(x, taken)
@@ -79,6 +82,29 @@ class TableScaling:
         if self.kind == NONE:
             return TableTransform.identity(columns, self.renamed) if self.renamed else None
         return _renaming(_fitted(self.kind, x, taken, columns, facts), self.renamed)
+
+
+def raw_statistics(data: FederatedData) -> ColumnStatistics:
+    """Statistics of a table's columns over the training samples, before scaling.
+
+    Args:
+        data: a federation whose samples are the rows of a table.
+    """
+    transform = data.transform
+    x = data.x if transform is None else Converted(data.x, transform.undo)
+    taken = np.zeros(len(data.x), bool)
+    taken[data.train.rows] = True
+    facts = column_statistics(x, taken)
+    if transform is None or transform.kind != STANDARD:
+        return facts
+    # The transform has the statistics of the file's numbers, which float32 has rounded.
+    deviation = np.where(facts.constant, 0, transform.scale)
+    return facts._replace(mean=np.array(transform.mean), deviation=deviation)
+
+
+def scales_of(deviation: Float64[np.ndarray, "d"]) -> Float64[np.ndarray, "d"]:
+    """The scale of each column: its standard deviation, or 1 for a constant column."""
+    return np.where(deviation == 0, 1, deviation)
 
 
 def rescaled(data: FederatedData) -> FederatedData:
@@ -100,9 +126,7 @@ def rescaled(data: FederatedData) -> FederatedData:
     return replace(data, x=converted(data.x, before, after), transform=after)
 
 
-def converted(
-    x: Any, before: TableTransform | None, after: TableTransform | None
-) -> Any:
+def converted(x: Any, before: TableTransform | None, after: TableTransform | None) -> Any:
     """Features that one transform has scaled, scaled by another one instead. They are unchanged if
     both transforms are equal.
 
@@ -148,7 +172,7 @@ def _fitted(
         # Quantiles are exact to this share of the range.
         is_zero = spread <= 1e-9 * (facts.high - facts.low)
         scale = np.where(is_zero, facts.deviation, spread)
-    scale = np.where(facts.constant | (scale == 0), 1, scale)
+    scale = scales_of(scale)
     return TableTransform(
         columns=tuple(map(str, columns)),
         kind=kind,

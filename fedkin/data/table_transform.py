@@ -21,6 +21,8 @@ ROBUST = "robust"
 NONE = "none"
 # Ways to scale the columns of a table, by the option ``scale``.
 SCALES = (STANDARD, ROBUST, NONE)
+# Options that only tables have.
+TABLE_OPTIONS = ("scale", "scale_from", "drop", "rename")
 # The way of a transform whose statistics were given by the option ``scale_from``.
 GIVEN = "given"
 _EXAMPLE = "{mean = {age = 50.0, weight = 70.0}, scale = {age = 12.0, weight = 9.5}}"

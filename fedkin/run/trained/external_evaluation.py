@@ -175,9 +175,7 @@ def _transform_options(columns: list[str], samples: Samples) -> dict[str, Any]:
     """
     transform = transform_of(samples) or UNCHANGED
     renamed = {
-        old: new
-        for old, new in transform.renamed.items()
-        if old in columns and new not in columns
+        old: new for old, new in transform.renamed.items() if old in columns and new not in columns
     }
     return {"scale_from": transform, "rename": renamed}
 
