@@ -94,7 +94,7 @@ def describe_command(
 
 
 def _print_columns(data: FederatedData, columns: pd.DataFrame | None) -> None:
-    """Print the statistics of a table's columns before scaling. Nothing is printed for other data."""
+    """Print the statistics of a table's columns before scaling; nothing for other data."""
     if columns is None:
         return
     shown = columns.head(_SHOWN_COLUMNS)

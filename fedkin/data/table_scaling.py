@@ -230,8 +230,8 @@ def _warn_of_scales(
     varying = np.flatnonzero(deviation > 0)
     if len(varying) < 2:
         return
-    largest = varying[deviation[varying].argmax()]
-    smallest = varying[deviation[varying].argmin()]
+    largest = int(varying[deviation[varying].argmax()])
+    smallest = int(varying[deviation[varying].argmin()])
     ratio = deviation[largest] / deviation[smallest]
     if ratio > LARGEST_RATIO:
         _log.warning(
@@ -261,7 +261,7 @@ def _identifiers(
         return []
     values = np.concatenate([block[:, candidates] for block in taken_blocks(x, taken)])
     return [
-        str(columns[column])
+        str(columns[int(column)])
         for column, entries in zip(candidates, values.T, strict=True)
         if len(np.unique(entries)) == len(entries)
     ]

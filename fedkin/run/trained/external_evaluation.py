@@ -209,7 +209,8 @@ def matched_features(data: FederatedData, own: Samples) -> Shaped[np.ndarray, "M
     x = data.x
     scaled = data.transform
     wanted = transform_of(own)
-    if ours is not None and theirs is not None and wanted is not None:
+    names = theirs
+    if theirs is not None and wanted is not None:
         theirs = wanted.new_names(theirs)
     if ours is not None and theirs is not None and list(ours) != theirs:
         for name in ours:
@@ -218,9 +219,9 @@ def matched_features(data: FederatedData, own: Samples) -> Shaped[np.ndarray, "M
                     f"{data.name}: {unknown('column', name, theirs)}; the model needs it"
                 )
         x = x[:, [theirs.index(name) for name in ours]]
-        if scaled is not None:
-            names = [data.feature_names[theirs.index(name)] for name in ours]
-            scaled = scaled.of_columns(names, data.name)
+        if scaled is not None and names is not None:
+            selected = [names[theirs.index(name)] for name in ours]
+            scaled = scaled.of_columns(selected, data.name)
     return converted(x, scaled, wanted)
 
 
