@@ -281,7 +281,7 @@ def _refuse_table_options(name: str, given: Values, known: Iterable[str], place:
     for key in TABLE_OPTIONS:
         if key in given and key not in known:
             raise ConfigError(
-                f"{place(key)}: applies to the columns of your own table, such as data.path = "
+                f"{place(key)}: applies to the columns of a file of yours, such as data.path = "
                 f'"patients.csv", but {name} is no table; remove it'
             )
 
