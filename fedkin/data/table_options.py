@@ -189,7 +189,6 @@ def _renamed(given: Any) -> dict[str, str]:
     is_table = isinstance(given, Mapping) and all(isinstance(new, str) for new in given.values())
     if not is_table:
         raise ConfigError(
-            "rename must have the new name of each column, by its old name, such as rename = "
-            f"{{years = 'age'}}, got {given!r}"
+            f"rename must be new names by old names, such as {{years = 'age'}}, got {given!r}"
         )
     return {str(old): new for old, new in given.items()}

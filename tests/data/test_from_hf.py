@@ -264,3 +264,17 @@ def test_a_missing_client_is_refused() -> None:
 def test_a_missing_client_is_named_by_its_column() -> None:
     with pytest.raises(DataError, match="hf: who is empty in row 0"):
         from_hf(rows(who=[None, *WHO[1:]]), by="who")
+
+
+def test_columns_of_numbers_are_scaled() -> None:
+    data = from_hf(rows(), by="who", test=0)
+    assert data.transform is not None and data.transform.kind == "standard"
+    np.testing.assert_allclose(data.x.mean(axis=0), 0, atol=1e-6)
+    given = from_hf(rows(), by="who", scale_from={"mean": [1, 2], "scale": [3, 4]})
+    assert given.x[3].tolist() == pytest.approx([(3 - 1) / 3, (3 - 2) / 4])
+    with pytest.raises(ConfigError, match="scale = 'standard' applies to the columns of a table"):
+        from_hf(rows(), by="who", integers=True, scale="standard")
+    infinite = rows(age=[*COLUMNS["age"][:-1], float("inf")])
+    for test in (0, 0.2):
+        with pytest.raises(DataError, match="row 19 holds NaN or infinity"):
+            from_hf(infinite, by="who", test=test)

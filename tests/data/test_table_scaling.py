@@ -155,7 +155,7 @@ def test_columns_are_dropped_and_renamed(loaded: Any) -> None:
             "'time' cannot become 'dose', because there is a column 'dose' already; .*"
             'time = "dose_2"',
         ),
-        ({"rename": ["time"]}, ConfigError, "rename must have the new name of each column"),
+        ({"rename": ["time"]}, ConfigError, "rename must be new names by old names"),
         ({"scale": "standart"}, ConfigError, "did you mean 'standard'.*example scale = 'robust'"),
         ({"scale": "none", "scale_from": {}}, ConfigError, "leave one of the two out"),
         ({"scale_from": "absent.json"}, ConfigError, r"absent\.json cannot be read"),
