@@ -70,7 +70,9 @@ def column_statistics(x: Features, taken: Bool[np.ndarray, "M"]) -> ColumnStatis
     mean = total / count
     squares = np.zeros(columns)
     for block in taken_blocks(x, taken):
-        squares += ((block - mean) ** 2).sum(axis=0)
+        # The difference between two infinite numbers is not a number.
+        with np.errstate(invalid="ignore"):
+            squares += ((block - mean) ** 2).sum(axis=0)
     constant = low == high
     deviation = np.where(constant, 0, np.sqrt(squares / count))
     # The mean of a constant column may differ from its value in the last bit.

@@ -202,8 +202,9 @@ def _samples(
     else:
         table = read_table(path, options.file_name(client))
     table = options.rename(table, path)
-    check_columns(table, [label, client] if owned else [label], path, _CURES)
-    dropped = options.dropped(table, [label, *([client] if owned else []), *(features or ())], path)
+    needed = [label, client] if owned else [label]
+    check_columns(table, needed, path, _CURES)
+    dropped = options.dropped(table, [*needed, *(features or ())], path)
     columns = Columns(
         label=label,
         client=client if owned else None,
@@ -211,6 +212,7 @@ def _samples(
         split=SPLIT if SPLIT in table and SPLIT not in dropped else None,
         unused=(client, *dropped),
     )
+    scaling = options.scaling()
     if kind == "parquet":
         return parquet_samples(
             path,
@@ -219,7 +221,7 @@ def _samples(
             options,
             label_names=label_names,
             classes=classes,
-            scaling=options.scaling(),
+            scaling=scaling,
         )
     return table_samples(
         table,
@@ -228,7 +230,7 @@ def _samples(
         title=path.stem,
         label_names=label_names,
         classes=classes,
-        scaling=options.scaling(),
+        scaling=scaling,
     )
 
 

@@ -78,6 +78,9 @@ class TableScaling:
         taken = np.zeros(x.shape[0], bool)
         taken[train] = True
         facts = column_statistics(x, taken)
+        if not np.isfinite(facts.mean).all():
+            # The check of all features names the row that is not finite.
+            return None
         warn_of_columns(x, taken, facts=facts, columns=columns, kind=self.kind, place=place)
         if self.kind == NONE:
             return TableTransform.identity(columns, self.renamed) if self.renamed else None

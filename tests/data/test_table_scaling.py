@@ -35,7 +35,7 @@ TABLE = pd.DataFrame(
     }
 )
 FEATURES = ["time", "dose", "unit"]
-TRAIN = TABLE[SPLIT == "train"][FEATURES].to_numpy()
+TRAIN = TABLE[FEATURES].to_numpy()[SPLIT == "train"]
 
 
 @pytest.fixture(params=["csv", "parquet", "pandas"])
@@ -188,7 +188,8 @@ def test_other_data_are_not_scaled(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", x=TRAIN, y=np.arange(160) % 2, client_id=WHO[:160])
     data = fk.data.load(tmp_path / "a.npz", scale="none")
     assert data.transform is None and (data.x == TRAIN.astype(np.float32)).all()
-    for options in ({"scale": "standard"}, {"drop": "a"}, {"rename": {"a": "b"}}):
+    wrong: list[dict[str, Any]] = [{"scale": "standard"}, {"drop": "a"}, {"rename": {"a": "b"}}]
+    for options in wrong:
         with pytest.raises(ConfigError, match=r"a\.npz: \w+ = .* of a table .*may hold images"):
             fk.data.load(tmp_path / "a.npz", **options)
     data = fk.data.from_arrays(TRAIN, np.arange(160) % 2, clients=WHO[:160])
@@ -270,6 +271,6 @@ def test_the_scaling_of_columns_is_described() -> None:
     assert data.transform is not None
     middle = data.transform.mean[1]
     scale = data.transform.scale[1]
-    assert table["scaling"]["dose"] == f"(x - {middle:.5g}) / {scale:.5g}"
+    assert table["scaling"].tolist()[1] == f"(x - {middle:.5g}) / {scale:.5g}"
     assert "scaled: robust" in repr(data)
     assert column_table(fk.data.digits(clients=4)) is None
