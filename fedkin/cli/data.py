@@ -14,12 +14,17 @@ from fedkin.cli.common import error_exit, parse_option, print_rows, print_table
 from fedkin.core.object_repr import shell_command
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from fedkin.data.federated import FederatedData
 
 _NAME_HELP = (
     "A data set (`fedkin data list`), a file of samples, or a TOML file that has a data section."
 )
 _OPTIONS_HELP = "Options of the data set: key=value, or data.key=value as for fedkin run."
+
+# Most columns of a table that are shown.
+_SHOWN_COLUMNS = 40
 
 data_app = typer.Typer(
     no_args_is_help=True, help="Data sets, and how they are distributed over clients."
@@ -65,9 +70,12 @@ def describe_command(
         ),
     ] = None,
 ) -> None:
-    """Show how a data set is distributed over clients, as a table and a figure."""
+    """Show how a data set is distributed over clients, as a table and a figure.
+
+    For a table of the user also show each column: mean, standard deviation (SD) and range of the
+    training samples before scaling, and the scaling."""
     with error_exit():
-        from fedkin.data.describe import table
+        from fedkin.data.describe import column_table, table
         from fedkin.data.label_figure import picture
         from fedkin.reporting.style import check_figure
 
@@ -80,8 +88,25 @@ def describe_command(
             for quantity, values in zip(statistics.index, statistics.to_numpy(), strict=True)
         ]
         print_rows([data.name, *statistics.columns], rows, data.name)
+        _print_columns(data, column_table(data))
         paths = picture(data, target)
         typer.echo(f"figure: {' and '.join(map(str, paths))}")
+
+
+def _print_columns(data: FederatedData, columns: pd.DataFrame | None) -> None:
+    """Print the statistics of a table's columns before scaling; nothing for other data."""
+    if columns is None:
+        return
+    shown = columns.head(_SHOWN_COLUMNS)
+    rows = [
+        [name, *(f"{number:.5g}" for number in numbers), scaling]
+        for name, *numbers, scaling in shown.itertuples()
+    ]
+    kind = "none" if data.transform is None else data.transform.kind
+    title = f"columns of the training samples before scaling; scale: {kind}"
+    print_rows(["column", *columns.columns], rows, title, unbroken=("scaling",))
+    if len(columns) > len(shown):
+        typer.echo(f"and {len(columns) - len(shown):,} more columns")
 
 
 @data_app.command("make")

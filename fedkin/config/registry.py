@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property, wraps
@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 from fedkin.config import user_methods
 from fedkin.config.schema import Place, Section, Values, options_schema, toml_values, validate
 from fedkin.core.errors import ConfigError, FedkinError, unknown
+from fedkin.data.files import is_table_file
+from fedkin.data.table_transform import NONE, TABLE_OPTIONS
 from fedkin.options import SECTIONS
 
 Registry = Mapping[str, Callable[..., Any]]
@@ -260,8 +262,28 @@ def resolve(kind: str, registry: Registry, values: Values, place: Place) -> Entr
     if name not in registry:
         raise ConfigError(f"{place('name')}: {unknown(kind, name, registry)}")
     given = {key: value for key, value in values.items() if key != "name"}
-    options = validate(_options_of(registry, name, place), given, place, ["name"])
+    schema = _options_of(registry, name, place)
+    if kind == "data set":
+        _refuse_table_options(name, given, known=schema.model_fields, place=place)
+    options = validate(schema, given, place, ["name"])
     return Entry(name, {"name": name, **toml_values(options)}, registry[name], options)
+
+
+def _refuse_table_options(name: str, given: Values, known: Iterable[str], place: Place) -> None:
+    """Raise ConfigError for options of tables, such as ``drop``, if a data set is no table.
+
+    Args:
+        name: name of the data set.
+        given: the given options.
+        known: names of the options that the data set has.
+        place: function that turns a key into its name in messages.
+    """
+    for key in TABLE_OPTIONS:
+        if key in given and key not in known:
+            raise ConfigError(
+                f"{place(key)}: applies to the columns of a file of yours, such as data.path = "
+                f'"patients.csv", but {name} is no table; remove it'
+            )
 
 
 def _options_of(registry: Registry, name: str, place: Place) -> type[Section]:
@@ -297,6 +319,27 @@ def make(registry: Registry, values: Values, *first: Any) -> Any:
     return resolve("entry", registry, values, str).make(*first)
 
 
+def site_values(data: Values) -> Values:
+    """The section [data] of a real site. Its table is scaled by given statistics only, because each
+    site would compute other ones.
+
+    Args:
+        data: the section, as the site's file has it.
+
+    Raises ConfigError if statistics of the site's own samples are requested.
+    """
+    if data.get("name") != "file" or not is_table_file(str(data.get("path", ""))):
+        return data
+    if data.get("scale") not in (None, NONE):
+        raise ConfigError(
+            f"scale = {data['scale']!r} would scale the table by this site's samples, and every "
+            "site in another way; give all sites the same statistics: scale_from = {mean = {age = "
+            "50.0}, scale = {age = 12.0}}, or remove scale"
+        )
+    is_open = data.get("scale") is None and data.get("scale_from") is None
+    return {**data, "scale": NONE} if is_open else data
+
+
 def make_site_data(entry: Entry) -> Any:
     """Load the data of a real site.
 
@@ -306,7 +349,8 @@ def make_site_data(entry: Entry) -> Any:
     Raises ConfigError for text labels without ``label_names``, because each site would number its
     labels differently.
     """
-    data = entry.make()
+    values = site_values(entry.values)
+    data = entry.make() if values == entry.values else make(datasets(), values)
     names = data.label_names
     # Every site numbers boolean labels in the same way.
     if names is not None and names != ("False", "True") and "label_names" not in entry.values:

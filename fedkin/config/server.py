@@ -30,6 +30,7 @@ from fedkin.core.errors import ConfigError
 from fedkin.core.object_repr import listed
 from fedkin.core.storage import user_path
 from fedkin.core.training import LocalTraining
+from fedkin.data.table_transform import TableTransform, given_transform
 from fedkin.measures.measure import Measure
 from fedkin.options import SECTIONS
 from fedkin.options.base import Option
@@ -44,7 +45,8 @@ class SamplesSection(Section):
 
     ``words`` is the size of the vocabulary if samples are word indices. ``labels`` and ``features``
     are the names of the classes and of a table's columns. Their order must be the same at all
-    sites.
+    sites. ``scale_from`` has the ``mean`` and the ``scale`` of each column, by which all sites
+    scale their tables.
     """
 
     shape: list[Positive]
@@ -52,6 +54,7 @@ class SamplesSection(Section):
     words: Positive | None = None
     labels: list[str] | None = None
     features: list[str] | None = None
+    scale_from: dict[str, Any] | None = None
 
     @model_validator(mode="after")
     def _names(self) -> SamplesSection:
@@ -64,7 +67,22 @@ class SamplesSection(Section):
         ):
             if names is not None and (len(names) != number or len(set(names)) != number):
                 raise ValueError(f"{what} must be {number} different names, got {listed(names)}")
+        if self.scale_from is not None and self.features is None:
+            raise ValueError(
+                "scale_from: needs the names of the columns too, such as features = "
+                '["age", "weight"]'
+            )
+        self.transform()
         return self
+
+    def transform(self) -> TableTransform | None:
+        """How all sites scale their tables; None if they do not.
+
+        Raises ConfigError if ``scale_from`` lacks a column of ``features``.
+        """
+        if self.scale_from is None or self.features is None:
+            return None
+        return given_transform(self.scale_from, self.features, "samples")
 
 
 @dataclass(frozen=True)
@@ -80,6 +98,7 @@ class DataDescription:
     feature_names: tuple[str, ...] | None = None  # columns of a table, if known
     from_uint8: bool = False  # whether samples are known to be uint8 pixels divided by 255
     label_names: tuple[str, ...] | None = None  # names of the classes, if known
+    transform: TableTransform | None = None  # how columns of a table are scaled, if they are
 
     @classmethod
     def of(cls, samples: SamplesSection, name: str) -> DataDescription:
@@ -90,7 +109,15 @@ class DataDescription:
             None if names is None else tuple(names) for names in (samples.labels, samples.features)
         )
         x = np.zeros((1, *samples.shape), dtype)
-        return cls(name, x, samples.classes, words, feature_names=features, label_names=labels)
+        return cls(
+            name,
+            x,
+            samples.classes,
+            words,
+            feature_names=features,
+            label_names=labels,
+            transform=samples.transform(),
+        )
 
 
 @dataclass(frozen=True)
@@ -284,8 +311,9 @@ def load_client(path: Path, overrides: Sequence[str] = ()) -> ClientConfig:
     sections = _sections(raw, CLIENT, place)
     site = sections.validate("client", SiteSettings)
     data = dict(sections["data"])
-    if data.get("name") == "file" and isinstance(data.get("path"), str):
-        data["path"] = str(path.parent.absolute() / user_path(data["path"]))
+    for key in ("path", "scale_from") if data.get("name") == "file" else ():
+        if isinstance(data.get(key), str):
+            data[key] = str(path.parent.absolute() / user_path(data[key]))
     config = ClientConfig(
         site=replace(
             site,

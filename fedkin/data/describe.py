@@ -8,6 +8,8 @@ from jaxtyping import Int
 
 from fedkin.core.object_repr import listed
 from fedkin.data.federated import FederatedData
+from fedkin.data.table_scaling import raw_statistics
+from fedkin.data.table_transform import NONE, TableTransform
 
 
 def table(data: FederatedData) -> pd.DataFrame:
@@ -19,6 +21,39 @@ def table(data: FederatedData) -> pd.DataFrame:
     """
     columns = {split: _statistics(data, split) for split in data.splits}
     return pd.DataFrame(columns).rename_axis(data.name)
+
+
+def column_table(data: FederatedData) -> pd.DataFrame | None:
+    """Statistics of a table's columns over the training samples of all clients, before scaling.
+
+    Returns:
+        A table with a row for each column (its index): mean, standard deviation, smallest and
+        largest value, and how the column is scaled. None for data without names of columns.
+    """
+    if data.feature_names is None:
+        return None
+    transform = data.transform or TableTransform.identity(data.feature_names)
+    facts = raw_statistics(data)
+    scaling = [
+        _scaling(transform.kind, mean, scale)
+        for mean, scale in zip(transform.mean, transform.scale, strict=True)
+    ]
+    columns = {
+        "mean": facts.mean,
+        "SD": facts.deviation,
+        "min": facts.low,
+        "max": facts.high,
+    }
+    table = pd.DataFrame(columns, index=pd.Index(data.feature_names, name="column"))
+    return table.assign(scaling=scaling)
+
+
+def _scaling(kind: str, mean: float, scale: float) -> str:
+    """How a column is scaled, as text."""
+    if kind == NONE:
+        return NONE
+    sign = "-" if mean >= 0 else "+"
+    return f"(x {sign} {abs(mean):.5g}) / {scale:.5g}"
 
 
 def _statistics(data: FederatedData, split: str) -> dict[str, str]:

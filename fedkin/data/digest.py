@@ -4,6 +4,7 @@ stores. A run is only resumed on data with the same digest."""
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ _BLOCK_NAMES = 2**16
 
 def data_digest(data: FederatedData) -> str:
     """A digest of the data: features, labels, which samples each client has, names, number of
-    classes, true clusters, and vocabulary with its vectors.
+    classes, true clusters, vocabulary with its vectors, and the scaling of a table.
 
     The digest of packed data is computed at packing and read from their description.
     """
@@ -39,6 +40,9 @@ def data_digest(data: FederatedData) -> str:
         arrays += [np.array(data.vocabulary), data.vectors]
     for array in arrays:
         add_array(digest, array)
+    if data.transform is not None:
+        # Tables in other units may have equal features after scaling.
+        digest.update(json.dumps(data.transform.values(), sort_keys=True).encode())
     return digest.hexdigest()
 
 

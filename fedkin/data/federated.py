@@ -20,6 +20,8 @@ from fedkin.data.array_checks import first_not_finite, is_array, type_of
 from fedkin.data.client_names import ClientNames
 from fedkin.data.packed_files import PackedFiles
 from fedkin.data.ragged import Ragged as Ragged
+from fedkin.data.table_scaling import rescaled
+from fedkin.data.table_transform import NONE, TableTransform
 from fedkin.data.user_arrays import unmasked
 
 SPLITS = ("train", "validation", "test")
@@ -51,6 +53,8 @@ class FederatedData:
         columns: for a table: the names of its "label" column and, if it has one, its "client"
             column.
         from_uint8: whether x were uint8 pixels, which have been divided by 255.
+        transform: for a table: how its columns became x. None if they kept their values, and for
+            other data.
         packed: the files of packed data (``fedkin.data.pack``), from which the arrays are mapped;
             None for data in memory.
 
@@ -74,6 +78,7 @@ class FederatedData:
     feature_names: tuple[str, ...] | None = None
     columns: dict[str, str] | None = None
     from_uint8: bool = False
+    transform: TableTransform | None = None
     # Not a field of the dataclass: the class method ``trusted`` sets it on an instance.
     packed: ClassVar[PackedFiles | None] = None
 
@@ -130,6 +135,8 @@ class FederatedData:
 
         shape = " x ".join(map(str, self.x.shape[1:]))
         kind = listed(self.feature_names) if self.feature_names else self.x.dtype
+        if self.transform is not None and self.transform.kind != NONE:
+            kind = f"{kind}; scaled: {self.transform.kind}"
         classes = count(self.classes, "class", "classes")
         if self.label_names:
             classes += f" ({listed(self.label_names)})"
@@ -202,7 +209,8 @@ class FederatedData:
         ceil(fraction n) of n training samples become validation samples, but at most n - 1. So
         every client with at least two training samples has a validation sample. The draw is
         stratified: a class with n_c samples gets a share n_c / n of the validation samples, rounded
-        up or down. Test samples do not change.
+        up or down. Test samples do not change. The columns of a table are scaled by the remaining
+        training samples.
 
         Args:
             fraction: share of validation samples, above 0 and below 1.
@@ -230,7 +238,8 @@ class FederatedData:
             chosen = _stratified(self.y[rows], fraction, stream.client(client))
             train.append(rows[~chosen])
             validation.append(rows[chosen])
-        return self.with_rows(Ragged.of(train), self.test, validation=Ragged.of(validation))
+        divided = self.with_rows(Ragged.of(train), self.test, validation=Ragged.of(validation))
+        return rescaled(divided)
 
     def select(self, clients: Int[np.ndarray, "n"]) -> FederatedData:
         """The data of these clients, in this order: all splits and names, but no true clusters."""

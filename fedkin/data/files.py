@@ -255,6 +255,11 @@ def table_kind(path: Path, others: str = "") -> str:
     raise DataError(f"{path}: expected a file that ends in {expected}{others}; got {found}")
 
 
+def is_table_file(name: str) -> bool:
+    """Whether a file is a table, by the ending of its name."""
+    return name.lower().endswith((*ENDINGS_OF["csv"], *ENDINGS_OF["parquet"]))
+
+
 def read_table(path: Path, names: str | None = None) -> Table:
     """A CSV or Parquet file as a table with unique column names.
 

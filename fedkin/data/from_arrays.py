@@ -11,6 +11,7 @@ from fedkin.core.errors import ConfigError, DataError
 from fedkin.data.client_ids import client_ids
 from fedkin.data.federated import FederatedData
 from fedkin.data.partition_options import checked
+from fedkin.data.table_options import TableOptions
 from fedkin.data.tables import Columns, table_samples
 from fedkin.data.user_arrays import user_array
 from fedkin.data.user_samples import OwnSamples, own_partition, test_share
@@ -121,6 +122,10 @@ def from_pandas(
     name: str = "frame",
     label_names: Sequence[str] | None = None,
     classes: int | None = None,
+    scale: str | None = None,
+    scale_from: Any = None,
+    drop: Any = None,
+    rename: Any = None,
 ) -> FederatedData:
     """A federation from a DataFrame with one row per sample.
 
@@ -137,6 +142,11 @@ def from_pandas(
         name: name of the data set.
         label_names: names of the classes 0, 1, ..; None for the text that occurs.
         classes: number of classes C; None for the number of names, or the largest label + 1.
+        scale: how the feature columns are scaled, by statistics of the training samples of all
+            clients: ``standard`` (mean and standard deviation), ``robust`` (median and
+            interquartile range) or ``none``; None for ``standard``.
+        scale_from, drop, rename: given statistics, columns that are left out, and new names of
+            columns, as in ``load``.
 
     Returns:
         The federation.
@@ -161,14 +171,18 @@ def from_pandas(
             "num_clients= (to divide the samples among clients); got "
             f"{'neither' if options is None else 'both'}"
         )
+    table_options = TableOptions.of(scale, scale_from, drop, rename)
+    frame = table_options.rename(frame, name)
     split = test if isinstance(test, str) else None
     if isinstance(features, str):
         features = [features]
+    used = [column for column in (label, client, split, *(features or ())) if column is not None]
     columns = Columns(
         label=label,
         client=client,
         features=None if features is None else list(features),
         split=split,
+        unused=table_options.dropped(frame, used, name),
     )
     samples = table_samples(
         frame,
@@ -177,6 +191,7 @@ def from_pandas(
         title=name,
         label_names=None if label_names is None else tuple(label_names),
         classes=classes,
+        scaling=table_options.scaling(),
     )
     return samples.federation(options, test_share(test) if split is None else 1, seed)
 

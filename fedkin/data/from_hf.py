@@ -13,6 +13,7 @@ from fedkin.data.client_ids import client_ids
 from fedkin.data.federated import FederatedData
 from fedkin.data.partition_options import checked
 from fedkin.data.pil_images import is_image, pixels_of_all
+from fedkin.data.table_options import TableOptions, refuse_table_options
 from fedkin.data.tables import Columns, column_facts, without_row_numbers
 from fedkin.data.user_samples import OwnSamples, own_partition, test_share
 
@@ -39,6 +40,8 @@ def from_hf(
     label_names: Sequence[str] | None = None,
     classes: int | None = None,
     integers: bool = False,
+    scale: str | None = None,
+    scale_from: Any = None,
 ) -> FederatedData:
     """A federation from a ``datasets.Dataset`` of Hugging Face.
 
@@ -61,6 +64,8 @@ def from_hf(
         classes: number of classes C; None for the number of names, or the largest label + 1.
         integers: whether to keep x as integers, such as the tokens of a text. Otherwise x become
             float32, and images are scaled to 0 .. 1.
+        scale, scale_from: how columns of numbers are scaled, as in ``load``. Images, arrays and
+            integers are not scaled.
 
     Returns:
         The federation.
@@ -96,6 +101,12 @@ def from_hf(
     if label_names is None:
         label_names = getattr(dataset.features[label], "names", None)
     x = HFFeatures(dataset, columns, name)
+    scaling = None
+    if x.plain and not integers:
+        scaling = TableOptions.of(scale, scale_from).scaling()
+    else:
+        kind = "a data set of images, arrays or integers"
+        refuse_table_options(kind, name, {"scale": scale, "scale_from": scale_from})
     samples = OwnSamples(
         place=name,
         title=name,
@@ -109,6 +120,7 @@ def from_hf(
         integers=integers,
         columns=column_facts(Columns(label, client_column)),
         owners_name="client_id" if client_column is None else client_column,
+        scaling=scaling,
     )
     return samples.federation(options, test_share(test) if split is None else 1, seed)
 

@@ -16,6 +16,7 @@ from fedkin.data.leaf import leaf
 from fedkin.data.packed import is_packed, open_packed
 from fedkin.data.parquet import column_names, parquet_samples
 from fedkin.data.partition_options import checked
+from fedkin.data.table_options import TableOptions, refuse_table_options
 from fedkin.data.tables import Columns, check_columns, column_facts, table_samples
 from fedkin.data.user_samples import OwnSamples, own_partition
 
@@ -42,13 +43,18 @@ def load(
     classes_per_client: int | None = None,
     alpha: float | int | None = None,
     min_samples: int | None = None,
+    scale: str | None = None,
+    scale_from: Any = None,
+    drop: Any = None,
+    rename: Any = None,
 ) -> FederatedData:
     """A federation from a file with an entry for each sample, or from a folder in LEAF's layout.
 
     A file has these arrays (npz) or columns (tables), with one entry for each sample:
 
     * ``x``: features, kept as float32. npz: an array [M, ...] of floats or integers; uint8 are
-      pixels and scaled to 0 .. 1. Tables: every other column, in order, is a numeric feature
+      pixels and scaled to 0 .. 1. Tables: every other column, in order, is a numeric feature,
+      scaled by all clients' training samples (``scale``)
     * ``y``: label: a whole number from 0, text (numbered in sorted order, and remembered as
       ``label_names``) or a boolean
     * ``client_id``: the client of the sample, a number or a name. Clients are numbered in ascending
@@ -91,6 +97,15 @@ def load(
             ``power_law`` and ``blocks``; None for 2.
         alpha: concentration of the partition ``dirichlet``; None for 0.5.
         min_samples: smallest number of samples per client for ``dirichlet``; None for 10.
+        scale: how the feature columns of a table are scaled, by statistics of the training samples
+            of all clients: ``standard`` (mean and standard deviation), ``robust`` (median and
+            interquartile range) or ``none``; None for ``standard``. Only tables are scaled.
+        scale_from: ``{"mean": {column: number}, "scale": {column: number}}``, or the path of a JSON
+            or TOML file with these tables, such as ``transform.json`` of a run folder. Then no
+            statistics are computed.
+        drop: columns of a table that are left out, such as ``["row_id"]``.
+        rename: new names of columns by their names in the file, such as ``{"years": "age"}``. All
+            other options use the new names.
 
     Returns:
         The federation.
@@ -100,10 +115,13 @@ def load(
             file.
         ConfigError: ``train_fraction`` or ``seed`` is given although the data have a split; an
             option for files, such as ``label``, is given for a folder in LEAF's layout or of packed
-            data; or ``client`` and ``partition`` are both given.
+            data; ``client`` and ``partition`` are both given; or an option of tables, such as
+            ``scale``, is given for other data.
     """
     path = user_path(path)
     features = None if features is None else _feature_names(features)
+    of_tables = {"scale": scale, "scale_from": scale_from, "drop": drop, "rename": rename}
+    table_options = TableOptions.of(scale, scale_from, drop, rename)
     options = own_partition(
         partition=partition,
         clients=clients,
@@ -118,6 +136,7 @@ def load(
         )
     if path.is_dir() and not has_arrays(path):
         _refuse_split(path, train_fraction, seed)
+        refuse_table_options(_kind_of_folder(path), path, of_tables)
         of_file = {
             "label": label,
             "client": client,
@@ -130,6 +149,8 @@ def load(
             return open_packed(path)
         _refuse_options_of_file(path, of_file)
         return leaf(path, classes)
+    if path.is_dir() or table_kind(path, _OTHERS) == "npz":
+        refuse_table_options("an array, which may hold images", path, of_tables)
     samples = _samples(
         path=path,
         label=LABEL if label is None else str(label),
@@ -138,6 +159,7 @@ def load(
         owned=options is None,
         label_names=None if label_names is None else tuple(label_names),
         classes=classes,
+        options=table_options,
     )
     if samples.split is not None:
         _refuse_split(path, train_fraction, seed if options is None else None)
@@ -165,26 +187,42 @@ def _samples(
     owned: bool,
     label_names: Names | None,
     classes: int | None,
+    options: TableOptions,
 ) -> OwnSamples:
-    """The samples of a file, or of a folder of arrays.
+    """The samples of a file, or of a folder of arrays. ``options`` are those of tables.
 
     ``owned`` says whether samples have clients; otherwise a partition assigns them.
     """
-    kind = "npz" if path.is_dir() else table_kind(path, ", or a folder in LEAF's layout")
+    kind = "npz" if path.is_dir() else table_kind(path, _OTHERS)
     if kind == "npz":
         samples = _array_samples(path, label, client if owned else None, features)
         return replace(samples, label_names=label_names, classes=classes)
-    table = column_names(path) if kind == "parquet" else read_table(path, client)
-    check_columns(table, [label, client] if owned else [label], path, _CURES)
+    if kind == "parquet":
+        table = column_names(path)
+    else:
+        table = read_table(path, options.file_name(client))
+    table = options.rename(table, path)
+    needed = [label, client] if owned else [label]
+    check_columns(table, needed, path, _CURES)
+    dropped = options.dropped(table, [*needed, *(features or ())], path)
     columns = Columns(
         label=label,
         client=client if owned else None,
         features=features,
-        split=SPLIT if SPLIT in table else None,
-        unused=(client,),
+        split=SPLIT if SPLIT in table and SPLIT not in dropped else None,
+        unused=(client, *dropped),
     )
+    scaling = options.scaling()
     if kind == "parquet":
-        return parquet_samples(path, table, columns, label_names=label_names, classes=classes)
+        return parquet_samples(
+            path,
+            table,
+            columns,
+            options,
+            label_names=label_names,
+            classes=classes,
+            scaling=scaling,
+        )
     return table_samples(
         table,
         columns,
@@ -192,9 +230,12 @@ def _samples(
         title=path.stem,
         label_names=label_names,
         classes=classes,
+        scaling=scaling,
     )
 
 
+# The end of a message about a file of an unknown kind.
+_OTHERS = ", or a folder in LEAF's layout"
 _CURES = {
     LABEL: "name the column of the labels with label=",
     CLIENT: "name the column of the clients with client=, "
@@ -245,5 +286,10 @@ def _refuse_options_of_file(path: Path, options: Mapping[str, object]) -> None:
     """Raise ConfigError for options of single files if the data are a folder."""
     for name, value in options.items():
         if value is not None:
-            kind = "a folder of packed data" if is_packed(path) else "a folder in LEAF's layout"
+            kind = _kind_of_folder(path)
             raise ConfigError(f"{name} = {value} does not apply to {path}, {kind}; leave it out")
+
+
+def _kind_of_folder(path: Path) -> str:
+    """The kind of a folder of data, for messages."""
+    return "a folder of packed data" if is_packed(path) else "a folder in LEAF's layout"

@@ -31,10 +31,13 @@ from fedkin.data.digest import data_digest
 from fedkin.data.federated import SPLITS, FederatedData
 from fedkin.data.packed_files import PackedFiles, file_state
 from fedkin.data.ragged import Ragged
+from fedkin.data.table_transform import TableTransform
 
 DESCRIPTION = "federation.json"
 LAYOUT = 1
 _PLAIN = ("name", "classes", "vocabulary", "label_names", "feature_names", "columns", "from_uint8")
+# Entry of a table whose columns are scaled or renamed.
+_TRANSFORM = "transform"
 _TUPLES = ("vocabulary", "label_names", "feature_names")
 _ARRAYS = ("x", "y", "true_clusters", "vectors")
 _NAMES = ("client_names.text", "client_names.offsets")
@@ -80,6 +83,8 @@ def pack(data: FederatedData | Callable[[], FederatedData], folder: str | Path) 
     about: dict[str, Any] = {"layout": LAYOUT}
     for name in _PLAIN:
         about[name] = getattr(data, name)
+    if data.transform is not None:
+        about[_TRANSFORM] = data.transform.values()
     about["splits"] = data.splits
     about["digest"] = data_digest(data)
     about["files"] = {path.name: path.stat().st_size for path in sorted(folder.glob("*.npy"))}
@@ -131,6 +136,7 @@ def open_packed(folder: str | Path) -> FederatedData:
     for name in _ARRAYS:
         if name in arrays:
             fields[name] = arrays[name]
+    fields[_TRANSFORM] = _transform(folder, about)
     fields["client_names"] = _client_names(folder, about, arrays)
     for split in about["splits"]:
         fields[split] = Ragged(arrays[f"{split}.rows"], arrays[f"{split}.offsets"])
@@ -188,6 +194,20 @@ def _description(folder: Path) -> dict[str, Any]:
             f"{path}: expected the description of packed data, but it is damaged ({error})"
         ) from error
     return about
+
+
+def _transform(folder: Path, about: dict[str, Any]) -> TableTransform | None:
+    """How the columns of a table became the samples; None for other data, and for tables whose
+    columns kept their values."""
+    if about.get(_TRANSFORM) is None:
+        return None
+    try:
+        return TableTransform.of_values(about[_TRANSFORM])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DataError(
+            f"{folder / DESCRIPTION}: its entry {_TRANSFORM} is damaged ({error}); pack the data "
+            "again"
+        ) from error
 
 
 def _client_names(

@@ -10,6 +10,7 @@ from jaxtyping import Float64
 
 from fedkin.core.errors import DataError
 from fedkin.data.files import reading
+from fedkin.data.table_options import TableOptions
 from fedkin.data.tables import Columns, check_different, feature_columns, numbers, with_features
 from fedkin.data.user_samples import OwnSamples
 
@@ -46,14 +47,17 @@ def _as_pandas(table: Any) -> Any:
         raise ValueError(str(error)) from error
 
 
-def parquet_samples(path: Path, names: Any, columns: Columns, **more: Any) -> OwnSamples:
+def parquet_samples(
+    path: Path, names: Any, columns: Columns, options: TableOptions, **more: Any
+) -> OwnSamples:
     """The samples of a Parquet file. Labels, clients and split are read at once; features are read
     later, one row group at a time.
 
     Args:
         path: the file.
-        names: a DataFrame with the file's columns.
+        names: a DataFrame with the file's columns, renamed.
         columns: the roles of the columns.
+        options: the options of the table, which tell a column's name in the file.
         more: further fields of ``OwnSamples``, by name.
 
     Raises:
@@ -64,12 +68,13 @@ def parquet_samples(path: Path, names: Any, columns: Columns, **more: Any) -> Ow
     features = feature_columns(names, columns, path)
     small = [name for name in (columns.label, columns.client, columns.split) if name is not None]
     with reading(path, KIND, whole=False):
-        table = pd.read_parquet(path, columns=small)
+        table = pd.read_parquet(path, columns=[options.file_name(name) for name in small])
+        table = table.set_axis(small, axis=1)
     return with_features(
         table=table,
         columns=columns,
         features=features,
-        x=ParquetFeatures(path, features),
+        x=ParquetFeatures(path, features, options),
         place=path,
         title=path.stem,
         **more,
@@ -82,14 +87,19 @@ class ParquetFeatures:
     Args:
         path: path of the file.
         features: names of the columns.
+        options: the options of the table; None: no column is renamed.
     """
 
     dtype = np.dtype(np.float64)
 
-    def __init__(self, path: Path, features: list[Any]) -> None:
+    def __init__(
+        self, path: Path, features: list[Any], options: TableOptions | None = None
+    ) -> None:
         import pyarrow.parquet as pq
 
+        options = options or TableOptions()
         self._path = path
+        self._in_file = [str(options.file_name(name)) for name in features]
         self._features = features
         with reading(path, KIND, whole=False), pq.ParquetFile(path) as file:
             sizes = [
@@ -114,10 +124,10 @@ class ParquetFeatures:
         import pyarrow.parquet as pq
 
         if group != self._group:
-            names = [str(name) for name in self._features]
             with reading(self._path, KIND, whole=False), pq.ParquetFile(self._path) as file:
-                table = _as_pandas(file.read_row_group(group, columns=names))
-                table = table[self._features]
+                table = _as_pandas(file.read_row_group(group, columns=self._in_file))
+            table.columns = [str(name) for name in table.columns]
+            table = table[self._in_file].set_axis(self._features, axis=1)
             self._values = numbers(table, self._features, self._path, int(self._starts[group]))
             self._group = group
         return self._values

@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Int, Shaped
@@ -18,33 +18,18 @@ from fedkin.data.array_checks import row_blocks
 from fedkin.data.array_targets import feature_array
 from fedkin.data.client_ids import client_ids, whole_ids
 from fedkin.data.client_names import ClientNames
+from fedkin.data.features import Features as Features
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.labels import LABELS, Names, encode_labels
 from fedkin.data.partition import by_writer, split_train_test
 from fedkin.data.partition_options import POOLED, Owned, PartitionOptions, positive
+from fedkin.data.table_scaling import TableScaling
+from fedkin.data.table_transform import TableTransform
 
 _log = logging.getLogger("fedkin")
 SPLITS = ("train", "test", "validation")
 # Name of the option for a partition's number of clients in from_arrays and similar functions.
 COUNT = "num_clients"
-
-
-@runtime_checkable
-class Features(Protocol):
-    """Numbers [M ...]: an array, or a source larger than memory that returns slices of its rows
-    (samples)."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Number of samples M, then the shape of a sample."""
-        ...
-
-    @property
-    def dtype(self) -> Any:
-        """The type of the numbers."""
-        ...
-
-    def __getitem__(self, rows: slice, /) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -64,6 +49,7 @@ class OwnSamples:
         classes: number of classes C; None for the number of names, or the largest label + 1.
         integers: whether x stay integers.
         columns: for a table: the names of the columns of the label and of the client.
+        scaling: for a table: how its feature columns are scaled; None for other data.
     """
 
     place: Path | str
@@ -78,6 +64,7 @@ class OwnSamples:
     classes: int | None = None
     integers: bool = False
     columns: dict[str, str] | None = None
+    scaling: TableScaling | None = None
 
     def federation(
         self, partition: PartitionOptions | None, train_fraction: float | int, seed: int
@@ -93,7 +80,10 @@ class OwnSamples:
             DataError: samples are inconsistent or cannot be used; the message names the row.
             ConfigError: options contradict each other.
         """
-        x = clean_features(self.x, self.place, self.integers)
+        x = None
+        # A table is scaled by its training samples, so it is read after the split.
+        if self.scaling is None:
+            x = clean_features(self.x, self.place, self.integers)
         self._check_lengths()
         y, classes, names, given = encode_labels(
             self.labels, self.place, self.classes, self.label_names
@@ -107,6 +97,10 @@ class OwnSamples:
             client_names = ClientNames.of(np.unique(owners))
         owned, true_clusters = _divided(y, owners, partition, seed)
         train, test, validation = self._split(owned, train_fraction, seed)
+        transform = None
+        if x is None:
+            transform = self._transform(train)
+            x = clean_features(self.x, self.place, transform=transform)
         columns = self.columns
         if names is not None:
             columns = {**(self.columns or {}), LABELS: given}
@@ -124,7 +118,15 @@ class OwnSamples:
             feature_names=self.feature_names,
             columns=columns,
             from_uint8=self.x.dtype == np.uint8 and not self.integers,
+            transform=transform,
         )
+
+    def _transform(self, train: Ragged) -> TableTransform | None:
+        """The transform of a table's columns, from the training samples of all clients."""
+        assert self.scaling is not None
+        _check_numbers(self.x, self.place)
+        names = self.feature_names or tuple(map(str, range(self.x.shape[1])))
+        return self.scaling.transform(self.x, train.rows, names, self.place)
 
     def _split(
         self, owned: Ragged, train_fraction: float | int, seed: int
@@ -240,7 +242,10 @@ def test_share(test: Any) -> float:
 
 
 def clean_features(
-    x: Features, place: Path | str, integers: bool = False
+    x: Features,
+    place: Path | str,
+    integers: bool = False,
+    transform: TableTransform | None = None,
 ) -> Shaped[np.ndarray, "M ..."]:
     """Features as float32 in a new array, read a block at a time. Pixels (uint8) become 0 .. 1.
 
@@ -248,27 +253,24 @@ def clean_features(
         x: numbers [M, ...].
         place: file or name with which error messages begin.
         integers: whether x must be integers, and keep their type.
+        transform: scales the columns of a table; None to keep their values.
 
     Raises:
         DataError: there are no samples, or features are not numbers, not finite, or too large for
             float32.
         ConfigError: the features do not fit into memory.
     """
-    kind = x.dtype.kind
-    size = int(np.prod(x.shape))
-    axes = len(x.shape)
-    if axes < 2 or kind not in "biuf" or not size:
-        hint = "; one feature is x[:, None]" if axes == 1 and kind in "iuf" and size else ""
-        raise DataError(
-            f"{place}: x must be numbers of shape [M, ...], got {x.dtype} of shape {x.shape}{hint}"
-        )
-    if integers and kind == "f":
+    _check_numbers(x, place)
+    if integers and x.dtype.kind == "f":
         raise DataError(f"{place}: x must be integers with integers=True, got {x.dtype}")
     clean = feature_array(place, x.shape, x.dtype if integers else np.float32)
     not_finite: list[int] = []
     too_large: list[int] = []
-    for rows in row_blocks(x.shape[0], size // x.shape[0] * x.dtype.itemsize):
+    row_bytes = int(np.prod(x.shape[1:])) * x.dtype.itemsize
+    for rows in row_blocks(x.shape[0], row_bytes):
         block = np.asarray(x[rows])
+        if transform is not None:
+            block = transform.apply(block)
         if integers:
             clean[rows] = block
         elif block.dtype == np.uint8:
@@ -289,6 +291,18 @@ def clean_features(
                 "such rows)"
             )
     return clean
+
+
+def _check_numbers(x: Features, place: Path | str) -> None:
+    """Raise DataError unless features are numbers of at least one sample."""
+    kind = x.dtype.kind
+    size = int(np.prod(x.shape))
+    axes = len(x.shape)
+    if axes < 2 or kind not in "biuf" or not size:
+        hint = "; one feature is x[:, None]" if axes == 1 and kind in "iuf" and size else ""
+        raise DataError(
+            f"{place}: x must be numbers of shape [M, ...], got {x.dtype} of shape {x.shape}{hint}"
+        )
 
 
 def _not_finite(block: Shaped[np.ndarray, "b ..."], start: int) -> list[int]:

@@ -17,6 +17,7 @@ import numpy as np
 from fedkin import __version__
 from fedkin.core.errors import ConfigError, StorageError
 from fedkin.core.storage import storage_errors, user_path, write_atomic
+from fedkin.data.table_transform import transform_of
 from fedkin.export import architecture
 from fedkin.export.formats import SUFFIXES, check_format, encoded_model
 from fedkin.export.predictor import Predictor
@@ -25,6 +26,12 @@ CARD = "card.json"
 DEFINITION = "model.py"
 # The card's entry about scaled samples.
 FROM_UINT8 = "uint8 pixels divided by 255"
+# The same for the columns of a table: whether the model takes raw values, or the user scales them.
+_SCALED_BY_MODEL = "raw columns; the model computes (x - mean) / scale"
+_SCALED_BEFORE = (
+    "give the model (x - mean) / scale of each column, with the numbers in transform; fedkin "
+    "predict does"
+)
 
 
 @dataclass(frozen=True)
@@ -78,12 +85,16 @@ def write(
         )
     first = entries[0].predictor
     plain = architecture.architecture_of(first.model)
-    card = {"fedkin": __version__, "format": format, **_described(first), **facts}
+    transform = transform_of(first.samples)
+    scales = format == "onnx" or (format == "torch" and plain is not None)
+    card = {"fedkin": __version__, "format": format, **_described(first, scales), **facts}
     card["models"] = [
         _entry(entry, name, content)
         for entry, (name, content) in zip(entries, files.items(), strict=True)
     ]
     card["model"] = card.get("model") or architecture.entry_of(first.model, plain)
+    if plain is not None and transform is not None and scales:
+        plain = {**plain, "scaling": {"mean": transform.mean, "scale": transform.scale}}
     card["architecture"] = plain
     with storage_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -118,8 +129,9 @@ def write_model(predictor: Predictor, path: str | Path, format: str = "safetenso
     return write([ModelEntry(predictor)], facts, user_path(path), format)
 
 
-def _described(predictor: Predictor) -> dict[str, Any]:
-    """What ``card.json`` tells about the samples, the labels and the layers."""
+def _described(predictor: Predictor, scales: bool) -> dict[str, Any]:
+    """What ``card.json`` tells about the samples, the labels and the layers. ``scales``: whether
+    the exported model itself scales the columns of a table."""
     x = predictor.samples.x
     labels = predictor.label_names
     features = getattr(predictor.samples, "feature_names", None)
@@ -128,12 +140,20 @@ def _described(predictor: Predictor) -> dict[str, Any]:
     if floats:
         from_uint8 = getattr(predictor.samples, "from_uint8", False)
         scaling = FROM_UINT8 if from_uint8 else "as the training data"
+    dtype = "float32" if floats else "int64"
+    table: dict[str, Any] = {}
+    transform = transform_of(predictor.samples)
+    if transform is not None:
+        scaling = _SCALED_BY_MODEL if scales else _SCALED_BEFORE
+        dtype = "float64" if scales else "float32"
+        table = {"transform": transform.values()}
     return {
         "input": {
             "shape": list(x.shape[1:]),
-            "dtype": "float32" if floats else "int64",
+            "dtype": dtype,
             "scaling": scaling,
             "features": None if features is None else list(features),
+            **table,
         },
         "output": "the score of each class before the softmax, [batch, classes]",
         "classes": int(predictor.samples.classes),

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedkin.core.errors import ConfigError, MissingExtra, ModelError, unknown
+from fedkin.data.table_transform import transform_of
 from fedkin.export.architecture import architecture_of
 from fedkin.export.predictor import Predictor
 from fedkin.simulation.workers import ModelWithWorkers
@@ -119,6 +120,14 @@ def _onnx_bytes(predictor: Predictor, network: nn.Module) -> bytes:
 
     x = predictor.samples.x
     dtype = torch.float32 if x.dtype.kind == "f" else torch.int64
+    transform = transform_of(predictor.samples)
+    if transform is not None:
+        from fedkin.export.plain_torch import Scaling
+
+        scaling = Scaling(list(transform.mean), list(transform.scale))
+        network = torch.nn.Sequential(scaling, network).eval()
+        # Raw values of a table may need more digits than float32 has.
+        dtype = torch.float64
     # The exporter runs the module on an example. Two samples, because it would take a batch of one
     # for a constant size.
     example = torch.zeros((2, *x.shape[1:]), dtype=dtype)

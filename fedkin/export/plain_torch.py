@@ -7,7 +7,7 @@
     card = json.load(open("card.json"))
     network = build(card["architecture"]).eval()
     network.load_state_dict(torch.load(card["models"][0]["file"], weights_only=True))
-    # x: float32 [B, ...], as described in card["input"]; scores: [B, C], before the softmax
+    # x: [B, ...], as described in card["input"]; scores: [B, C], before the softmax
     scores = network(x)
 
 The entries of the ``state_dict`` have the names and shapes of fedkin's layers. Images are [B, H, W,
@@ -125,15 +125,41 @@ class Detectors(nn.Module):
         return torch.cat(columns, dim=1)
 
 
+class Scaling(nn.Module):
+    """Scales the raw columns of a table, as in the training data.
+
+    Args:
+        mean: the value of each column that becomes 0.
+        scale: the difference in each column that becomes 1.
+    """
+
+    def __init__(self, mean: list[float], scale: list[float]) -> None:
+        super().__init__()
+        self.mean = torch.tensor(mean, dtype=torch.float64)
+        self.scale = torch.tensor(scale, dtype=torch.float64)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The float32 input of a network, from raw values."""
+        mean = self.mean.to(x.device)
+        scale = self.scale.to(x.device)
+        return ((x.double() - mean) / scale).float()
+
+
 def build(architecture: dict[str, Any]) -> nn.Module:
     """Build the network that ``architecture`` in ``card.json`` describes, with new weights.
 
-    If a cluster has detectors, ``architecture`` describes a single one of them; use
+    If the columns of a table were scaled, the network takes raw values, and scales them. If a
+    cluster has detectors, ``architecture`` describes a single one of them; use
     ``build_detectors`` for the whole classifier.
     """
     kinds = {"perceptron": PlainPerceptron, "convnet": ConvNet}
-    options = {key: value for key, value in architecture.items() if key != "kind"}
-    return kinds[architecture["kind"]](**options)
+    options = {key: value for key, value in architecture.items() if key not in ("kind", "scaling")}
+    network = kinds[architecture["kind"]](**options)
+    if "scaling" in architecture:
+        scaling = Scaling(**architecture["scaling"])
+        # As a hook, it adds no entry to the network's state_dict.
+        network.register_forward_pre_hook(lambda _, inputs: (scaling(inputs[0]),))
+    return network
 
 
 def build_detectors(architecture: dict[str, Any], detected: list[int], classes: int) -> Detectors:

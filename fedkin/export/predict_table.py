@@ -17,7 +17,7 @@ from fedkin.data.tables import without_row_numbers
 from fedkin.data.user_arrays import missing_rows
 from fedkin.export.columns import values_of
 from fedkin.export.known_labels import encoded_labels, numbers_are_classes
-from fedkin.export.predictor import Classifier, Decisions, as_samples
+from fedkin.export.predictor import Classifier, Decisions, raw_samples
 from fedkin.export.reader import NEWCOMER, Export
 
 if TYPE_CHECKING:
@@ -136,11 +136,10 @@ def _scored(
 
 
 def _samples(export: Export, x: np.ndarray, path: Path) -> np.ndarray:
-    """Convert all samples of the file to model input at once, so that an error names a row of the
-    file. If each client's samples were converted separately, an error would give a position among
-    these samples."""
+    """Check all samples of the file at once, so that an error names a row of the file. If each
+    client's samples were checked separately, an error would give a position among these samples."""
     try:
-        return as_samples(x, export.samples)
+        return raw_samples(x, export.samples)
     except DataError as error:
         raise DataError(f"{path}: {error}") from error
 
@@ -201,6 +200,9 @@ def _table(export: Export, path: Path) -> _File:
     table."""
     label, client = _columns(export)
     table = read_table(path, client)
+    transform = export.samples.transform
+    if transform is not None:
+        table = transform.rename(table)
     shape = export.card["input"]["shape"]
     names = export.card["input"]["features"]
     if names is None:
@@ -212,7 +214,8 @@ def _table(export: Export, path: Path) -> _File:
             f"{len(names)} columns other than {label}, {client} and {_SPLIT}: "
             f"{', '.join(map(str, names[:8]))}{' ...' if len(names) > 8 else ''}"
         )
-    x = values_of(table, [str(name) for name in names], path, export.card["input"]["dtype"])
+    dtype = export.samples.x.dtype if transform is None else np.float64
+    x = values_of(table, [str(name) for name in names], path, dtype)
     return _File(
         x=x.reshape(-1, *shape),
         y=table[label].to_numpy() if label in table else None,

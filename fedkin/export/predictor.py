@@ -15,11 +15,15 @@ from jaxtyping import Float, Int, Shaped
 
 from fedkin.core.errors import DataError, ModelError
 from fedkin.core.model_spec import Samples
+from fedkin.data.table_transform import transform_of
 from fedkin.data.user_arrays import user_array
 from fedkin.export.columns import is_table, values_of
 from fedkin.simulation.workers import AnyModel, ModelWithWorkers
 
 _PIXELS = np.float32(255)
+_LARGEST = np.finfo(np.float32).max
+# Number of samples that are compared with the training samples.
+_COMPARED = 8
 
 
 class Decisions(NamedTuple):
@@ -49,8 +53,12 @@ class Classifier:
     detects: bool
 
     def _scores(self, x: Shaped[np.ndarray, "B ..."]) -> Float[np.ndarray, "B C"]:
-        """The scores of samples that are already in the format of the training data."""
+        """The scores of samples that are already the input of the network."""
         raise NotImplementedError
+
+    def _input(self, x: Any) -> Shaped[np.ndarray, "B ..."]:
+        """The input of the network for the user's samples."""
+        return as_samples(x, self.samples)
 
     def __call__(self, x: Any) -> Float[np.ndarray, "B C"]:
         """Compute the scores of samples: logits (before the softmax), or for a mixture of models
@@ -59,13 +67,17 @@ class Classifier:
         Args:
             x: samples [B ...], in the format of the run's data. ``uint8`` values are divided by 255
                 if the run's data were, and refused otherwise. Columns of a DataFrame are selected
-                by name if the run's data have column names.
+                by name if the run's data have column names. If the run has scaled the columns of a
+                table, x are raw values, which are scaled in the same way.
 
         Raises:
             DataError: the samples have another shape or type, contain NaN or infinity, or lack a
                 column.
         """
-        x = as_samples(x, self.samples)
+        return self._scores_of(self._input(x))
+
+    def _scores_of(self, x: Shaped[np.ndarray, "B ..."]) -> Float[np.ndarray, "B C"]:
+        """The scores of any number of samples that are the input of the network."""
         return self._scores(x) if len(x) else np.zeros((0, int(self.samples.classes)), np.float32)
 
     def predict(self, x: Any, proba: bool = False) -> np.ndarray:
@@ -81,17 +93,18 @@ class Classifier:
             return probability
         return classes if self.label_names is None else np.asarray(self.label_names)[classes]
 
-    def decide(self, x: Any) -> Decisions:
+    def decide(self, x: Any, prepared: bool = False) -> Decisions:
         """Predict the classes and the probabilities of samples.
 
         Args:
             x: samples, as for calling the model.
+            prepared: whether x are features of the run's data, which are scaled already.
 
         Raises:
             DataError: as for calling the model.
             ModelError: scores are NaN or infinite; the message names the model and a sample.
         """
-        scores = self(x)
+        scores = self._scores_of(x) if prepared else self(x)
         # The score of a class without a detector is -inf; the highest score must be finite.
         highest = scores.max(axis=1, initial=-np.inf)
         nonfinite = np.flatnonzero(np.isnan(scores).any(axis=1) | ~np.isfinite(highest))
@@ -246,7 +259,33 @@ def probabilities(
 
 
 def as_samples(x: Any, samples: Samples) -> Shaped[np.ndarray, "B ..."]:
-    """Convert samples to the input of a model.
+    """Convert samples to the input of a model: raw values, which are scaled if the training samples
+    were.
+
+    Args:
+        x: samples, as for ``raw_samples``.
+        samples: the training samples. They may also say how the columns of a table were scaled
+            (``transform``).
+
+    Returns:
+        An array of the training samples' type.
+
+    Raises:
+        DataError: as for ``raw_samples``, or a scaled value is not finite as float32.
+    """
+    array = raw_samples(x, samples)
+    transform = transform_of(samples)
+    if transform is None:
+        return array
+    if not is_table(x):
+        _refuse_scaled(array, samples)
+    scaled = transform.apply(array)
+    _check_finite(scaled)
+    return scaled
+
+
+def raw_samples(x: Any, samples: Samples) -> Shaped[np.ndarray, "B ..."]:
+    """Check samples, and convert them to an array of raw values.
 
     Args:
         x: any value that NumPy converts to an array [B ...]. ``uint8`` values are divided by 255 if
@@ -256,18 +295,20 @@ def as_samples(x: Any, samples: Samples) -> Shaped[np.ndarray, "B ..."]:
             pixels were divided by 255 (``from_uint8``), and name the features (``feature_names``).
 
     Returns:
-        An array of the training samples' type.
+        An array of the training samples' type; float64 if columns of a table are scaled.
 
     Raises:
         DataError: the samples have another shape or type, contain NaN or infinity, or lack a
             column.
     """
     shape = tuple(samples.x.shape[1:])
-    dtype = samples.x.dtype
+    transform = transform_of(samples)
+    dtype = samples.x.dtype if transform is None else np.dtype(np.float64)
     floats = np.issubdtype(dtype, np.floating)
     names = getattr(samples, "feature_names", None)
     if names is not None and is_table(x):
-        array = values_of(x, names, "samples", dtype)
+        table = x if transform is None else transform.rename(x)
+        array = values_of(table, names, "samples", dtype)
     else:
         array = user_array(x, "samples", "x")
     right_type = array.dtype.kind in ("biuf" if floats else "iu")
@@ -278,7 +319,7 @@ def as_samples(x: Any, samples: Samples) -> Shaped[np.ndarray, "B ..."]:
             f"in {samples.name}), got {array.dtype} of shape {list(array.shape)}; for a "
             "single sample x, pass x[None]"
         )
-    if floats and array.dtype == np.uint8:
+    if floats and array.dtype == np.uint8 and transform is None:
         if not getattr(samples, "from_uint8", False):
             raise DataError(
                 f"uint8 samples: it is unknown whether the samples of {samples.name} were uint8 "
@@ -287,10 +328,35 @@ def as_samples(x: Any, samples: Samples) -> Shaped[np.ndarray, "B ..."]:
             )
         array = array / _PIXELS
     array = np.ascontiguousarray(array, dtype)
-    if floats and not np.isfinite(array).all():
-        row = int(np.flatnonzero(~np.isfinite(array.reshape(len(array), -1)).all(axis=1))[0])
-        raise DataError(f"sample {row} holds NaN, or a number that is not finite as float32")
+    _check_finite(array)
     return array
+
+
+def _check_finite(array: Shaped[np.ndarray, "B ..."]) -> None:
+    """Raise DataError for NaN, and for numbers that are not finite as float32."""
+    if array.dtype.kind != "f" or not len(array):
+        return
+    wrong = ~(np.abs(array.reshape(len(array), -1)) <= _LARGEST).all(axis=1)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise DataError(f"sample {row} holds NaN, or a number that is not finite as float32")
+
+
+def _refuse_scaled(array: Float[np.ndarray, "B d"], samples: Samples) -> None:
+    """Raise DataError for rows of the run's own scaled features, which would be scaled twice."""
+    transform = transform_of(samples)
+    is_own = hasattr(samples, "train") and transform is not None and transform.scales
+    if not is_own or not len(array):
+        return
+    # A raw sample cannot be told from a scaled one. But a few raw samples are never all among the
+    # scaled ones by chance.
+    first = array[:_COMPARED].astype(np.float32)
+    if all((samples.x == row).all(axis=1).any() for row in first):
+        raise DataError(
+            f"these samples are rows of the scaled features of {samples.name} (data.x), but a "
+            "model takes raw values, as in the table, and scales them; pass rows of the table, or "
+            "data.transform.undo(x)"
+        )
 
 
 # Batch size. It is fixed because JAX compiles a program for each number of samples.

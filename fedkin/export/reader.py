@@ -19,9 +19,10 @@ from fedkin.config.server import DataDescription
 from fedkin.core.errors import ConfigError, ModelError, unknown
 from fedkin.core.model_spec import Samples
 from fedkin.core.storage import user_path
-from fedkin.export.folder import FROM_UINT8, read_card
+from fedkin.data.table_transform import TableTransform, transform_of
+from fedkin.export.folder import CARD, FROM_UINT8, read_card
 from fedkin.export.formats import library
-from fedkin.export.predictor import Classifier, Predictor
+from fedkin.export.predictor import Classifier, Predictor, raw_samples
 from fedkin.simulation.torch import wrap_module
 from fedkin.simulation.workers import AnyModel, check_samples
 
@@ -50,9 +51,16 @@ class OnnxModel(Classifier):
     label_names: Any = None
     detects: bool = False
 
+    def _input(self, x: Any) -> Shaped[np.ndarray, "B ..."]:
+        """Raw samples, because an ONNX file scales columns itself."""
+        return raw_samples(x, self.samples)
+
     def _scores(self, x: Shaped[np.ndarray, "B ..."]) -> Float[np.ndarray, "B C"]:
-        """Scores that ONNX Runtime computes. An ONNX file takes only float32 or int64."""
-        dtype = np.float32 if x.dtype.kind == "f" else np.int64
+        """Scores that ONNX Runtime computes. An ONNX file takes int64, float32, or float64 if it
+        scales the columns of a table."""
+        dtype = x.dtype if transform_of(self.samples) else np.float32
+        if x.dtype.kind != "f":
+            dtype = np.int64
         input_name = self.session.get_inputs()[0].name
         outputs = self.session.run(None, {input_name: x.astype(dtype)})
         return outputs[0]
@@ -76,7 +84,9 @@ class Export:
     def samples(self) -> DataDescription:
         """A sample of zeros, which defines the shape and type of all samples."""
         shape = self.card["input"]["shape"]
-        dtype = self.card["input"]["dtype"]
+        transform = _transform(self.folder, self.card["input"].get("transform"))
+        # A network always takes float32 or integers; raw columns are scaled before.
+        dtype = "float32" if transform else self.card["input"]["dtype"]
         words = self.card.get("words")
         vocabulary = None if words is None else tuple(map(str, range(words)))
         features = self.card["input"].get("features")
@@ -87,6 +97,7 @@ class Export:
             vocabulary=vocabulary,
             feature_names=None if features is None else tuple(features),
             from_uint8=self.card["input"].get("scaling") == FROM_UINT8,
+            transform=transform,
         )
 
     @property
@@ -230,6 +241,19 @@ def load(folder: str | Path, model: Any = None) -> Export:
     """
     path = user_path(folder)
     return Export(path, read_card(path), model)
+
+
+def _transform(folder: Path, values: dict[str, Any] | None) -> TableTransform | None:
+    """How the models' columns are scaled, from the card of an export. Raises ConfigError if the
+    entry is damaged."""
+    if values is None:
+        return None
+    try:
+        return TableTransform.of_values(values)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ConfigError(
+            f"{folder / CARD}: the entry input.transform is damaged ({error}); export the run again"
+        ) from error
 
 
 def _arrays(content: bytes, format: str) -> dict[str, np.ndarray]:

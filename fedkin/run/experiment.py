@@ -17,6 +17,7 @@ from fedkin.config.plan import Plan
 from fedkin.config.schema import Values
 from fedkin.core.errors import ConfigError
 from fedkin.core.method import Method
+from fedkin.data.table_transform import TableTransform, transform_of
 from fedkin.measures.measure import Measure
 from fedkin.options.base import Option, RunEnd, RunFacts
 from fedkin.options.with_options import ActiveOptions, check_options
@@ -162,7 +163,14 @@ class Experiment(Generic[W]):
         # Each method has a separate world, so that no memory of clients passes between runs.
         opened = self.worlds.open(entry, method)
         identity = fingerprint(description, *digests)
-        folder = _folder(out, description, identity, resume=resume, warns=against is not None)
+        folder = _folder(
+            out,
+            description,
+            identity,
+            resume=resume,
+            warns=against is not None,
+            transform=None if opened.parts is None else transform_of(opened.parts.samples),
+        )
         options = ActiveOptions.of(self._facts(method, out, opened.world.true_clusters))
         with dispatching(
             trackers=self.trackers,
@@ -223,7 +231,12 @@ def _end(run_state: RunState, clients: pd.DataFrame, facts: ClientFacts) -> RunE
 
 
 def _folder(
-    out: Path | None, description: Description, identity: str, resume: bool, warns: bool
+    out: Path | None,
+    description: Description,
+    identity: str,
+    resume: bool,
+    warns: bool,
+    transform: TableTransform | None,
 ) -> Folder | None:
     """Create or reopen the folder of a run; None if the run has no folder.
 
@@ -234,7 +247,7 @@ def _folder(
         return None
     if resume:
         return Folder.reopen(out, description, identity, warns=warns)
-    return Folder.create(out, description, identity)
+    return Folder.create(out, description, identity, transform)
 
 
 def client_table(run_state: RunState, facts: ClientFacts) -> pd.DataFrame:

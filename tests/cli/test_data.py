@@ -111,6 +111,9 @@ def test_a_file_is_described_by_its_path(tmp_path: Path) -> None:
     result = fedkin("data", "describe", "patients.csv", *COLUMNS)
     assert result.exit_code == 0, result.output
     assert "ill, well" in result.stdout and (tmp_path / "data-patients.png").exists()
+    assert "columns of the training samples before scaling; scale: standard" in result.stdout
+    unscaled = fedkin("data", "describe", "patients.csv", *COLUMNS, "scale=none", "drop=age")
+    assert "scale: none" in unscaled.stdout and "age" not in unscaled.stdout
     Path("study.toml").write_text(
         '[data]\nname = "file"\npath = "patients.csv"\nlabel = "outcome"\n'
     )

@@ -70,3 +70,19 @@ def test_text_labels_of_a_site_are_named_in_its_configuration(tmp_path: Path) ->
         "True",
     )
     assert site_data({"name": "digits"}).label_names is None
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (
+            {"name": "femnist", "scale": "robust"},
+            r'^data\.scale: applies to .* data\.path = "patients\.csv", but femnist is no table',
+        ),
+        ({"name": "synthetic", "drop": ["a"]}, r"^data\.drop: applies to .* synthetic is no table"),
+        ({"name": "file", "drops": ["a"]}, r"unknown key 'drops'; did you mean 'drop'"),
+    ],
+)
+def test_options_of_tables_are_refused_for_other_data(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        resolve("data set", registry.datasets(), values, lambda key: f"data.{key}")

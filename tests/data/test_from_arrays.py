@@ -207,11 +207,13 @@ def test_samples_that_cannot_be(change: dict[str, Any], message: str) -> None:
 
 
 def test_columns_of_a_frame() -> None:
-    data = from_pandas(TABLE, label="outcome", client="hospital")
+    data = from_pandas(TABLE, label="outcome", client="hospital", scale="none")
     assert data.feature_names == ("age", "weight") and data.x.tolist() == X.tolist()
     assert data.label_names == ("ill", "well") and data.client_names == ("north", "south")
     assert data.y[:4].tolist() == [1, 1, 0, 0]
-    turned = from_pandas(TABLE, label="outcome", client="hospital", features=["weight", "age"])
+    turned = from_pandas(
+        TABLE, label="outcome", client="hospital", features=["weight", "age"], scale="none"
+    )
     assert turned.x.tolist() == X[:, ::-1].tolist() and turned.feature_names == ("weight", "age")
     single = from_pandas(
         TABLE, label="outcome", partition="iid", num_clients=4, features="age", seed=3
@@ -229,13 +231,13 @@ def test_pandas_own_types() -> None:
     table = TABLE.astype(
         {"age": "Int64", "weight": "Float64", "outcome": "category", "hospital": "category"}
     )
-    data = from_pandas(table.assign(smokes=Y > 1), label="outcome", client="hospital")
+    data = from_pandas(table.assign(smokes=Y > 1), label="outcome", client="hospital", scale="none")
     assert data.x[:, :2].tolist() == X.tolist() and data.x[:, 2].tolist() == (Y > 1).tolist()
     assert data.label_names == ("ill", "well") and data.client_names == ("north", "south")
     numbered = from_pandas(pd.DataFrame(X).assign(y=Y, who=WHO), label="y", client="who")
     assert numbered.feature_names == ("0", "1")
     odd = pd.DataFrame(X, index=np.arange(20) * 3).assign(y=Y, who=WHO)
-    assert from_pandas(odd, label="y", client="who").x.tolist() == X.tolist()
+    assert from_pandas(odd, label="y", client="who", scale="none").x.tolist() == X.tolist()
 
 
 @pytest.mark.parametrize(

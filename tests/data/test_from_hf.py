@@ -25,7 +25,7 @@ def rows(**change: Any) -> Any:
 
 
 def test_clients_by_a_column() -> None:
-    data = from_hf(rows(), by="who", test=0.2)
+    data = from_hf(rows(), by="who", test=0.2, scale="none")
     assert data.client_names == ("north", "south") and data.label_names == ("ill", "well")
     assert (
         data.feature_names == ("age", "weight")
@@ -119,7 +119,7 @@ def test_images_and_arrays() -> None:
 def test_partitioners_of_flwr_datasets() -> None:
     partitioners = pytest.importorskip("flwr_datasets.partitioner")
     iid = partitioners.IidPartitioner(num_partitions=4)
-    data = from_hf(rows(), by=iid, features=["age", "weight"], test=0)
+    data = from_hf(rows(), by=iid, features=["age", "weight"], test=0, scale="none")
     for client in range(4):
         expected = sorted(iid.load_partition(client)["age"])
         assert sorted(data.x[data.train[client], 0].tolist()) == expected
@@ -159,7 +159,7 @@ def test_own_partitions_and_test_sets() -> None:
     )
     assert (data.label_counts() > 0).sum(axis=1).tolist() == [1, 1]
     later = rows(age=[100.0] * 20, who=["north"] * 20).select(range(3))
-    data = from_hf(rows(), by="who", test=later)
+    data = from_hf(rows(), by="who", test=later, scale="none")
     assert data.train.sizes.tolist() == [10, 10] and data.test.sizes.tolist() == [3, 0]
     assert (data.x[data.test[0], 0] == 100).all()
     with pytest.raises(ConfigError, match="a data set as test= needs by="):
@@ -217,7 +217,7 @@ def test_clients_that_are_classes_keep_their_names() -> None:
     hospitals = ["10", "2", "7"]
     table = hf.Dataset.from_dict({**COLUMNS, "who": [2] * 10 + [0] * 10})
     table = table.cast_column("who", hf.ClassLabel(names=hospitals))
-    data = from_hf(table, by="who")
+    data = from_hf(table, by="who", scale="none")
     assert data.client_names == ["10", "7"]  # and not the numbers of their classes
     assert data.x[data.train[0], 0].min() >= 10
     table = hf.Dataset.from_dict({**COLUMNS, "who": [-1] + [0] * 19}).cast_column(
@@ -233,7 +233,9 @@ def test_natural_partitions_keep_their_names() -> None:
     partitioners = pytest.importorskip(
         "flwr_datasets.partitioner", reason="pip install 'fedkin[hf]'"
     )
-    data = from_hf(rows(), by=partitioners.NaturalIdPartitioner("who"), features=["age"])
+    data = from_hf(
+        rows(), by=partitioners.NaturalIdPartitioner("who"), features=["age"], scale="none"
+    )
     assert sorted(data.client_names or ()) == ["north", "south"]
     south = data.client_names.index("south")  # type: ignore[union-attr]
     assert data.x[data.train[south], 0].max() < 10  # the ages of south are 0 to 9
@@ -262,3 +264,17 @@ def test_a_missing_client_is_refused() -> None:
 def test_a_missing_client_is_named_by_its_column() -> None:
     with pytest.raises(DataError, match="hf: who is empty in row 0"):
         from_hf(rows(who=[None, *WHO[1:]]), by="who")
+
+
+def test_columns_of_numbers_are_scaled() -> None:
+    data = from_hf(rows(), by="who", test=0)
+    assert data.transform is not None and data.transform.kind == "standard"
+    np.testing.assert_allclose(data.x.mean(axis=0), 0, atol=1e-6)
+    given = from_hf(rows(), by="who", scale_from={"mean": [1, 2], "scale": [3, 4]})
+    assert given.x[3].tolist() == pytest.approx([(3 - 1) / 3, (3 - 2) / 4])
+    with pytest.raises(ConfigError, match="scale = 'standard' applies to the columns of a table"):
+        from_hf(rows(), by="who", integers=True, scale="standard")
+    infinite = rows(age=[*COLUMNS["age"][:-1], float("inf")])
+    for test in (0, 0.2):
+        with pytest.raises(DataError, match="row 19 holds NaN or infinity"):
+            from_hf(infinite, by="who", test=test)

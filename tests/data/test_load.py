@@ -36,7 +36,7 @@ FORMATS = ["mine.npz", "mine.csv", "mine.csv.gz", "mine.parquet"]
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_format_gives_the_same_federation(name: str, tmp_path: Path) -> None:
-    data = load(write(tmp_path / name))
+    data = load(write(tmp_path / name), scale="none")
     np.testing.assert_allclose(data.x, X, rtol=1e-6)
     assert data.x.dtype == np.float32 and data.y.tolist() == Y.tolist() and data.classes == 3
     assert data.client_names == ("a", "b", "c")
@@ -128,7 +128,11 @@ def write_named(path: Path) -> Path:
 @pytest.mark.parametrize("name", ["h.csv", "h.csv.gz", "h.parquet"])
 def test_columns_are_named(name: str, tmp_path: Path) -> None:
     data = load(
-        write_named(tmp_path / name), label="outcome", client="hospital", features=["weight", "age"]
+        write_named(tmp_path / name),
+        label="outcome",
+        client="hospital",
+        features=["weight", "age"],
+        scale="none",
     )
     assert data.label_names == ("ill", "well") and data.y[:3].tolist() == [1, 0, 1]
     assert data.client_names == ("east", "north", "west") and data.feature_names == (
@@ -313,7 +317,7 @@ def test_kinds_of_features(tmp_path: Path) -> None:
 def test_integer_features_are_numbers_in_every_format(
     name: str, kind: type, tmp_path: Path
 ) -> None:
-    data = load(write(tmp_path / name, x=np.arange(12, dtype=kind).reshape(6, 2)))
+    data = load(write(tmp_path / name, x=np.arange(12, dtype=kind).reshape(6, 2)), scale="none")
     assert data.x.dtype == np.float32 and data.x[5].tolist() == [10, 11]
 
 

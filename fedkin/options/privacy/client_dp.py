@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from fedkin.core.errors import ConfigError
 from fedkin.core.plain import plain_options
 from fedkin.options.base import ActiveOption, Option, RunFacts
 from fedkin.options.privacy.private import active_privacy, check_privacy, refusal
@@ -56,6 +58,17 @@ class ClientDP(PrivacySettings, Option):
                 "noise; use personal models (ditto), or no personal part"
             )
         return refusal(run.method, self.uncharged)
+
+    def simulated(self, data: Any, shift: Any) -> tuple[Any, Any]:
+        transform = getattr(data, "transform", None)
+        if transform is not None and transform.fitted:
+            raise ConfigError(
+                f"privacy: the columns of {data.name} are scaled ({transform.kind}) by statistics "
+                "of the clients' samples, which get no noise; give known statistics: "
+                "data.scale_from = {mean = {age = 50.0}, scale = {age = 12.0}}, or set "
+                'data.scale = "none"'
+            )
+        return data, shift
 
     def check(self, runs: Sequence[RunFacts]) -> None:
         check_privacy(self, runs)

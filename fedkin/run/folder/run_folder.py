@@ -2,6 +2,7 @@
 
 * config.toml: all settings of the run.
 * environment.json: versions of libraries, platform and devices.
+* transform.json: how the columns of a table were renamed and scaled, if they were.
 * metrics.jsonl: a line for each round, its record. The file's bytes are the same for the same run,
   machine and versions.
 * migrations.jsonl: a line for each round in which clients changed cluster, with their ids and new
@@ -50,6 +51,7 @@ from fedkin.core.storage import (
     write_atomic,
 )
 from fedkin.core.world import World
+from fedkin.data.table_transform import TableTransform
 from fedkin.options import SECTIONS
 from fedkin.run.folder import checkpoint, integrity
 from fedkin.run.folder.checkpoint import Checkpoint
@@ -68,6 +70,7 @@ METRICS = "metrics.jsonl"
 MIGRATIONS = "migrations.jsonl"
 TIMINGS = "timings.jsonl"
 ENVIRONMENT = "environment.json"
+TRANSFORM = "transform.json"
 CHECKPOINTS = "checkpoints"
 CLIENTS = "clients.parquet"
 SUMMARY = "summary.json"
@@ -76,13 +79,14 @@ AGAINST = "against"
 _NO_FOLDER = re.compile(r"[^\w.+-]")
 _AT_THE_END = (CLIENTS, SUMMARY, integrity.SUMS)
 # Files with a line in SHA256SUMS.
-SUMMED = (CONFIG, ENVIRONMENT, METRICS, MIGRATIONS, TIMINGS, CLIENTS, SUMMARY)
+SUMMED = (CONFIG, ENVIRONMENT, TRANSFORM, METRICS, MIGRATIONS, TIMINGS, CLIENTS, SUMMARY)
 _DRAWN = tuple(
     f"{name}.{kind}" for name in ("figure", "topology", "membership") for kind in ("png", "svg")
 )
 _OF_OPTIONS = tuple(file for section in SECTIONS.values() for file in section.files)
 # Files that a run may write. A new run's folder must have none of them.
 _OWN = (
+    TRANSFORM,
     METRICS,
     MIGRATIONS,
     TIMINGS,
@@ -133,8 +137,15 @@ class Folder:
         self._digests = integrity.GrowingDigests({METRICS: "", MIGRATIONS: ""})
 
     @classmethod
-    def create(cls, path: Path, description: Description, fingerprint: str = "") -> Folder:
-        """Create the folder of a new run with this description and fingerprint.
+    def create(
+        cls,
+        path: Path,
+        description: Description,
+        fingerprint: str = "",
+        transform: TableTransform | None = None,
+    ) -> Folder:
+        """Create the folder of a new run with this description and fingerprint. ``transform`` says
+        how the columns of a table were renamed and scaled, if they were.
 
         Raises StorageError if the folder already holds a run or cannot be written. No files are
         left behind then.
@@ -152,6 +163,8 @@ class Folder:
             write_atomic(
                 path / ENVIRONMENT, json.dumps(_environment(description, path), indent=2) + "\n"
             )
+            if transform is not None:
+                write_atomic(path / TRANSFORM, json.dumps(transform.values(), indent=1) + "\n")
             # This file is written last, because a folder with this file counts as a run.
             write_atomic(path / CONFIG, tomli_w.dumps(description.sections))
         except StorageError:
@@ -348,6 +361,23 @@ def read_config(path: Path) -> Description:
     return Description(sections)
 
 
+def read_transform(path: Path | None) -> TableTransform | None:
+    """How the columns of a run's table were renamed and scaled; None if they were not.
+
+    Args:
+        path: the run's folder; None for a run without a folder.
+
+    Raises:
+        CheckpointError: the file is damaged.
+    """
+    if path is None or not (path / TRANSFORM).exists():
+        return None
+    try:
+        return TableTransform.of_values(json.loads((path / TRANSFORM).read_text()))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CheckpointError(f"{path / TRANSFORM} cannot be read: {error}") from error
+
+
 def read_records(path: Path, name: str = METRICS) -> list[Record]:
     """Read all records of a run folder, or the lines of its file ``name``.
 
@@ -362,7 +392,7 @@ def read_records(path: Path, name: str = METRICS) -> list[Record]:
 def discard(path: Path, created: Sequence[Path]) -> None:
     """Remove the files of a run that failed to start, and the folders in ``created`` if they are
     empty."""
-    for name in (CONFIG, METRICS, MIGRATIONS, TIMINGS, ENVIRONMENT):
+    for name in (CONFIG, METRICS, MIGRATIONS, TIMINGS, ENVIRONMENT, TRANSFORM):
         (path / name).unlink(missing_ok=True)
     for folder in [path / CHECKPOINTS, *created]:
         if folder.is_dir() and not any(folder.iterdir()):

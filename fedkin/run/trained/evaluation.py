@@ -219,7 +219,7 @@ def _decisions(
     )
     for group in groups:
         rows = part.select(group)
-        decisions = trained.of_client(int(group[0])).decide(data.x[rows.rows])
+        decisions = trained.of_client(int(group[0])).decide(data.x[rows.rows], prepared=True)
         for number, client in enumerate(group):
             own = slice(rows.offsets[number], rows.offsets[number + 1])
             yield int(client), Decisions(decisions.classes[own], decisions.probability[own])

@@ -3,6 +3,7 @@ by name."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,9 @@ from fedkin.data.digest import data_digest
 from fedkin.data.federated import FederatedData
 from fedkin.data.files import read_npz, read_table, table_kind
 from fedkin.data.load import ENDINGS
+from fedkin.data.parquet import column_names
+from fedkin.data.table_scaling import converted
+from fedkin.data.table_transform import UNCHANGED, transform_of
 from fedkin.data.tables import check_columns
 from fedkin.export.known_labels import encoded_labels, numbers_are_classes
 from fedkin.export.predictor import Decisions
@@ -71,7 +75,7 @@ def evaluate_other(
             )
             facts[client] = {"client": client, "name": name, "cluster": model.cluster}
             labels[client] = y[rows]
-            decisions[client] = model.decide(x[rows])
+            decisions[client] = model.decide(x[rows], prepared=True)
     by_client, by_cluster, summary = tables(
         trained.method,
         split or ALL,
@@ -129,11 +133,16 @@ def load_other(
         chosen["classes"] = int(samples.classes)
     names = getattr(samples, "feature_names", None)
     is_table = path.is_file() and table_kind(path) != "npz"
+    if is_table:
+        columns = _column_names(path)
+        chosen |= _transform_options(columns, samples)
+        columns = [chosen["rename"].get(name, name) for name in columns]
+    elif path.is_file():
+        columns = list(read_npz(path))
     if is_table and names is not None and "features" not in chosen:
-        check_columns(read_table(path), names, path, dict.fromkeys(names, "the model needs it"))
+        _check_features(columns, names, path)
         chosen["features"] = list(names)
     if pooled and path.is_file():
-        columns = read_table(path).columns if is_table else read_npz(path)
         if str(chosen.get("client", CLIENT)) not in columns and "client" not in options:
             # One client gets all samples.
             chosen = {**chosen, "partition": "iid", "clients": 1}
@@ -141,6 +150,34 @@ def load_other(
     data = load(path, **chosen)
     _refuse_numbers(data, samples, path)
     return data
+
+
+def _column_names(path: Path) -> list[str]:
+    """The names of the columns in a table's file."""
+    table = column_names(path) if table_kind(path) == "parquet" else read_table(path)
+    return [str(name) for name in table.columns]
+
+
+def _check_features(columns: list[str], names: Sequence[str], path: Path) -> None:
+    """Raise DataError for a feature of the run that a table does not have."""
+    import pandas as pd
+
+    cures = dict.fromkeys(names, "the model needs it")
+    check_columns(pd.DataFrame(columns=columns), names, path, cures)
+
+
+def _transform_options(columns: list[str], samples: Samples) -> dict[str, Any]:
+    """The options of ``fk.data.load`` that rename and scale a file's columns as in the run.
+
+    Args:
+        columns: names of the columns in the file, which may have the run's new names already.
+        samples: the run's samples.
+    """
+    transform = transform_of(samples) or UNCHANGED
+    renamed = {
+        old: new for old, new in transform.renamed.items() if old in columns and new not in columns
+    }
+    return {"scale_from": transform, "rename": renamed}
 
 
 def _refuse_numbers(data: FederatedData, samples: Samples, path: Path) -> None:
@@ -158,21 +195,34 @@ def _refuse_numbers(data: FederatedData, samples: Samples, path: Path) -> None:
 
 def matched_features(data: FederatedData, own: Samples) -> Shaped[np.ndarray, "M ..."]:
     """The features of external data in the order of the run's features, matched by name if both
-    have names. Raises DataError for a missing feature, and for words of another vocabulary."""
+    have names. Columns of a table are scaled as in the run.
+
+    Raises DataError for a missing feature, and for words of another vocabulary."""
     ours = getattr(own, "feature_names", None)
-    theirs = data.feature_names
+    theirs = None if data.feature_names is None else list(data.feature_names)
     words = getattr(own, "vocabulary", None)
     if words is not None and data.vocabulary != words:
         raise DataError(
             f"{data.name}: its word indices belong to another vocabulary; make the data with the "
             "run's vocabulary"
         )
-    if ours is None or theirs is None or ours == theirs:
-        return data.x
-    for name in ours:
-        if name not in theirs:
-            raise DataError(f"{data.name}: {unknown('column', name, theirs)}; the model needs it")
-    return data.x[:, [theirs.index(name) for name in ours]]
+    x = data.x
+    scaled = data.transform
+    wanted = transform_of(own)
+    names = theirs
+    if theirs is not None and wanted is not None:
+        theirs = wanted.new_names(theirs)
+    if ours is not None and theirs is not None and list(ours) != theirs:
+        for name in ours:
+            if name not in theirs:
+                raise DataError(
+                    f"{data.name}: {unknown('column', name, theirs)}; the model needs it"
+                )
+        x = x[:, [theirs.index(name) for name in ours]]
+        if scaled is not None and names is not None:
+            selected = [names[theirs.index(name)] for name in ours]
+            scaled = scaled.of_columns(selected, data.name)
+    return converted(x, scaled, wanted)
 
 
 def matched_labels(data: FederatedData, own: Samples) -> Int[np.ndarray, "M"]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,9 @@ from fedkin.core.errors import CheckpointError
 from fedkin.core.method import Method
 from fedkin.data.digest import data_digest
 from fedkin.data.federated import FederatedData
+from fedkin.data.files import is_table_file
+from fedkin.data.table_scaling import converted
+from fedkin.data.table_transform import NONE, TableTransform
 from fedkin.run.folder.data_path import located
 from fedkin.run.folder.fingerprint import (
     environment,
@@ -20,6 +24,7 @@ from fedkin.run.folder.fingerprint import (
     fingerprint,
     model_digest,
 )
+from fedkin.run.folder.run_folder import read_transform
 from fedkin.run.trained.ingredients import Ingredients, parts_of
 
 if TYPE_CHECKING:
@@ -56,7 +61,9 @@ def parts_again(
         ConfigError, DataError: as for ``parts_of``.
     """
     stored = _environment(folder)
-    parts = parts_of(located(config, folder, stored), model, method=method)
+    transform = read_transform(folder)
+    loadable = _as_scaled(located(config, folder, stored), folder, transform)
+    parts = _with_transform(parts_of(loadable, model, method=method), transform)
     if isinstance(parts.samples, FederatedData) and not _is_own(config, parts, identity):
         what = config.data.get("path") or config.data_name
         # The fingerprint also depends on versions (e.g. of JAX). If they have changed, another
@@ -70,6 +77,46 @@ def parts_again(
             changes or "the model was given",
         )
     return parts
+
+
+def _as_scaled(
+    config: Description, folder: Path | None, transform: TableTransform | None
+) -> Description:
+    """A run's description that scales the columns of a table as the run did.
+
+    Args:
+        config: the description, as in the run's config.toml.
+        folder: the run's folder.
+        transform: the run's transform; None if the run has not changed any column.
+    """
+    data = config.data
+    if data.get("name") != "file":
+        return config
+    if transform is not None and data.get("scale_from") is not None:
+        # The run's own copy is used, since the file with the statistics may have changed.
+        numbers = {
+            "mean": dict(zip(transform.columns, transform.mean, strict=True)),
+            "scale": dict(zip(transform.columns, transform.scale, strict=True)),
+        }
+        return config.with_sections({"data": {**data, "scale_from": numbers}})
+    is_unscaled = folder is not None and transform is None and "scale" not in data
+    if is_unscaled and is_table_file(str(data.get("path", ""))):
+        # Earlier versions of fedkin did not scale tables.
+        return config.with_sections({"data": {**data, "scale": NONE}})
+    return config
+
+
+def _with_transform(parts: Ingredients, transform: TableTransform | None) -> Ingredients:
+    """The parts of a run whose data have the run's scaling, also if the data have changed since the
+    run."""
+    samples = parts.samples
+    if transform is None or not isinstance(samples, FederatedData):
+        return parts
+    if samples.transform == transform or samples.feature_names is None:
+        return parts
+    own = transform.of_columns(samples.feature_names, samples.name)
+    x = converted(samples.x, samples.transform, own)
+    return replace(parts, samples=replace(samples, x=x, transform=own))
 
 
 def _is_own(config: Description, parts: Ingredients, identity: str) -> bool:

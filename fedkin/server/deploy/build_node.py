@@ -11,13 +11,14 @@ from jaxtyping import Int
 
 from fedkin import __version__
 from fedkin.config import registry
-from fedkin.config.schema import error_context
+from fedkin.config.schema import Values, error_context
 from fedkin.config.server import ClientConfig, load_client
 from fedkin.config.server_settings import SiteSettings
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.model_spec import ModelSpec
 from fedkin.core.object_repr import listed
 from fedkin.data.federated import FederatedData
+from fedkin.data.files import is_table_file
 from fedkin.secret.signed_keys import Identity
 from fedkin.security.signatures import Signer
 from fedkin.server.deploy.node_disk import NodeDisk
@@ -132,7 +133,7 @@ def _site_data(config: ClientConfig) -> FederatedData:
     labels = config.samples.labels
     if labels is not None and values.get("name") == "file":
         values = {"label_names": labels, **values}
-    data = registry.make(registry.datasets(), values)
+    data = registry.make(registry.datasets(), scaled_values(config, values))
     expected = config.data_description()
     place = str(values.get("path", data.name))
     _check_columns(place, data.feature_names, expected.feature_names)
@@ -147,6 +148,29 @@ def _site_data(config: ClientConfig) -> FederatedData:
     _check_order("labels", data.label_names, expected.label_names, "data.label_names")
     _check_order("features", data.feature_names, expected.feature_names, "data.features")
     return data
+
+
+def scaled_values(config: ClientConfig, values: Values) -> Values:
+    """The section [data] of a site, with the statistics by which all sites scale their tables.
+
+    Args:
+        config: configuration of the site.
+        values: the section.
+
+    Raises:
+        ConfigError: the section has other statistics than [samples].
+    """
+    statistics = config.samples.scale_from
+    is_table = values.get("name") == "file" and is_table_file(str(values.get("path", "")))
+    if statistics is None or not is_table:
+        return registry.site_values(values)
+    own = [key for key in ("scale", "scale_from") if values.get(key) is not None]
+    if own:
+        raise ConfigError(
+            f"data.{own[0]}: [samples] scale_from scales the tables of all sites in the same way; "
+            "remove it"
+        )
+    return {**values, "scale_from": statistics}
 
 
 def _check_columns(

@@ -13,8 +13,10 @@ from fedkin.config.schema import error_context
 from fedkin.config.server import ClientConfig
 from fedkin.core.codec import decode
 from fedkin.core.errors import ConfigError, ModelError
+from fedkin.data.table_transform import TableTransform
 from fedkin.export.folder import ModelEntry, write
 from fedkin.export.predictor import Predictor
+from fedkin.server.deploy.build_node import scaled_values
 from fedkin.simulation.torch import wrap_module
 
 _SUFFIX = "-models.safetensors"
@@ -40,7 +42,12 @@ def export_site(config: ClientConfig, path: Path, format: str) -> Path:
         ModelError, MissingExtra, StorageError: as in ``export.folder.write``.
     """
     site = config.site
-    samples = replace(config.data_description(), feature_names=_feature_names(config))
+    described = config.data_description()
+    samples = replace(
+        described,
+        feature_names=_feature_names(config),
+        transform=_transform(config, described.transform),
+    )
     with error_context("model"):
         model = wrap_module(config.model.make(samples))
     run, arrays = _newest(Path(site.folder), site.name)
@@ -89,7 +96,17 @@ def _feature_names(config: ClientConfig) -> tuple[str, ...] | None:
         return tuple(map(str, data["features"]))
     if not Path(data["path"]).is_file():
         return None
-    return registry.make(registry.datasets(), data).feature_names
+    return registry.make(registry.datasets(), registry.site_values(data)).feature_names
+
+
+def _transform(config: ClientConfig, described: TableTransform | None) -> TableTransform | None:
+    """How the site's table is renamed and scaled. Without the table, ``described``, the scaling of
+    all sites, is the only one that is known."""
+    data = config.data_values
+    changes = described is not None or data.get("scale_from") or data.get("rename")
+    if not changes or data.get("name") != "file" or not Path(data["path"]).is_file():
+        return described
+    return registry.make(registry.datasets(), scaled_values(config, data)).transform
 
 
 def _newest(folder: Path, site: str) -> tuple[str, dict[str, np.ndarray]]:

@@ -26,6 +26,7 @@ from fedkin.server.deploy.check import checked_model
 from fedkin.server.deploy.compose import HOST, write_containers
 from fedkin.server.deploy.deployment_folder import Address
 from fedkin.server.deploy.own_wheel import own_wheel
+from fedkin.server.deploy.site_scaling import common_scaling
 
 # The trial: handwritten digits in two clusters of sites, with different permutations of the labels.
 TRIAL: dict[str, Values] = {
@@ -226,7 +227,14 @@ def _configurations(
             values["data"] = _existing_data(folder) or values["data"]
     else:
         server = {name: values[name] for name in SERVER}
-        server["samples"] = _samples(values["data"], folder / names[0], values["samples"])
+        data = values["data"]
+        scaling = values["samples"].get("scale_from")
+        if scaling is None:
+            scaling = common_scaling(data, [folder / name for name in names])
+        if scaling is not None:
+            data = {**data, "scale_from": scaling}
+            values["samples"]["scale_from"] = scaling
+        server["samples"] = _samples(data, folder / names[0], values["samples"])
     shared = {name: server[name] for name in ("samples", "model") if name in server}
     federation = server.get("federation", {}).get("name", "trial")
     sites = {}

@@ -1,0 +1,194 @@
+"""The options of tables: columns that are left out, renamed and scaled."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fedkin.core.errors import ConfigError, DataError, unknown
+from fedkin.core.plain import plain_lists
+from fedkin.core.storage import user_path
+from fedkin.data.table_scaling import TableScaling
+from fedkin.data.table_transform import NONE, SCALES, STANDARD, TABLE_OPTIONS, TableTransform
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """What happens to the columns of a table when it is read.
+
+    Attributes:
+        scale: ``standard``, ``robust`` or ``none``.
+        statistics: ``mean`` and ``scale`` of each column, if they are given; or a whole transform.
+        drop: columns that are left out, by their new names.
+        renamed: new name of each renamed column, by its name in the file.
+    """
+
+    scale: str = STANDARD
+    statistics: Mapping[str, Any] | TableTransform | None = None
+    drop: tuple[str, ...] = ()
+    renamed: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, scale: str | None = None, scale_from: Any = None, drop: Any = None, rename: Any = None
+    ) -> TableOptions:
+        """The options as the user gives them.
+
+        Args:
+            scale: one of ``SCALES``; None for ``standard``.
+            scale_from: statistics by column, or the path of a JSON or TOML file with them.
+            drop: a column, or a list of columns.
+            rename: new names by old names.
+
+        Raises:
+            ConfigError: an option has an invalid value, or options contradict each other.
+        """
+        if scale is not None and scale not in SCALES:
+            raise ConfigError(
+                f"{unknown('value of scale', str(scale), SCALES)}; for example scale = 'robust'"
+            )
+        if scale is not None and scale_from is not None:
+            raise ConfigError(
+                f"scale = {scale!r} computes statistics, or uses none, but scale_from gives them; "
+                "leave one of the two out"
+            )
+        return cls(
+            scale=STANDARD if scale is None else scale,
+            statistics=_statistics(scale_from),
+            drop=_column_list("drop", drop),
+            renamed=_renamed(rename),
+        )
+
+    def file_name(self, name: str) -> str:
+        """The name of a column in the file, from its name after renaming."""
+        return {new: old for old, new in self.renamed.items()}.get(name, name)
+
+    def rename(self, table: Any, place: Path | str) -> Any:
+        """A DataFrame with renamed columns.
+
+        Args:
+            table: the DataFrame; it needs no rows.
+            place: file or name with which messages begin.
+
+        Raises:
+            DataError: a column does not exist, or there is one with its new name already.
+        """
+        if not self.renamed:
+            return table
+        names = [str(name) for name in table.columns]
+        for old in self.renamed:
+            if old not in names:
+                raise DataError(f"{place}: rename: {unknown('column', old, names)}")
+        new_names = [self.renamed.get(name, name) for name in names]
+        for old, new in self.renamed.items():
+            if new_names.count(new) > 1:
+                raise DataError(
+                    f"{place}: rename: {old!r} cannot become {new!r}, because there is a column "
+                    f'{new!r} already; choose another name: rename = {{{old} = "{new}_2"}}'
+                )
+        new = {name: self.renamed.get(str(name), name) for name in table.columns}
+        return table.rename(columns=new)
+
+    def dropped(self, table: Any, used: Sequence[Any], place: Path | str) -> tuple[Any, ...]:
+        """The columns that are left out, as the table names them.
+
+        Args:
+            table: a DataFrame with renamed columns; it needs no rows.
+            used: columns with another role.
+            place: file or name with which messages begin.
+
+        Raises:
+            DataError: a column does not exist.
+            ConfigError: a column is needed as label, client, split or feature.
+        """
+        by_text = {str(name): name for name in table.columns}
+        for name in self.drop:
+            if name not in by_text:
+                raise DataError(f"{place}: drop: {unknown('column', name, by_text)}")
+            if name in map(str, used):
+                raise ConfigError(
+                    f"{place}: drop: column {name!r} is named as the label, the client, the split "
+                    "or a feature, too; leave it out of one of the two options"
+                )
+        return tuple(by_text[name] for name in self.drop)
+
+    def scaling(self) -> TableScaling:
+        """How the feature columns are scaled."""
+        return TableScaling(self.scale, self.statistics, self.renamed)
+
+
+def refuse_table_options(what: str, place: Path | str, options: Mapping[str, Any]) -> None:
+    """Raise ConfigError for options of tables if the data are no table.
+
+    Args:
+        what: the kind of the data, for the message.
+        place: file or name with which the message begins.
+        options: values of the options; None if not given.
+    """
+    for name in TABLE_OPTIONS:
+        value = options.get(name)
+        if value is None or (name == "scale" and value == NONE):
+            continue
+        raise ConfigError(
+            f"{place}: {name} = {value!r} applies to the columns of a table (.csv, .parquet or a "
+            f"DataFrame), but this is {what}; leave it out, and prepare the values beforehand: "
+            "x = (x - x.mean(axis=0)) / x.std(axis=0)"
+        )
+
+
+def _statistics(given: Any) -> Mapping[str, Any] | TableTransform | None:
+    """Statistics for scaling, from a table of numbers or from a file."""
+    if given is None or isinstance(given, TableTransform):
+        return given
+    if isinstance(given, (str, Path)):
+        return _read_statistics(user_path(given))
+    if isinstance(given, Mapping):
+        return {name: plain_lists(value) for name, value in given.items()}
+    raise ConfigError(
+        "scale_from must be the path of a file, or numbers by column, such as scale_from = "
+        f"{{mean = {{age = 50.0}}, scale = {{age = 12.0}}}}, got {given!r}"
+    )
+
+
+def _read_statistics(path: Path) -> Mapping[str, Any]:
+    """The statistics in a JSON or TOML file, such as ``transform.json`` of a run folder."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        values = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
+        if not isinstance(values, dict):
+            raise ValueError("it holds no table of values")
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"scale_from: {path} cannot be read ({error}); name a JSON or TOML file with mean and "
+            "scale of each column, such as runs/one/transform.json"
+        ) from error
+    return values
+
+
+def _column_list(option: str, given: Any) -> tuple[str, ...]:
+    """The names of columns that an option lists."""
+    names = [given] if isinstance(given, (str, int)) else given
+    if names is None:
+        return ()
+    is_list = isinstance(names, (list, tuple))
+    if not is_list or not all(isinstance(name, (str, int)) for name in names):
+        raise ConfigError(
+            f"{option} must be a list of columns, such as {option} = ['row_id'], got {given!r}"
+        )
+    return tuple(str(name) for name in names)
+
+
+def _renamed(given: Any) -> dict[str, str]:
+    """The new names of columns, by their old names."""
+    if given is None:
+        return {}
+    is_table = isinstance(given, Mapping) and all(isinstance(new, str) for new in given.values())
+    if not is_table:
+        raise ConfigError(
+            f"rename must be new names by old names, such as {{years = 'age'}}, got {given!r}"
+        )
+    return {str(old): new for old, new in given.items()}

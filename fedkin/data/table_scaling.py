@@ -1,0 +1,287 @@
+"""Computes the scaling of a table's columns from all clients' training samples, and warns of
+columns that harm training.
+
+Shapes: M samples, d columns.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int
+
+from fedkin.core.object_repr import listed, shell_command
+from fedkin.data.column_statistics import (
+    ColumnStatistics,
+    Converted,
+    column_statistics,
+    quantiles,
+    taken_blocks,
+)
+from fedkin.data.features import Features
+from fedkin.data.table_transform import NONE, ROBUST, STANDARD, TableTransform, given_transform
+
+if TYPE_CHECKING:
+    from fedkin.data.federated import FederatedData
+
+# Scales that differ by more than this factor are worth a warning.
+LARGEST_RATIO = 100
+# In a smaller table the whole numbers of a column often differ by chance.
+_IDENTIFIED = 50
+# Number of columns that a warning names.
+_SHOWN = 8
+_log = logging.getLogger("fedkin")
+
+
+@dataclass(frozen=True)
+class TableScaling:
+    """How to find the transform of a table's columns.
+
+    Attributes:
+        kind: ``standard``, ``robust`` or ``none``.
+        statistics: given statistics; None to compute them.
+        renamed: new name of each renamed column, by its name in the file.
+    """
+
+    kind: str
+    statistics: Mapping[str, Any] | TableTransform | None = None
+    renamed: Mapping[str, str] = field(default_factory=dict)
+
+    def transform(
+        self, x: Features, train: Int[np.ndarray, "n"], columns: Sequence[str], place: Path | str
+    ) -> TableTransform | None:
+        """The transform of the columns; None if the table stays as it is.
+
+        Statistics are computed from training samples only.
+
+        Args:
+            x: raw features [M, d] of all samples.
+            train: the training samples of all clients, as rows of x.
+            columns: names of the columns.
+            place: file or name with which messages begin.
+        """
+        if isinstance(self.statistics, TableTransform):
+            changes = self.statistics.kind != NONE
+            return self.statistics.of_columns(columns, place) if changes else None
+        if self.statistics is not None:
+            given = given_transform(self.statistics, columns, place)
+            return _renaming(given, self.renamed)
+        if not len(train):
+            # The check of the federation names the client without training samples.
+            return None
+        taken = np.zeros(x.shape[0], bool)
+        taken[train] = True
+        facts = column_statistics(x, taken)
+        if not np.isfinite(facts.mean).all():
+            # The check of all features names the row that is not finite.
+            return None
+        warn_of_columns(x, taken, facts=facts, columns=columns, kind=self.kind, place=place)
+        if self.kind == NONE:
+            return TableTransform.identity(columns, self.renamed) if self.renamed else None
+        return _renaming(_fitted(self.kind, x, taken, columns, facts), self.renamed)
+
+
+def raw_statistics(data: FederatedData) -> ColumnStatistics:
+    """Statistics of a table's columns over the training samples, before scaling.
+
+    Args:
+        data: a federation whose samples are the rows of a table.
+    """
+    transform = data.transform
+    x = data.x if transform is None else Converted(data.x, transform.undo)
+    taken = np.zeros(len(data.x), bool)
+    taken[data.train.rows] = True
+    facts = column_statistics(x, taken)
+    if transform is None or transform.kind != STANDARD:
+        return facts
+    # The transform has the statistics of the file's numbers, which float32 has rounded.
+    deviation = np.where(facts.constant, 0, transform.scale)
+    return facts._replace(mean=np.array(transform.mean), deviation=deviation)
+
+
+def scales_of(deviation: Float64[np.ndarray, "d"]) -> Float64[np.ndarray, "d"]:
+    """The scale of each column: its standard deviation, or 1 for a constant column."""
+    return np.where(deviation == 0, 1, deviation)
+
+
+def rescaled(data: FederatedData) -> FederatedData:
+    """A federation whose table is scaled by its present training samples, after some of them have
+    become validation samples. Given statistics do not change.
+
+    Args:
+        data: the federation, with features that its transform has scaled.
+    """
+    before = data.transform
+    if before is None or not before.fitted:
+        return data
+    raw = Converted(data.x, before.undo)
+    taken = np.zeros(len(data.x), bool)
+    taken[data.train.rows] = True
+    facts = column_statistics(raw, taken)
+    fitted = _fitted(before.kind, raw, taken, before.columns, facts)
+    after = _renaming(fitted, before.renamed)
+    return replace(data, x=converted(data.x, before, after), transform=after)
+
+
+def converted(x: Any, before: TableTransform | None, after: TableTransform | None) -> Any:
+    """Features that one transform has scaled, scaled by another one instead. They are unchanged if
+    both transforms are equal.
+
+    Args:
+        x: features [M, d].
+        before: the transform of x; None for raw values.
+        after: the requested transform; None for raw values.
+    """
+    if before == after:
+        return x
+    raw = x if before is None else before.undo(x)
+    return np.asarray(raw, np.float32) if after is None else after.apply(raw)
+
+
+def _renaming(transform: TableTransform, renamed: Mapping[str, str]) -> TableTransform:
+    """The transform, which also renames columns."""
+    return TableTransform(
+        columns=transform.columns,
+        kind=transform.kind,
+        mean=transform.mean,
+        scale=transform.scale,
+        renamed=dict(renamed),
+    )
+
+
+def _fitted(
+    kind: str,
+    x: Features,
+    taken: Bool[np.ndarray, "M"],
+    columns: Sequence[str],
+    facts: ColumnStatistics,
+) -> TableTransform:
+    """The transform whose statistics are computed from the taken samples.
+
+    A column whose scale would be 0 has scale 1 if it is constant. If more than half of its values
+    are equal, its interquartile range may be 0; its scale is then the standard deviation.
+    """
+    middle = facts.mean
+    scale = facts.deviation
+    if kind == ROBUST:
+        lower, middle, upper = quantiles(x, taken, (0.25, 0.5, 0.75), facts)
+        spread = upper - lower
+        # Quantiles are exact to this share of the range.
+        is_zero = spread <= 1e-9 * (facts.high - facts.low)
+        scale = np.where(is_zero, facts.deviation, spread)
+    scale = scales_of(scale)
+    return TableTransform(
+        columns=tuple(map(str, columns)),
+        kind=kind,
+        mean=tuple(middle.tolist()),
+        scale=tuple(scale.tolist()),
+    )
+
+
+def warn_of_columns(
+    x: Features,
+    taken: Bool[np.ndarray, "M"],
+    facts: ColumnStatistics,
+    columns: Sequence[str],
+    kind: str,
+    place: Path | str,
+) -> None:
+    """Warn of columns that are constant or identify samples, and of unscaled columns whose standard
+    deviations differ by more than a factor of 100.
+
+    Args:
+        x: raw features of all samples.
+        taken: which of them are training samples.
+        facts: statistics of the columns over the training samples.
+        columns: names of the columns.
+        kind: how the columns are scaled.
+        place: file or name with which warnings begin.
+    """
+    if facts.count > 1 and facts.constant.any():
+        constant = [name for name, same in zip(columns, facts.constant, strict=True) if same]
+        _log.warning(
+            "%s: %s the same value in all training samples, so nothing can be learned from it; "
+            "leave it out: data.drop=%s",
+            place,
+            _columns_have(constant),
+            _drop(constant),
+        )
+    identifiers = _identifiers(x, taken, facts, columns)
+    if identifiers:
+        _log.warning(
+            "%s: %s a different whole number in every training sample, as an identifier has, and "
+            "may mislead every model; leave it out: data.drop=%s",
+            place,
+            _columns_have(identifiers),
+            _drop(identifiers),
+        )
+    if kind == NONE:
+        _warn_of_scales(facts.deviation, columns, place)
+
+
+def _warn_of_scales(
+    deviation: Float64[np.ndarray, "d"], columns: Sequence[str], place: Path | str
+) -> None:
+    """Warn if the standard deviations of columns that are not scaled differ by more than a factor
+    of 100."""
+    varying = np.flatnonzero(deviation > 0)
+    if len(varying) < 2:
+        return
+    largest = int(varying[deviation[varying].argmax()])
+    smallest = int(varying[deviation[varying].argmin()])
+    ratio = deviation[largest] / deviation[smallest]
+    if ratio > LARGEST_RATIO:
+        _log.warning(
+            "%s: columns are not scaled, and the standard deviation of %s (%.3g) is %.3g times "
+            "that in %s (%.3g), so %s dominates distances and gradients; scale all columns: "
+            "data.scale=standard",
+            place,
+            columns[largest],
+            deviation[largest],
+            ratio,
+            columns[smallest],
+            deviation[smallest],
+            columns[largest],
+        )
+
+
+def _identifiers(
+    x: Features, taken: Bool[np.ndarray, "M"], facts: ColumnStatistics, columns: Sequence[str]
+) -> list[str]:
+    """The columns of whole numbers that differ in all training samples."""
+    if facts.count < _IDENTIFIED:
+        return []
+    # Different whole numbers need a range of at least their count.
+    wide = facts.whole & (facts.high - facts.low >= facts.count - 1)
+    candidates = np.flatnonzero(wide)
+    if not len(candidates):
+        return []
+    values = np.concatenate([block[:, candidates] for block in taken_blocks(x, taken)])
+    return [
+        str(columns[int(column)])
+        for column, entries in zip(candidates, values.T, strict=True)
+        if len(np.unique(entries)) == len(entries)
+    ]
+
+
+def _columns_have(names: Sequence[str]) -> str:
+    """The beginning of a sentence about one or several columns."""
+    if len(names) == 1:
+        return f"column {names[0]} has"
+    return f"each of the columns {listed(names)} has"
+
+
+def _drop(names: Sequence[str]) -> str:
+    """The value of the option ``drop`` that leaves columns out, as typed in a shell. It is cut off
+    if there are many."""
+    if len(names) == 1:
+        return shell_command(names[0])
+    shown = [json.dumps(name, ensure_ascii=False) for name in names[:_SHOWN]]
+    more = [] if len(names) <= _SHOWN else ["..."]
+    return f"'[{', '.join([*shown, *more])}]'"
