@@ -26,8 +26,9 @@ TABLE = re.compile(r"\[\[([a-z0-9-]+)\]\]")
 ABOUT = f"""\
 `make results` writes these pages from the runs in `papers/results/*.jsonl`, one line a run.
 `fedkin reproduce` lists all tables, `fedkin reproduce NAME --stored` prints one, and without
-`--stored` it makes the runs again. [papers/results.csv]({{csv}}) has all numbers, one row a number,
-with variants, other readings of the data and other draws: `pandas.read_csv` reads it.
+`--stored` it makes the runs again. `make results HOURS=2` makes missing runs for two hours.
+[papers/results.csv]({{csv}}) has all numbers, one row a number, with variants, other readings of
+the data and other draws: `pandas.read_csv` reads it.
 
 A paper's score is the highest accuracy of any round, and ours is the same statistic; the last round
 is next to it. *Draws* are federations of the same generator. Marks: {LEGEND}. Shortened runs, other

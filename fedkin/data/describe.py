@@ -33,7 +33,7 @@ def column_table(data: FederatedData) -> pd.DataFrame | None:
     if data.feature_names is None:
         return None
     transform = data.transform or TableTransform.identity(data.feature_names)
-    facts = raw_statistics(data)
+    facts = raw_statistics(data.x, data.train.rows, data.transform)
     scaling = [
         _scaling(transform.kind, mean, scale)
         for mean, scale in zip(transform.mean, transform.scale, strict=True)

@@ -239,7 +239,10 @@ class FederatedData:
             train.append(rows[~chosen])
             validation.append(rows[chosen])
         divided = self.with_rows(Ragged.of(train), self.test, validation=Ragged.of(validation))
-        return rescaled(divided)
+        scaled = rescaled(self.x, divided.train.rows, self.transform)
+        if scaled.transform is self.transform:
+            return divided
+        return dataclasses.replace(divided, x=scaled.x, transform=scaled.transform)
 
     def select(self, clients: Int[np.ndarray, "n"]) -> FederatedData:
         """The data of these clients, in this order: all splits and names, but no true clusters."""

@@ -14,6 +14,7 @@ from fedkin.data.federated import FederatedData
 from fedkin.data.partition_options import checked
 from fedkin.data.pil_images import is_image, pixels_of_all
 from fedkin.data.table_options import TableOptions, refuse_table_options
+from fedkin.data.table_scaling import TableScaling
 from fedkin.data.tables import Columns, column_facts, without_row_numbers
 from fedkin.data.user_samples import OwnSamples, own_partition, test_share
 
@@ -92,21 +93,14 @@ def from_hf(
     owners = None
     if hasattr(by, "load_partition"):
         dataset, owners = _partitioned(dataset, by)
-    columns = _feature_columns(dataset, features, (label, by), name)
     client_column = by if isinstance(by, str) else None
-    needed = [label] if client_column is None else [label, client_column]
-    _check_columns(dataset, [*needed, *columns], name)
+    columns = _checked_columns(dataset, features, label=label, by=by, name=name)
     if client_column is not None:
         owners = _client_column(dataset, client_column, name)
     if label_names is None:
         label_names = getattr(dataset.features[label], "names", None)
     x = HFFeatures(dataset, columns, name)
-    scaling = None
-    if x.plain and not integers:
-        scaling = TableOptions.of(scale, scale_from).scaling()
-    else:
-        kind = "a data set of images, arrays or integers"
-        refuse_table_options(kind, name, {"scale": scale, "scale_from": scale_from})
+    is_table = x.plain and not integers
     samples = OwnSamples(
         place=name,
         title=name,
@@ -120,9 +114,21 @@ def from_hf(
         integers=integers,
         columns=column_facts(Columns(label, client_column)),
         owners_name="client_id" if client_column is None else client_column,
-        scaling=scaling,
+        scaling=_scaling(is_table, scale, scale_from, name),
     )
     return samples.federation(options, test_share(test) if split is None else 1, seed)
+
+
+def _scaling(is_table: bool, scale: str | None, scale_from: Any, name: str) -> TableScaling | None:
+    """How columns of numbers are scaled; None if the samples are no table.
+
+    Raises ConfigError if a scaling is asked of images, arrays or integers.
+    """
+    if is_table:
+        return TableOptions.of(scale, scale_from).scaling()
+    kind = "a data set of images, arrays or integers"
+    refuse_table_options(kind, name, {"scale": scale, "scale_from": scale_from})
+    return None
 
 
 def _one_of(by: Any, client: Any) -> Any:
@@ -163,6 +169,14 @@ def _check_dataset(dataset: Any, name: str) -> None:
         )
     if not len(dataset):
         raise DataError(f"{name}: expected one row per sample, found none")
+
+
+def _checked_columns(dataset: Any, features: Any, label: str, by: Any, name: str) -> list[str]:
+    """The columns of the features, after a check that these, the label's and the clients' exist."""
+    columns = _feature_columns(dataset, features, (label, by), name)
+    needed = [label, by] if isinstance(by, str) else [label]
+    _check_columns(dataset, [*needed, *columns], name)
+    return columns
 
 
 def _feature_columns(dataset: Any, features: Any, used: tuple[Any, ...], name: str) -> list[str]:

@@ -130,10 +130,7 @@ def load(
         min_samples=min_samples,
         count="clients",
     )
-    if client is not None and options is not None:
-        raise ConfigError(
-            f"client = {client} does not apply to partition = {partition}; leave one of them out"
-        )
+    _refuse_two_divisions(client, partition)
     if path.is_dir() and not has_arrays(path):
         _refuse_split(path, train_fraction, seed)
         refuse_table_options(_kind_of_folder(path), path, of_tables)
@@ -144,11 +141,7 @@ def load(
             "label_names": label_names,
             "partition": partition,
         }
-        if is_packed(path):
-            _refuse_options_of_file(path, of_file | {"classes": classes})
-            return open_packed(path)
-        _refuse_options_of_file(path, of_file)
-        return leaf(path, classes)
+        return _folder_data(path, classes, of_file)
     if path.is_dir() or table_kind(path, _OTHERS) == "npz":
         refuse_table_options("an array, which may hold images", path, of_tables)
     samples = _samples(
@@ -165,6 +158,29 @@ def load(
         _refuse_split(path, train_fraction, seed if options is None else None)
     fraction = 0.9 if train_fraction is None else train_fraction
     return samples.federation(options, fraction, seed or 0)
+
+
+def _refuse_two_divisions(client: str | int | None, partition: str | None) -> None:
+    """Raise ConfigError if a column names the clients and a partition divides the samples, too."""
+    if client is not None and partition is not None:
+        raise ConfigError(
+            f"client = {client} does not apply to partition = {partition}; leave one of them out"
+        )
+
+
+def _folder_data(path: Path, classes: int | None, of_file: dict[str, object]) -> FederatedData:
+    """The federation in a folder of packed data, or in LEAF's layout.
+
+    Args:
+        path: the folder.
+        classes: as in ``load``.
+        of_file: values of the options that only single files have; a given one is refused.
+    """
+    if is_packed(path):
+        _refuse_options_of_file(path, of_file | {"classes": classes})
+        return open_packed(path)
+    _refuse_options_of_file(path, of_file)
+    return leaf(path, classes)
 
 
 def _feature_names(features: Any) -> list[str]:

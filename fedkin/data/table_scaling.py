@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int
@@ -26,9 +26,6 @@ from fedkin.data.column_statistics import (
 )
 from fedkin.data.features import Features
 from fedkin.data.table_transform import NONE, ROBUST, STANDARD, TableTransform, given_transform
-
-if TYPE_CHECKING:
-    from fedkin.data.federated import FederatedData
 
 # Scales that differ by more than this factor are worth a warning.
 LARGEST_RATIO = 100
@@ -75,8 +72,7 @@ class TableScaling:
         if not len(train):
             # The check of the federation names the client without training samples.
             return None
-        taken = np.zeros(x.shape[0], bool)
-        taken[train] = True
+        taken = _is_taken(x, train)
         facts = column_statistics(x, taken)
         if not np.isfinite(facts.mean).all():
             # The check of all features names the row that is not finite.
@@ -84,20 +80,22 @@ class TableScaling:
         warn_of_columns(x, taken, facts=facts, columns=columns, kind=self.kind, place=place)
         if self.kind == NONE:
             return TableTransform.identity(columns, self.renamed) if self.renamed else None
-        return _renaming(_fitted(self.kind, x, taken, columns, facts), self.renamed)
+        fitted = _fitted(self.kind, x, taken=taken, columns=columns, facts=facts)
+        return _renaming(fitted, self.renamed)
 
 
-def raw_statistics(data: FederatedData) -> ColumnStatistics:
+def raw_statistics(
+    x: Any, train: Int[np.ndarray, "n"], transform: TableTransform | None
+) -> ColumnStatistics:
     """Statistics of a table's columns over the training samples, before scaling.
 
     Args:
-        data: a federation whose samples are the rows of a table.
+        x: features [M, d] of a federation.
+        train: the training samples of all clients, as rows of x.
+        transform: has scaled x; None if x are the numbers of the table.
     """
-    transform = data.transform
-    x = data.x if transform is None else Converted(data.x, transform.undo)
-    taken = np.zeros(len(data.x), bool)
-    taken[data.train.rows] = True
-    facts = column_statistics(x, taken)
+    raw = x if transform is None else Converted(x, transform.undo)
+    facts = column_statistics(raw, _is_taken(x, train))
     if transform is None or transform.kind != STANDARD:
         return facts
     # The transform has the statistics of the file's numbers, which float32 has rounded.
@@ -105,28 +103,42 @@ def raw_statistics(data: FederatedData) -> ColumnStatistics:
     return facts._replace(mean=np.array(transform.mean), deviation=deviation)
 
 
+def _is_taken(x: Any, rows: Int[np.ndarray, "n"]) -> Bool[np.ndarray, "M"]:
+    """Whether each sample is one of these rows."""
+    taken = np.zeros(x.shape[0], bool)
+    taken[rows] = True
+    return taken
+
+
 def scales_of(deviation: Float64[np.ndarray, "d"]) -> Float64[np.ndarray, "d"]:
     """The scale of each column: its standard deviation, or 1 for a constant column."""
     return np.where(deviation == 0, 1, deviation)
 
 
-def rescaled(data: FederatedData) -> FederatedData:
-    """A federation whose table is scaled by its present training samples, after some of them have
-    become validation samples. Given statistics do not change.
+class Scaled(NamedTuple):
+    """Features and the transform that has scaled them."""
+
+    x: Any
+    transform: TableTransform | None
+
+
+def rescaled(x: Any, train: Int[np.ndarray, "n"], transform: TableTransform | None) -> Scaled:
+    """Features of a table, scaled by its present training samples, after some of them have become
+    validation samples. Given statistics do not change.
 
     Args:
-        data: the federation, with features that its transform has scaled.
+        x: features [M, d] that the transform has scaled.
+        train: the training samples of all clients, as rows of x.
+        transform: the transform of x; None if x are the numbers of the table.
     """
-    before = data.transform
-    if before is None or not before.fitted:
-        return data
-    raw = Converted(data.x, before.undo)
-    taken = np.zeros(len(data.x), bool)
-    taken[data.train.rows] = True
+    if transform is None or not transform.fitted:
+        return Scaled(x, transform)
+    raw = Converted(x, transform.undo)
+    taken = _is_taken(x, train)
     facts = column_statistics(raw, taken)
-    fitted = _fitted(before.kind, raw, taken, before.columns, facts)
-    after = _renaming(fitted, before.renamed)
-    return replace(data, x=converted(data.x, before, after), transform=after)
+    fitted = _fitted(transform.kind, raw, taken=taken, columns=transform.columns, facts=facts)
+    after = _renaming(fitted, transform.renamed)
+    return Scaled(converted(x, transform, after), after)
 
 
 def converted(x: Any, before: TableTransform | None, after: TableTransform | None) -> Any:

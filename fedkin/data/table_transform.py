@@ -185,8 +185,8 @@ def given_transform(
         ConfigError: the statistics are incomplete, or a scale is not positive.
     """
     order = statistics.get("columns", columns)
-    mean = _by_column(statistics, "mean", order, columns, place)
-    scale = _by_column(statistics, "scale", order, columns, place)
+    mean = _by_column(statistics, key="mean", order=order, columns=columns, place=place)
+    scale = _by_column(statistics, key="scale", order=order, columns=columns, place=place)
     for name, value in zip(columns, scale, strict=True):
         if value <= 0:
             raise ConfigError(

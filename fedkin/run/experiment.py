@@ -29,7 +29,8 @@ from fedkin.run.method_checks import check_model, check_plan
 from fedkin.run.metrics.soft_membership import membership_columns
 from fedkin.run.metrics.trust_graph import peer_columns
 from fedkin.run.run import Run
-from fedkin.run.worlds import ClientFacts, Digests, Methods, WorldFactory, method_places
+from fedkin.run.trained.ingredients import Ingredients
+from fedkin.run.worlds import ClientFacts, Digests, Methods, OpenWorld, WorldFactory, method_places
 from fedkin.tracking.tracker import Tracker, dispatching
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ class Experiment(Generic[W]):
             identity,
             resume=resume,
             warns=against is not None,
-            transform=None if opened.parts is None else transform_of(opened.parts.samples),
+            transform=_transform(opened),
         )
         options = ActiveOptions.of(self._facts(method, out, opened.world.true_clusters))
         with dispatching(
@@ -199,22 +200,45 @@ class Experiment(Generic[W]):
             facts = opened.client_facts()
             clients = client_table(state, facts)
             state.final |= options.closing(_end(state, clients, facts))
-            finished = Run(
-                config=description,
-                records=state.records,
-                state=state.state,
-                clients=clients,
-                seconds=state.seconds,
-                folder=out,
-                fingerprint=identity,
-                memory=state.memory,
-                migrations=state.migrations,
-                best=state.best,
-                final=state.final,
-                made_of=opened.parts,
+            finished = _finished_run(
+                state, description, clients=clients, out=out, identity=identity, parts=opened.parts
             )
             dispatch.finish(finished.summary())
         return finished
+
+
+def _finished_run(
+    state: RunState,
+    description: Description,
+    clients: pd.DataFrame,
+    out: Path | None,
+    identity: str,
+    parts: Ingredients | None,
+) -> Run:
+    """The result of a run that has ended.
+
+    Args:
+        state: the state after the last round.
+        description: the settings of the run.
+        clients: the table of clients.
+        out: the folder of the run, if any.
+        identity: the fingerprint of the run.
+        parts: the parts of the world from which the trained models can be used, if it has them.
+    """
+    return Run(
+        config=description,
+        records=state.records,
+        state=state.state,
+        clients=clients,
+        seconds=state.seconds,
+        folder=out,
+        fingerprint=identity,
+        memory=state.memory,
+        migrations=state.migrations,
+        best=state.best,
+        final=state.final,
+        made_of=parts,
+    )
 
 
 def _end(run_state: RunState, clients: pd.DataFrame, facts: ClientFacts) -> RunEnd:
@@ -228,6 +252,11 @@ def _end(run_state: RunState, clients: pd.DataFrame, facts: ClientFacts) -> RunE
         clients=clients,
         true_clusters=facts.true_clusters,
     )
+
+
+def _transform(opened: OpenWorld) -> TableTransform | None:
+    """The transform that has scaled the samples of a world; None without parts or transform."""
+    return None if opened.parts is None else transform_of(opened.parts.samples)
 
 
 def _folder(

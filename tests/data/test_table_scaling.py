@@ -255,7 +255,7 @@ def test_packed_tables_keep_their_scaling(loaded: Any, tmp_path: Path) -> None:
     data = loaded(rename={"time": "seconds"})
     packed = fk.data.pack(data, tmp_path / "packed")
     assert packed.transform == data.transform and (packed.x == data.x).all()
-    raw = raw_statistics(packed)
+    raw = raw_statistics(packed.x, packed.train.rows, packed.transform)
     np.testing.assert_allclose(raw.mean, data.transform.mean)
     np.testing.assert_allclose(raw.deviation[:2], data.transform.scale[:2])
 

@@ -53,7 +53,9 @@ def common_scaling(data: Values, sites: Sequence[Path]) -> Values | None:
     if names is None or any(table.feature_names != names for table in tables):
         _log.warning("the tables of the sites are not scaled, because their columns differ")
         return None
-    facts = combined([raw_statistics(table) for table in tables])
+    facts = combined(
+        [raw_statistics(table.x, table.train.rows, table.transform) for table in tables]
+    )
     return {
         "mean": dict(zip(names, facts.mean.tolist(), strict=True)),
         "scale": dict(zip(names, scales_of(facts.deviation).tolist(), strict=True)),
