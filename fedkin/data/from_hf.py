@@ -97,8 +97,7 @@ def from_hf(
     columns = _checked_columns(dataset, features, label=label, by=by, name=name)
     if client_column is not None:
         owners = _client_column(dataset, client_column, name)
-    if label_names is None:
-        label_names = getattr(dataset.features[label], "names", None)
+    names = _label_names(dataset, label, label_names)
     x = HFFeatures(dataset, columns, name)
     is_table = x.plain and not integers
     samples = OwnSamples(
@@ -108,7 +107,7 @@ def from_hf(
         labels=_column(dataset, label),
         owners=owners,
         split=split,
-        label_names=None if label_names is None else tuple(label_names),
+        label_names=names,
         feature_names=tuple(columns) if x.plain else None,
         classes=classes,
         integers=integers,
@@ -169,6 +168,12 @@ def _check_dataset(dataset: Any, name: str) -> None:
         )
     if not len(dataset):
         raise DataError(f"{name}: expected one row per sample, found none")
+
+
+def _label_names(dataset: Any, label: str, given: Sequence[str] | None) -> tuple[str, ...] | None:
+    """The given names of the classes, or those of the ``ClassLabel``; None if there are none."""
+    names = getattr(dataset.features[label], "names", None) if given is None else given
+    return None if names is None else tuple(names)
 
 
 def _checked_columns(dataset: Any, features: Any, label: str, by: Any, name: str) -> list[str]:
