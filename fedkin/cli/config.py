@@ -24,9 +24,9 @@ class ConfigCommands(TyperGroup):
     """Command group in which any other word is a section, a key or a word to search for."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command that the first argument names; otherwise ``keys`` with all arguments."""
+        """The command that the first argument names; otherwise ``show`` with all arguments."""
         if args[0] not in self.commands and not args[0].startswith("-"):
-            args = ["keys", *args]
+            args = ["show", *args]
         return super().resolve_command(ctx, args)
 
 
@@ -62,8 +62,8 @@ def _sections(context: typer.Context) -> None:
         typer.echo(f"check a file: {command('config', 'check', 'FILE.toml')}")
 
 
-@config_app.command("keys", hidden=True)
-def keys_command(
+@config_app.command("show", hidden=True)
+def show_command(
     words: Annotated[
         list[str],
         typer.Argument(

@@ -80,7 +80,7 @@ def kind_of(raw: dict[str, Any]) -> str:
         points = 0.0
         for name in raw:
             section = name if name in reference.SECTIONS else nearest(name, reference.SECTIONS)
-            if section in own:
+            if section is not None and section in own:
                 # A comparison has all sections of a run.
                 others = [other for other in reference.files_of(section) if other != kind]
                 points += 1 if others else 3

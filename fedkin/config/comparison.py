@@ -108,7 +108,7 @@ def load(
         ConfigError: the configuration is invalid (as in ``config.run.load``), or no method or
             setting is left to run.
     """
-    raw, place = read(path, overrides, DECLARED, demo_for(overrides))
+    raw, place = read(path, overrides, demo_for(overrides), DECLARED)
     compare = Sections({"compare": raw.pop("compare", {})}, ["compare"], place).validate(
         "compare", CompareSection
     )

@@ -13,7 +13,7 @@ from fedkin.core.errors import FedkinError
 
 
 def with_lists(
-    raw: Mapping[str, Values], keys: Iterable[tuple[str, str]], declared: Mapping[str, Declared]
+    raw: Mapping[str, Any], keys: Iterable[tuple[str, str]], declared: Mapping[str, Declared]
 ) -> dict[str, Any]:
     """A configuration in which values of the command line are lists where a key takes a list.
 

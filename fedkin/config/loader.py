@@ -6,6 +6,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 from fedkin.config.declarations import Declared, fields_of
@@ -101,8 +102,8 @@ def check_table(values: object, place: str) -> None:
 def read(
     path: Path | None,
     overrides: Sequence[str],
-    declared: Mapping[str, Declared],
     default: Mapping[str, Values] | None = None,
+    declared: Mapping[str, Declared] = MappingProxyType({}),
 ) -> tuple[dict[str, Any], Place]:
     """Read the sections of a file and apply overrides. Also returns a function that turns a
     key into its name in messages: the file and the key, or only the key if an override has set it.
@@ -113,8 +114,8 @@ def read(
     Args:
         path: the file; None: use ``default`` instead.
         overrides: texts such as ``section.key=value``.
-        declared: what declares the keys of each section.
         default: sections that are used without a file. If it is given, a file must not be empty.
+        declared: what declares the keys of each section, which says which keys take a list.
 
     Raises:
         ConfigError: the file is missing, empty or not TOML, or an override has another form.

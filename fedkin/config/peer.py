@@ -56,7 +56,9 @@ def load(path: Path, overrides: Sequence[str] = ()) -> PeerConfig:
     Raises ConfigError if the file is missing or not TOML, a section or key is unknown, or a value
     has the wrong type or range.
     """
-    return _with_absolute_paths(from_dict(*read(path, overrides, DECLARED)), path.parent.absolute())
+    return _with_absolute_paths(
+        from_dict(*read(path, overrides, declared=DECLARED)), path.parent.absolute()
+    )
 
 
 def from_dict(raw: dict[str, Any], place: Place = str) -> PeerConfig:

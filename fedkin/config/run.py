@@ -150,7 +150,7 @@ def load(path: Path | None = None, overrides: Sequence[str] = ()) -> RunConfig:
     Raises ConfigError if the file is missing, empty or not TOML, a section or key is unknown, or a
     value has the wrong type or range.
     """
-    raw, place = read(path, overrides, DECLARED, demo_for(overrides))
+    raw, place = read(path, overrides, demo_for(overrides), DECLARED)
     if not any(parse_override(text).section == "compare" for text in overrides):
         raw.pop("compare", None)
     return from_dict(raw, place)

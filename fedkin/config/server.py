@@ -217,7 +217,9 @@ def load_server(path: Path, overrides: Sequence[str] = ()) -> ServerConfig:
     Raises ConfigError if the file is missing or not TOML, a section or key is unknown, or a value
     has the wrong type or range.
     """
-    return server_from_dict(*read(path, overrides, SERVER_DECLARED), path.parent.absolute())
+    return server_from_dict(
+        *read(path, overrides, declared=SERVER_DECLARED), path.parent.absolute()
+    )
 
 
 def server_from_dict(raw: dict[str, Any], place: Place, folder: Path) -> ServerConfig:
@@ -304,7 +306,9 @@ def _check_options(entries: Mapping[str, Entry], place: Place) -> None:
 
 def load_client(path: Path, overrides: Sequence[str] = ()) -> ClientConfig:
     """Read a site's file client.toml. Raises ConfigError as ``load_server`` does."""
-    return client_from_dict(*read(path, overrides, CLIENT_DECLARED), path.parent.absolute())
+    return client_from_dict(
+        *read(path, overrides, declared=CLIENT_DECLARED), path.parent.absolute()
+    )
 
 
 def client_from_dict(raw: dict[str, Any], place: Place, folder: Path) -> ClientConfig:

@@ -254,7 +254,7 @@ def test_data_stay_where_no_shift_is_named() -> None:
         ),
         (
             "run.selection=robin",
-            r"^run\.selection: expected .*'uniform', 'round_robin' or 'poisson'",
+            r"^run\.selection: expected .*'uniform', 'round_robin', 'poisson' or",
         ),
         ("shift.name=swap_al", r"^shift\.name: unknown shift 'swap_al'; did you mean 'swap_all'\?"),
         (
