@@ -177,7 +177,8 @@ def _entries(raw: dict[str, Any], names: Sequence[str | Values] | None, place: s
     for one in names:
         if not isinstance(one, str) and "name" not in one:
             raise ConfigError(
-                f"{place}: expected a method's name or a table with a name, got {one!r}"
+                f"{place}: expected a method's name or a table with a name, got {one!r}; for "
+                'example methods = ["fedavg", {name = "ifca", clusters = 4}]'
             )
     return [by_name.get(one, {"name": one}) if isinstance(one, str) else one for one in names]
 

@@ -61,7 +61,7 @@ def from_table(grid: Mapping[str, Any], place: str) -> list[Axis]:
         if not isinstance(values, (list, tuple)) or not values:
             raise ConfigError(
                 f"{place}: {key}: expected a list of values, got {values!r}; a grid without values "
-                "has no cell to run"
+                'has no cell to run; for example "local.lr" = [0.01, 0.1]'
             )
         if any(value is None for value in values):
             raise ConfigError(

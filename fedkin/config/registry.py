@@ -12,7 +12,7 @@ from functools import cache, cached_property, wraps
 from typing import Any, NamedTuple
 
 from fedkin.config import user_methods
-from fedkin.config.key_examples import raise_with_example
+from fedkin.config.key_examples import raise_with_example, setting
 from fedkin.config.schema import Place, Section, Values, options_schema, toml_values, validate
 from fedkin.core.errors import ConfigError, FedkinError, unknown
 from fedkin.options import SECTIONS
@@ -265,7 +265,10 @@ def resolve(kind: str, registry: Registry, values: Values, place: Place) -> Entr
             f"{', '.join(sorted(registry))}"
         )
     if not isinstance(name, str):
-        raise ConfigError(f"{place('name')}: expected the name of a {kind}, got {name!r}")
+        right = setting(place("name"), "name", min(registry))
+        raise ConfigError(
+            f"{place('name')}: expected the name of a {kind}, got {name!r}; for example {right}"
+        )
     if name not in registry:
         raise ConfigError(f"{place('name')}: {unknown(kind, name, registry)}")
     given = {key: value for key, value in values.items() if key != "name"}

@@ -241,7 +241,8 @@ def resolve_against(
     for entry in entries:
         if "name" not in entry:
             raise ConfigError(
-                f"{place}: expected a method's name or a table with a name, got {entry!r}"
+                f"{place}: expected a method's name or a table with a name, got {entry!r}; for "
+                'example against = ["fedavg", {name = "fedprox", mu = 0.1}]'
             )
     entries = carry_over({**sections["method"], "name": method.name}, entries)
     full = [

@@ -31,12 +31,6 @@ ALL = [
     for name, kind in declared.kinds().items()
 ]
 IDS = [f"{section}.{name}" for section, name, _ in ALL]
-# Entries whose objects need other keys as well, with the reason.
-NEEDS_MORE = {
-    ("method", "flhc", "distance"): "with a distance, no number of clusters",
-    ("method", "hierarchical", "clusters"): "only for the algorithm kmeans",
-    ("method", "athena", "clusters"): "only for the algorithm kmeans",
-}
 
 
 @pytest.mark.parametrize(("section", "name", "kind"), ALL, ids=IDS)
@@ -62,21 +56,12 @@ MADE = [(s, n, k) for s, n, k in ALL if s in ("method", "shift", *reference.OPTI
 def test_an_example_makes_the_method_shift_or_option(section: str, name: str, kind: Any) -> None:
     known = reference.SECTIONS[section].kinds()
     for key in keys(kind):
-        if (section, name, key.name) in NEEDS_MORE:
-            continue
         values = {"name": name, key.name: key.example}
-        if (section, key.name) == ("privacy", "epsilon"):
-            values["noise_multiplier"] = "default"
         try:
             resolve("entry", known, values, str).make()
         except fk.FedkinError as error:
             # A combination with other keys may be refused, but not the example itself.
             assert not str(error).startswith(f"{key.name} must"), (key, error)
-
-
-def test_entries_that_need_more_are_known() -> None:
-    listed = {(s, n, key.name) for s, n, kind in ALL for key in keys(kind)}
-    assert set(NEEDS_MORE) <= listed and all(NEEDS_MORE.values())
 
 
 def test_no_example_is_left_over() -> None:

@@ -31,7 +31,8 @@ from tests.mappings import merged
         ({"seed": None}, "run.seed: expected a valid integer, got None"),
         (
             {"selection": "robin"},
-            "run.selection: expected 'uniform', 'round_robin', 'poisson' or 'seed_plus_round', got 'robin'",
+            "run.selection: expected 'uniform', 'round_robin', 'poisson' or 'seed_plus_round', "
+            "got 'robin'",
         ),
     ],
 )

@@ -52,7 +52,7 @@ def test_the_first_keys_come_first() -> None:
     assert [row.key.name for row in reference.rows("data", "csv")][:2] == ["name", "path"]
 
 
-def test_the_default_method_is_that_of_the_file() -> None:
+def test_each_kind_of_file_has_its_default_method() -> None:
     names = {
         kind: sections["method"].default({})
         for kind, sections in reference.FILES.items()
