@@ -17,65 +17,55 @@ if TYPE_CHECKING:
     from fedkin.config.reference import Row
 
 WRONG = 1  # exit status for a file with errors
+_SHOW = "show"  # the command of words that name no other command
 _WIDEST = 100  # characters of a line on a wide terminal
 
 
 class ConfigCommands(TyperGroup):
     """Command group in which any other word is a section, a key or a word to search for."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments. Without any, all sections are shown."""
+        return super().parse_args(ctx, args or [_SHOW])
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that the first argument names; otherwise ``show`` with all arguments."""
         if args[0] not in self.commands and not args[0].startswith("-"):
-            args = ["show", *args]
+            args = [_SHOW, *args]
         return super().resolve_command(ctx, args)
 
 
 config_app = typer.Typer(
     cls=ConfigCommands,
-    invoke_without_command=True,
     subcommand_metavar="[SECTION [NAME] | SECTION.KEY | WORD | check FILE...]",
 )
 
 
 @config_app.callback()
-def _sections(context: typer.Context) -> None:
+def _group() -> None:
     """Show the sections and keys of configuration files, or check a file.
 
     Without arguments: all sections. With a section (local), an entry of a section (method flexcfl)
     or a key (local.lr): its keys. With any other word: the keys whose names or meanings have it."""
-    if context.invoked_subcommand is not None:
-        return
-    with error_exit():
-        from fedkin.config.reference import CONTENTS, SECTIONS, files_of
-
-        print_rows(
-            ("section", "content", "in files"),
-            [
-                (f"[{name}]", CONTENTS[name].replace("`", ""), ", ".join(files_of(name)))
-                for name in SECTIONS
-            ],
-            "sections of configuration files",
-            unbroken=("section",),
-        )
-        typer.echo(f"keys of a section: {command('config', 'local')}")
-        typer.echo(f"keys of a method: {command('config', 'method', 'flexcfl')}")
-        typer.echo(f"check a file: {command('config', 'check', 'FILE.toml')}")
 
 
-@config_app.command("show", hidden=True)
+@config_app.command(_SHOW, hidden=True)
 def show_command(
     words: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
-            metavar="SECTION [NAME] | SECTION.KEY | WORD",
+            metavar="[SECTION [NAME] | SECTION.KEY | WORD]",
             help="A section, an entry of it (method flexcfl), a key (local.lr) or a word.",
         ),
-    ],
+    ] = None,
 ) -> None:
     """Show keys of configuration files: name, type, default, meaning and an example."""
     with error_exit():
         from fedkin.config import reference
 
+        if not words:
+            _print_sections()
+            return
         if len(words) > 2:
             raise ConfigError(
                 f"expected SECTION [NAME], SECTION.KEY or one WORD, got {' '.join(words)!r}; for "
@@ -116,6 +106,24 @@ def check_file_command(
             wrong |= count > 0
         if wrong:
             raise typer.Exit(WRONG)
+
+
+def _print_sections() -> None:
+    """Print all sections, with the files that may have them."""
+    from fedkin.config.reference import CONTENTS, SECTIONS, files_of
+
+    print_rows(
+        ("section", "content", "in files"),
+        [
+            (f"[{name}]", CONTENTS[name].replace("`", ""), ", ".join(files_of(name)))
+            for name in SECTIONS
+        ],
+        "sections of configuration files",
+        unbroken=("section",),
+    )
+    typer.echo(f"keys of a section: {command('config', 'local')}")
+    typer.echo(f"keys of a method: {command('config', 'method', 'flexcfl')}")
+    typer.echo(f"check a file: {command('config', 'check', 'FILE.toml')}")
 
 
 def _print_section(section: str, name: str | None) -> None:

@@ -132,6 +132,7 @@ Form = Callable[[str, str, Any], str]
 _BY_TYPE: tuple[Any, ...] = (1, 0.5, "text", True, [1], ["a"], {"key": 1})
 # The value of a key that is not set, in its meaning: "not set: 0.5".
 _NOT_SET = re.compile(r"[Nn]ot set: (?:`([\w.-]+)`|(\d[\d,]*(?:\.\d+)?))(?= |$|[.;,)](?:\s|$))")
+_ONLY_KEY = re.compile(r"[\w.-]+")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _PLAIN_WORD = re.compile(r"[A-Za-z_][\w.:/+-]*")
 # Words that introduce an example. A message that has some needs no second example.
@@ -278,15 +279,15 @@ def _is_plain(value: Any) -> bool:
 
 
 def setting(place: str, key: str, value: Any) -> str:
-    """A right value as the user gives it: a line of a file if the value is from a file, otherwise a
-    setting on the command line.
+    """A right value as the user gives it: a setting on the command line if the place is only a key,
+    otherwise a line of a file.
 
     Args:
         place: the key's name in the message: ``FILE: local.lr``, or ``local.lr``.
         key: the key, without its section.
         value: the value.
     """
-    return toml_line(key, value) if ": " in place else shell_word(place, value)
+    return shell_word(place, value) if _ONLY_KEY.fullmatch(place) else toml_line(key, value)
 
 
 def argument(place: str, key: str, value: Any) -> str:

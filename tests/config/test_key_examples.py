@@ -117,7 +117,7 @@ def test_a_setting_of_the_command_line(value: Any, text: str) -> None:
     [
         (["run.rounds=ten"], "got 'ten'; for example run.rounds=50"),
         (["run.against=3"], "got 3; for example run.against=fedavg,ifca"),
-        (["run.target=7"], "got 7.0; for example run.target=0.8"),
+        (["run.target=7"], "got 7; for example run.target=0.8"),
         (["run.rouns=3"], "did you mean 'rounds'? For example run.rounds=50"),
         (["data.nam=x"], "did you mean 'name'? For example data.name=digits"),
         (["method.clusters=0"], "at least 1, got 0; for example clusters = 3"),
@@ -150,7 +150,7 @@ def test_an_error_in_a_file_shows_a_line_of_the_file(tmp_path: Path) -> None:
 def test_an_error_in_python_shows_an_argument() -> None:
     with pytest.raises(ConfigError) as error:
         fk.Cohort(size=0)
-    assert str(error.value).endswith("got 0; for example size=1")
+    assert str(error.value).endswith("got 0; for example size=16")
     with pytest.raises(ConfigError, match=r"for example seeds=1$"):
         check_integer("seeds", 0, 1)
 
