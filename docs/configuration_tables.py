@@ -14,8 +14,9 @@ from fedkin.config.keys import Key
 from fedkin.config.reference import Row
 from fedkin.options import SECTIONS as OPTIONS
 
-HEAD = "| key | type | default | meaning | example |\n|---|---|---|---|---|\n"
-NAMED_HEAD = "| name | key | type | default | meaning | example |\n|---|---|---|---|---|---|\n"
+HEAD = "| key | type | default | meaning, and an example |\n|---|---|---|---|\n"
+NAMED_HEAD = "| name | key | type | default | meaning, and an example |\n|---|---|---|---|---|\n"
+BREAK = "<br>"  # between a meaning and its example
 # Sections that have one class, each with a table of its name.
 PLAIN = (
     "run",
@@ -87,8 +88,9 @@ def lines(listed: Iterable[Key], name: str) -> str:
 
 
 def cells(key: Key) -> list[str]:
-    """The cells of a key: name, type, default, meaning and example; a dash where no value is
+    """The cells of a key: name, type, default, and meaning with example; a dash where no value is
     set."""
     default = {"": "-", "required": "required"}.get(key.default, f"`{key.default}`")
     meaning = key.meaning.replace("|", "\\|")
-    return [f"`{key.name}`", key.type, default, meaning, f"`{toml_line(key.name, key.example)}`"]
+    example = f"`{toml_line(key.name, key.example)}`"
+    return [f"`{key.name}`", key.type, default, f"{meaning}{BREAK}{example}"]

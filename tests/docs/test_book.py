@@ -133,14 +133,14 @@ def rows_of(table: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.split("|")] for line in lines]
 
 
-def test_every_key_has_a_type_and_a_meaning() -> None:
+def test_every_key_has_a_type_a_meaning_and_an_example() -> None:
     for title, table in tables.all_tables().items():
         rows = rows_of(table)
         assert rows and len({len(row) for row in rows}) == 1, title
-        # The last cells are type, default, meaning and example.
-        assert [row for row in rows if not all(row[-4:])] == [], title
-        assert "None" not in " ".join(row[-3] for row in rows), title
-        assert "..." not in " ".join(row[-1] for row in rows), title
+        assert [row for row in rows if not all(row[-3:])] == [], title
+        assert "None" not in " ".join(row[-2] for row in rows), title
+        ends = [row[-1].partition(tables.BREAK) for row in rows]
+        assert [end for end in ends if not end[0] or " = " not in end[2]] == [], title
 
 
 def test_keys_and_defaults_are_those_of_the_code() -> None:
