@@ -152,7 +152,9 @@ def test_an_error_that_no_repair_cures_ends_the_check(tmp_path: Path) -> None:
 
 
 def test_a_network_table_of_a_peer(tmp_path: Path) -> None:
-    found = errors(tmp_path, PEER + "[network.tls]\ncaa = 'ca.pem'\ncertificate = ['c']\nkey = 'k'\n")
+    found = errors(
+        tmp_path, PEER + "[network.tls]\ncaa = 'ca.pem'\ncertificate = ['c']\nkey = 'k'\n"
+    )
     assert found[0].startswith("network.tls.caa: unknown key 'caa'; did you mean 'ca'?")
     assert any(error.startswith("network.tls.certificate: ") for error in found)
 
