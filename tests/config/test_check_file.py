@@ -76,7 +76,7 @@ def test_a_misspelt_section_does_not_change_the_kind(kind: str) -> None:
         ("site", '"0:3"', '"a..b"', "client.clients", "got 'a..b'", 'clients = "0:5000"'),
         ("run", "= 3", "= 'log(3,1)'", "run.rounds", "got 'log(3,1)'", "rounds = 50"),
         ("run", "= 3", "= '0:0'", "run.rounds", "got '0:0'", "rounds = 50"),
-        ("comparison", "s = 5", "s = 'a..b'", "data.clients", "got 'a..b'", "clients = 20"),
+        ("comparison", "s = 5", "s = 'a..b'", "data.clients", "'a..b'", "data.clients=20"),
         ("server", "capacity = 4", "quorum = '0:0'", "federation.quorum", "'0:0'", "quorum = 1.0"),
         (
             "peer",
