@@ -23,6 +23,7 @@ import mkdocs_gen_files
 
 import fedkin
 import fedkin.tasks
+from fedkin.config import key_meanings
 from fedkin.core.schema import Array
 from fedkin.methods import METHODS
 
@@ -123,7 +124,7 @@ def hyper_parameters(method: type) -> str:
         home = next(
             kind for kind in method.__mro__ if field.name in vars(kind).get("__annotations__", {})
         )
-        annotation, comment = configuration_tables.field_source(home, field.name)
+        annotation, comment = key_meanings.field_source(home, field.name)
         # A bar in code needs no escape here, and would show one.
         meaning = comment.replace("|", "\\|")
         default = field.default

@@ -13,6 +13,7 @@ from fedkin.cli.audit import audit_command
 from fedkin.cli.check import check_command
 from fedkin.cli.common import OneLineErrors
 from fedkin.cli.compare import compare_command
+from fedkin.cli.config import config_app
 from fedkin.cli.data import data_app
 from fedkin.cli.deploy import deploy_app
 from fedkin.cli.eps import eps_command
@@ -31,11 +32,13 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode="rich",  # ``OneLineErrors`` escapes help texts, such as "[privacy]"
 )
 app.add_typer(data_app, name="data")
 app.add_typer(peer_app, name="peer")
 app.add_typer(deploy_app, name="deploy")
+app.add_typer(config_app, name="config")
 app.command("run")(run_command)
 app.command("advise")(advise_command)
 app.command("compare")(compare_command)

@@ -52,6 +52,11 @@ Engine = Annotated[
     ),
 ]
 
+Rounds = Annotated[
+    int | None,
+    typer.Option("--rounds", metavar="N", min=1, help="Number of rounds, as run.rounds=N."),
+]
+
 
 def print_cost_of_looking(config: RunConfig, to_stderr: bool = False) -> None:
     """If a configuration has [privacy], warn that this command has read clients' data without
@@ -303,6 +308,32 @@ def split_arguments(settings: list[str]) -> tuple[Path | None, list[str]]:
     return Path(files[0]) if files else None, [text for text in settings if text not in files]
 
 
+def with_lengths(
+    settings: list[str], rounds: int | None = None, seeds: int | None = None
+) -> list[str]:
+    """Settings of a command, with its options ``--rounds`` and ``--seeds`` as settings.
+
+    Args:
+        settings: the arguments ``FILE.toml`` and ``section.key=value``.
+        rounds: number of rounds; None: not given.
+        seeds: number of seeds; None: not given.
+
+    Raises:
+        ConfigError: an option and a setting give the same key.
+    """
+    out = list(settings)
+    for key, value in (("rounds", rounds), ("seeds", seeds)):
+        if value is None:
+            continue
+        for text in settings:
+            if text.partition("=")[0].strip() == f"run.{key}":
+                raise ConfigError(
+                    f"--{key} {value} and {text} give the same key; leave out one of them"
+                )
+        out.append(f"run.{key}={value}")
+    return out
+
+
 def load_config(settings: list[str], resume: Path | None) -> RunConfig:
     """Load the configuration from the arguments, or from the folder of the run to resume."""
     from fedkin.config import run
@@ -352,7 +383,7 @@ def new_run_folder(prefix: str) -> Path:
 
 def parse_option(text: str) -> tuple[str, Any]:
     """Split a text ``key=value`` into the key and a typed value."""
-    from fedkin.config.loader import parse_value
+    from fedkin.config.value_texts import parse_value
 
     key, equals, value = text.partition("=")
     if not (equals and key):

@@ -14,12 +14,14 @@ from fedkin.cli.common import (
     BAD_INPUT,
     Engine,
     Jobs,
+    Rounds,
     check_out,
     command,
     ending_on_signals,
     error_exit,
     new_run_folder,
     split_arguments,
+    with_lengths,
 )
 from fedkin.core.errors import ConfigError
 
@@ -71,6 +73,7 @@ def compare_command(
     ] = None,
     methods: MethodNames = None,
     seeds: SeedCount = None,
+    rounds: Rounds = None,
     grid: GridValues = None,
     by: ByMeasure = None,
     out: Annotated[
@@ -97,7 +100,8 @@ def compare_command(
         from fedkin.analysis.compare import comparison_folder
         from fedkin.analysis.jobs import check_jobs
 
-        if resume and (settings or methods is not None or grid or out):
+        given = with_lengths(settings or [], rounds)
+        if resume and (given or methods is not None or grid or out):
             allowed = "only --seeds, --by, --jobs, --engine and --json can be combined with it"
             raise ConfigError(
                 f"--resume takes its grid from {resume} (methods, settings); {allowed}"
@@ -106,9 +110,7 @@ def compare_command(
         if resume:
             checked = comparison_folder.reopen(resume, seeds, by)
         else:
-            checked = _grid(
-                settings=settings or [], methods=methods, seeds=seeds, sweeps=grid or [], by=by
-            )
+            checked = _grid(settings=given, methods=methods, seeds=seeds, sweeps=grid or [], by=by)
         check_jobs(jobs, [setting.config(method) for setting, method in checked.cells], engine)
         _carry_out(
             grid=checked,

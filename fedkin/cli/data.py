@@ -213,16 +213,17 @@ def _dataset(name: str, options: list[str]) -> FederatedData:
     Options are ``key=value``, or ``data.key=value`` as for ``fedkin run``.
     """
     from fedkin.config import registry
+    from fedkin.config.declarations import NAMED
     from fedkin.config.loader import Sections, read
 
     overrides = [f"data.{key}={value}" for key, value in map(_key_and_value, options)]
     if name.endswith(".toml"):
-        raw, place = read(Path(name), overrides)
+        raw, place = read(Path(name), overrides, declared=NAMED)
         section = Sections({"data": raw.get("data", {})}, ["data"], place)["data"]
         values = {"name": registry.default_dataset(section)} | section
     else:
         named = {"name": "file", "path": name} if _is_path(name) else {"name": name}
-        raw, _ = read(None, overrides, {"data": named})
+        raw, _ = read(None, overrides, {"data": named}, NAMED)
         values = raw["data"]
     return registry.resolve("data set", registry.datasets(), values, str).make()
 

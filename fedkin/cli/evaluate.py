@@ -110,6 +110,7 @@ def evaluate_command(
 def _other(run: Run, path: Path | None, options: list[str], pooled: bool) -> FederatedData | None:
     """Load the external data of ``--data``; None without ``--data``. ``pooled``: a file without a
     column of clients is taken as one client's data."""
+    from fedkin.config.list_values import listed
     from fedkin.run.trained.external_evaluation import load_other
 
     if path is None and options:
@@ -119,6 +120,8 @@ def _other(run: Run, path: Path | None, options: list[str], pooled: bool) -> Fed
             "--help)"
         )
     chosen = dict(parse_option(text) for text in options)
+    if "features" in chosen:
+        chosen["features"] = listed(chosen["features"], Any)
     if path is None:
         return None
     samples = run._for_other_data().parts.samples

@@ -15,6 +15,7 @@ from fedkin.cli.common import (
     FAILED,
     Engine,
     Jobs,
+    Rounds,
     check_out,
     command,
     ending_on_signals,
@@ -22,6 +23,7 @@ from fedkin.cli.common import (
     load_config,
     new_run_folder,
     print_error,
+    with_lengths,
 )
 from fedkin.core.errors import ConfigError
 
@@ -51,6 +53,11 @@ def run_command(
             help="A configuration, and settings that replace those of the file.",
         ),
     ] = None,
+    rounds: Rounds = None,
+    seeds: Annotated[
+        int | None,
+        typer.Option("--seeds", metavar="N", min=1, help="Number of seeds, as run.seeds=N."),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -78,7 +85,8 @@ def run_command(
                 "--out and --resume exclude each other, because a resumed run stays in its folder"
             )
         check_out(out)
-        config = load_config(settings or [], resume)
+        given = with_lengths(settings or [], rounds, seeds)
+        config = load_config(given, resume)
         if (jobs not in (None, 1) or engine) and not config.run.seeds:
             raise ConfigError(
                 "--jobs and --engine run several seeds in parallel; set the number of seeds, such "
@@ -100,7 +108,7 @@ def run_command(
             return _show_seeds(repeated, folder, as_json)
         with _resumable(folder):
             run = _execute(config, folder, resume is not None, track or [])
-        _show(run, folder, as_json, demo=not (settings or resume))
+        _show(run, folder, as_json, demo=not (given or resume))
 
 
 def _execute(config: RunConfig, folder: Path, resume: bool, track: list[str]) -> Run:

@@ -7,13 +7,15 @@ It is a file for ``fedkin run`` with one more section:
     seeds = 5
     grid = {"local.lr" = [0.01, 0.03]}    # every method runs with each of these values
 
-    [[compare.data]]                      # each entry replaces values of the file's sections
+    [[compare.data]]                      # each entry replaces values of the section [data]
     label = "two classes"
-    data = {classes_per_client = 2}
+    classes_per_client = 2
 
-    [[compare.scenarios]]                 # the same; each is combined with each [[compare.data]]
-    label = "a third is slow"
-    scenario = {stragglers = 0.3}
+    [[compare.scenarios]]                 # of [scenario]; each is combined with each data entry
+    stragglers = 0.3
+
+An entry of [[compare.data]] or [[compare.scenarios]] may also replace values of other sections:
+``model = {name = "cnn"}``.
 
 A setting is one combination of data, scenario and grid values. A cell is a method in a setting,
 with all seeds.
@@ -31,10 +33,11 @@ from typing import Any, NamedTuple
 from pydantic import Field
 
 from fedkin.config import comparison_axes as axis
-from fedkin.config import registry
+from fedkin.config import registry, run
 from fedkin.config.comparison_axes import SECTIONS, Axis
 from fedkin.config.comparison_grid import ComparisonGrid, Setting
 from fedkin.config.comparison_variants import check_label, one_line, variants
+from fedkin.config.declarations import one_class
 from fedkin.config.inherited_options import carry_over
 from fedkin.config.loader import Sections, read
 from fedkin.config.option_registry import known_values
@@ -42,11 +45,14 @@ from fedkin.config.run import demo_for, from_dict
 from fedkin.config.schema import Positive, Section, Values, check_integer
 from fedkin.core.errors import ConfigError, unknown
 from fedkin.core.method import Method
+from fedkin.scenarios.population import Population
 
 _log = logging.getLogger("fedkin")
 
 # Methods to compare; the keys of a mapping are the methods' labels.
 Methods = Sequence[str | Values | Method] | Mapping[str, str | Values | Method]
+# The section of a key that an entry of [[compare.data]] or [[compare.scenarios]] has by itself.
+_SECTION_OF = {"data": "data", "scenarios": "scenario"}
 SEEDS = 3  # default number of seeds: the minimum for a statistical test
 
 
@@ -58,6 +64,10 @@ class CompareSection(Section):
     grid: dict[str, Any] = Field(default_factory=dict)
     data: list[Values] | None = None
     scenarios: list[Values] | None = None
+
+
+# What declares the keys of each section of a comparison's file.
+DECLARED = {**run.DECLARED, "compare": one_class(CompareSection)}
 
 
 class Layer(NamedTuple):
@@ -98,7 +108,7 @@ def load(
         ConfigError: the configuration is invalid (as in ``config.run.load``), or no method or
             setting is left to run.
     """
-    raw, place = read(path, overrides, demo_for(overrides))
+    raw, place = read(path, overrides, demo_for(overrides), DECLARED)
     compare = Sections({"compare": raw.pop("compare", {})}, ["compare"], place).validate(
         "compare", CompareSection
     )
@@ -167,7 +177,8 @@ def _entries(raw: dict[str, Any], names: Sequence[str | Values] | None, place: s
     for one in names:
         if not isinstance(one, str) and "name" not in one:
             raise ConfigError(
-                f"{place}: expected a method's name or a table with a name, got {one!r}"
+                f"{place}: expected a method's name or a table with a name, got {one!r}; for "
+                'example methods = ["fedavg", {name = "ifca", clusters = 4}]'
             )
     return [by_name.get(one, {"name": one}) if isinstance(one, str) else one for one in names]
 
@@ -219,7 +230,7 @@ def _layers(entries: Sequence[Values] | None, kind: str) -> list[Layer]:
         )
     layers = []
     for number, entry in enumerate(entries or [{}], 1):
-        sections = {key: value for key, value in entry.items() if key != "label"}
+        sections, differences = _entry_sections(entry, _SECTION_OF[kind])
         for name, values in sections.items():
             if name not in SECTIONS:
                 raise ConfigError(f"compare.{kind}: {unknown('section', name, SECTIONS)}")
@@ -230,10 +241,34 @@ def _layers(entries: Sequence[Values] | None, kind: str) -> list[Layer]:
                 )
             for option in values:
                 axis.check_key(f"{name}.{option}", f"compare.{kind}")
-        label = entry.get("label") or sections.get("data", {}).get("name") or f"{kind} {number}"
+        name = sections.get("data", {}).get("name")
+        label = entry.get("label") or name or differences or f"{kind} {number}"
         check_label(label, f"compare.{kind}")
         layers.append(Layer(str(label) if entries and len(entries) > 1 else "", sections))
     return layers
+
+
+def _entry_sections(entry: Values, section: str) -> tuple[dict[str, Any], str]:
+    """The values of an entry of [[compare.data]] or [[compare.scenarios]] by section, and the label
+    of those that stand in no section, such as ``alpha 1.0``.
+
+    Args:
+        entry: the entry. A key that is no section is a key of ``section``; a table whose name is
+            neither is returned as it is, so that it is refused as an unknown section.
+        section: ``data`` or ``scenario``.
+    """
+    sections: dict[str, Any] = {}
+    values: Values = {}
+    for key, value in entry.items():
+        is_table = isinstance(value, dict) and key not in Population.__dataclass_fields__
+        if key in SECTIONS or is_table:
+            sections[key] = value
+        elif key != "label":
+            values[key] = value
+    if values:
+        inner = sections.get(section, {})
+        sections[section] = {**inner, **values} if isinstance(inner, dict) else inner
+    return sections, ", ".join(f"{key} {value}" for key, value in values.items())
 
 
 def _overlay(raw: dict[str, Values], sections: dict[str, Values]) -> dict[str, Values]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-from fedkin.config.loader import parse_value
+from fedkin.config.value_texts import PARTS, parse_value
 from fedkin.core.errors import ConfigError, unknown
 from fedkin.core.plain import plain_lists
 from fedkin.options import SECTIONS as OPTIONS
@@ -19,8 +18,6 @@ from fedkin.options import SECTIONS as OPTIONS
 _log = logging.getLogger("fedkin")
 
 SECTIONS = ("data", "model", *OPTIONS, "local", "scenario", "shift", "run")
-# One value in a list of values separated by commas. Commas within brackets and quotes belong to it.
-_PARTS = re.compile(r"""(?:\[[^\]]*\]|\{[^}]*\}|"[^"]*"|'[^']*'|[^,])+""")
 
 
 class Axis(NamedTuple):
@@ -64,7 +61,7 @@ def from_table(grid: Mapping[str, Any], place: str) -> list[Axis]:
         if not isinstance(values, (list, tuple)) or not values:
             raise ConfigError(
                 f"{place}: {key}: expected a list of values, got {values!r}; a grid without values "
-                "has no cell to run"
+                'has no cell to run; for example "local.lr" = [0.01, 0.1]'
             )
         if any(value is None for value in values):
             raise ConfigError(
@@ -84,7 +81,7 @@ def from_text(text: str) -> Axis:
     try:
         parts = tomllib.loads(f"values = [{values}]")["values"]
     except tomllib.TOMLDecodeError:
-        parts = [parse_value(part) for part in _PARTS.findall(values) if part.strip()]
+        parts = [parse_value(part) for part in PARTS.findall(values) if part.strip()]
     if not equals or "." not in key or not parts:
         raise ConfigError(
             f"--grid: expected section.key=value,value, got {text!r}; a grid without values has no "

@@ -86,7 +86,7 @@ def one_line(label: Any) -> str:
 def check_label(label: Any, place: str) -> None:
     """Raise ConfigError for a label that is neither text nor a number."""
     if not isinstance(label, (str, int, float)):
-        raise ConfigError(f"{place}: label: expected text, got {label!r}")
+        raise ConfigError(f'{place}: label: expected text, got {label!r}; for example label = "a"')
 
 
 def _options(entry: Values, place: str) -> set[str]:

@@ -3,24 +3,22 @@ begin with the place of the error, such as ``FILE: local.lr``."""
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
+from fedkin.config.declarations import Declared, fields_of
+from fedkin.config.key_examples import with_example
+from fedkin.config.list_values import with_lists
 from fedkin.config.registry import Entry, Registry, resolve
 from fedkin.config.schema import DEFAULT, Place, Values, validate
+from fedkin.config.value_texts import parse_value
 from fedkin.core.errors import ConfigError, FedkinError, unknown
 from fedkin.core.storage import toml_text, user_path
 
 S = TypeVar("S")
-# A number with a point. It may lack a digit on one side (.5, 1.), which TOML does not allow. Quoted
-# texts match too, so that numbers in them stay unchanged.
-_QUOTED = r"\"(?:\\.|[^\"\\])*\"|'[^']*'"
-_NUMBER_WITH_POINT = re.compile(
-    rf"{_QUOTED}|(?<![\w.])([+-]?)(\d[\d_]*)?\.(\d[\d_]*)?(?=[eE][+-]?\d|[^\w.]|$)"
-)
 
 
 class Override(NamedTuple):
@@ -73,18 +71,23 @@ class Sections:
         """
         return resolve(kind, registry, {"name": default} | self[name], self.place_in(name))
 
-    def construct(self, name: str, make: Callable[[], S]) -> S:
+    def construct(
+        self, name: str, make: Callable[[], S], kind: Callable[..., Any] | None = None
+    ) -> S:
         """Call a function that makes the object of a section. Errors become ConfigError, which
         names the section's place in the file.
 
         Args:
             name: name of the section.
             make: function without arguments.
+            kind: class that declares the section's keys. An error about a value then ends with a
+                right example. None: ``make`` adds it.
         """
         try:
             return make()
         except FedkinError as error:
-            raise ConfigError(f"{self.place(name)}: {error}") from error
+            message = with_example(str(error), kind, fields_of(kind)) if kind else str(error)
+            raise ConfigError(f"{self.place(name)}: {message}") from error
 
 
 def check_table(values: object, place: str) -> None:
@@ -97,17 +100,22 @@ def check_table(values: object, place: str) -> None:
 
 
 def read(
-    path: Path | None, overrides: Sequence[str], default: Mapping[str, Values] | None = None
+    path: Path | None,
+    overrides: Sequence[str],
+    default: Mapping[str, Values] | None = None,
+    declared: Mapping[str, Declared] = MappingProxyType({}),
 ) -> tuple[dict[str, Any], Place]:
     """Read the sections of a file and apply overrides. Also returns a function that turns a
     key into its name in messages: the file and the key, or only the key if an override has set it.
 
-    The override ``section.key=default`` removes a key of the file, so that it has its default.
+    The override ``section.key=default`` removes a key of the file, so that it has its default. The
+    override ``section.key=a,b`` is a list if the key takes one.
 
     Args:
         path: the file; None: use ``default`` instead.
         overrides: texts such as ``section.key=value``.
         default: sections that are used without a file. If it is given, a file must not be empty.
+        declared: what declares the keys of each section, which says which keys take a list.
 
     Raises:
         ConfigError: the file is missing, empty or not TOML, or an override has another form.
@@ -119,7 +127,7 @@ def read(
     )
     if default and not raw:
         raise ConfigError(f"{path}: is empty; expected sections such as [{'], ['.join(default)}]")
-    overridden = set()
+    given: list[tuple[str, str]] = []
     for text in overrides:
         section, key, value = parse_override(text)
         check_table(raw.setdefault(section, {}), f"{path}: {section}" if path else section)
@@ -127,11 +135,13 @@ def read(
             raw[section].pop(key, None)
         else:  # if the file lacks the key, the section's check finds unknown keys
             raw[section][key] = value
-        overridden |= {
-            section,
-            f"{section}.{key}",
-        }  # an error about the whole section may come from this key
-    return raw, lambda key: key if path is None or key in overridden else f"{path}: {key}"
+        given.append((section, key))
+    # An error about a whole section may come from one of its overrides.
+    overridden = {section for section, _ in given} | {".".join(names) for names in given}
+    return (
+        with_lists(raw, given, declared),
+        lambda key: key if path is None or key in overridden else f"{path}: {key}",
+    )
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -167,33 +177,3 @@ def parse_override(text: str) -> Override:
             f"expected section.key=value, such as run.rounds=5 or local.lr=0.1; got {text!r}"
         )
     return Override(section, key, parse_value(value))
-
-
-def parse_value(text: str) -> Any:
-    """Parse a TOML value (7, 0.5, true, [1, 2], "seven"). Any other text is returned as it is.
-    Numbers may lack a digit before or after the point (.5, 1.), also within lists and tables.
-
-    Raises ConfigError for brackets that are nested too deeply.
-    """
-    for spelling in (text, _NUMBER_WITH_POINT.sub(_with_zeros, text)):
-        try:
-            parsed = tomllib.loads(f"value = {spelling}")
-        except ValueError:  # TOMLDecodeError, and a number of thousands of digits
-            continue
-        except RecursionError:
-            raise ConfigError(
-                f"{text[:20]}...: the value has too many brackets inside each other"
-            ) from None
-        # A text with line breaks could define further keys; it is then no single value.
-        if len(parsed) == 1:
-            return parsed["value"]
-    return text.strip()
-
-
-def _with_zeros(match: re.Match[str]) -> str:
-    """Add the digits that TOML requires before and after a number's point. A point alone and quoted
-    text stay unchanged."""
-    sign, before, after = match.groups()
-    if not before and not after:
-        return match.group()
-    return f"{sign}{before or 0}.{after or 0}"

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedkin.config import registry
+from fedkin.config import registry, run
+from fedkin.config.declarations import one_class
 from fedkin.config.deployment_checks import check_between_peers
 from fedkin.config.loader import Sections, check_table, read
 from fedkin.config.peer_settings import LockstepSettings, NetworkSettings, PeerSettings, TlsSettings
@@ -18,6 +19,15 @@ from fedkin.core.storage import user_path
 from fedkin.core.training import LocalTraining
 
 SECTIONS = ("peer", "network", "data", "model", "method", "local", "lockstep")
+METHOD = "panm"  # name of the method if the file has none
+# What declares the keys of each section.
+DECLARED = {
+    "peer": one_class(PeerSettings),
+    "network": one_class(NetworkSettings),
+    **{name: run.DECLARED[name] for name in ("data", "model", "method", "local")},
+    "method": run.DECLARED["method"]._replace(default=lambda _: METHOD),
+    "lockstep": one_class(LockstepSettings),
+}
 
 
 @dataclass(frozen=True)
@@ -46,7 +56,9 @@ def load(path: Path, overrides: Sequence[str] = ()) -> PeerConfig:
     Raises ConfigError if the file is missing or not TOML, a section or key is unknown, or a value
     has the wrong type or range.
     """
-    return _with_absolute_paths(from_dict(*read(path, overrides)), path.parent.absolute())
+    return _with_absolute_paths(
+        from_dict(*read(path, overrides, declared=DECLARED)), path.parent.absolute()
+    )
 
 
 def from_dict(raw: dict[str, Any], place: Place = str) -> PeerConfig:
@@ -64,14 +76,14 @@ def from_dict(raw: dict[str, Any], place: Place = str) -> PeerConfig:
             "data", "data set", registry.datasets(), registry.default_dataset(sections["data"])
         ),
         model=resolve_model(sections["model"], sections.place_in("model")),
-        method=sections.resolve("method", "method", registry.methods(), "panm"),
+        method=sections.resolve("method", "method", registry.methods(), METHOD),
         local=sections.validate("local", LocalSection),
         lockstep=sections.validate("lockstep", LockstepSettings)
         if "lockstep" in sections
         else None,
     )
     registry.refuse_validation(config.data.values, place)
-    sections.construct("local", lambda: config.work)
+    sections.construct("local", lambda: config.work, LocalSection)
     sections.construct("method", lambda: config.method.made)
     check_between_peers(config.method, place)
     return config

@@ -12,6 +12,7 @@ from functools import cache, cached_property, wraps
 from typing import Any, NamedTuple
 
 from fedkin.config import user_methods
+from fedkin.config.key_examples import raise_with_example, setting
 from fedkin.config.schema import Place, Section, Values, options_schema, toml_values, validate
 from fedkin.core.errors import ConfigError, FedkinError, unknown
 from fedkin.data.files import is_table_file
@@ -77,6 +78,12 @@ def default_dataset(data: Values) -> str:
     """The name of the data set if [data] has none: ``file`` if the section has a path, otherwise
     ``digits``."""
     return "file" if "path" in data else "digits"
+
+
+def default_model(model: Values) -> str:
+    """The name of the model if [model] has none: ``torch`` if the section has a path to a PyTorch
+    module, otherwise ``mclr``."""
+    return "torch" if "torch" in model else "mclr"
 
 
 def refuse_validation(data: Values, place: Place) -> None:
@@ -210,16 +217,18 @@ class Entry:
         Args:
             first: positional arguments, such as the data of a model.
 
-        Raises ConfigError for any error of a user's class.
+        Raises ConfigError for any error of a user's class. An error about an option ends with a
+        right example.
         """
         options = {key: getattr(self.options, key) for key in self.values if key != "name"}
-        if not user_methods.is_own(self.name):
-            return self.call(*first, **options)
         try:
             return self.call(*first, **options)
-        except FedkinError:
-            raise
-        except Exception as error:  # a user's own class may raise anything
+        except FedkinError as error:
+            raise_with_example(error, self.call, type(self.options).model_fields)
+        except Exception as error:
+            if not user_methods.is_own(self.name):
+                raise
+            # A user's own class may raise anything.
             words = " ".join(str(error).split())
             raise ConfigError(
                 f"{self.name!r} refuses its options with an error: {type(error).__name__}: {words}"
@@ -258,14 +267,17 @@ def resolve(kind: str, registry: Registry, values: Values, place: Place) -> Entr
             f"{', '.join(sorted(registry))}"
         )
     if not isinstance(name, str):
-        raise ConfigError(f"{place('name')}: expected the name of a {kind}, got {name!r}")
+        right = setting(place("name"), "name", min(registry))
+        raise ConfigError(
+            f"{place('name')}: expected the name of a {kind}, got {name!r}; for example {right}"
+        )
     if name not in registry:
         raise ConfigError(f"{place('name')}: {unknown(kind, name, registry)}")
     given = {key: value for key, value in values.items() if key != "name"}
     schema = _options_of(registry, name, place)
     if kind == "data set":
         _refuse_table_options(name, given, known=schema.model_fields, place=place)
-    options = validate(schema, given, place, ["name"])
+    options = validate(schema, given, place, {"name": name})
     return Entry(name, {"name": name, **toml_values(options)}, registry[name], options)
 
 
@@ -300,10 +312,8 @@ def _options_of(registry: Registry, name: str, place: Place) -> type[Section]:
 
 
 def resolve_model(values: Values, place: Place) -> Entry:
-    """The registry entry of [model]. Without a name it is ``torch`` if the section has a path to a
-    PyTorch module, otherwise ``mclr``."""
-    default = "torch" if "torch" in values else "mclr"
-    return resolve("model", models(), {"name": default} | values, place)
+    """The registry entry of [model]; ``default_model`` names it if the section does not."""
+    return resolve("model", models(), {"name": default_model(values)} | values, place)
 
 
 def make(registry: Registry, values: Values, *first: Any) -> Any:

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from fedkin.config import registry, user_measures
+from fedkin.config.declarations import NAMED, Declared, one_class
 from fedkin.config.description import Description
 from fedkin.config.inherited_options import carry_over
 from fedkin.config.loader import Sections, parse_override, read
@@ -66,6 +67,15 @@ class LocalSection(Section):
     def work(self) -> LocalTraining:
         """The settings as ``LocalTraining``. Raises ConfigError for invalid settings."""
         return LocalTraining.from_settings(self.model_dump())
+
+
+# What declares the keys of each section.
+DECLARED: dict[str, Declared] = {
+    **NAMED,
+    "local": one_class(LocalSection, LocalTraining),
+    "scenario": one_class(Population),
+    "run": one_class(RunSettings),
+}
 
 
 @dataclass(frozen=True)
@@ -140,7 +150,7 @@ def load(path: Path | None = None, overrides: Sequence[str] = ()) -> RunConfig:
     Raises ConfigError if the file is missing, empty or not TOML, a section or key is unknown, or a
     value has the wrong type or range.
     """
-    raw, place = read(path, overrides, demo_for(overrides))
+    raw, place = read(path, overrides, demo_for(overrides), DECLARED)
     if not any(parse_override(text).section == "compare" for text in overrides):
         raw.pop("compare", None)
     return from_dict(raw, place)
@@ -176,7 +186,7 @@ def from_dict(raw: Mapping[str, Any], place: Place = str) -> RunConfig:
         measures=measures,
     )
     # Make these objects now, so that an error names their section. They are cached.
-    sections.construct("local", lambda: config.work)
+    sections.construct("local", lambda: config.work, LocalSection)
     sections.construct("method", lambda: config.method.made)
     if config.shift is not None:
         shift = config.shift
@@ -188,7 +198,7 @@ def from_dict(raw: Mapping[str, Any], place: Place = str) -> RunConfig:
 def make_population(sections: Sections) -> Population:
     """The population of clients from the section [scenario]."""
     options = sections.validate("scenario", options_schema(Population))
-    return sections.construct("scenario", lambda: Population(**dict(options)))
+    return sections.construct("scenario", lambda: Population(**dict(options)), Population)
 
 
 def _shift(sections: Sections) -> Entry:
@@ -231,7 +241,8 @@ def resolve_against(
     for entry in entries:
         if "name" not in entry:
             raise ConfigError(
-                f"{place}: expected a method's name or a table with a name, got {entry!r}"
+                f"{place}: expected a method's name or a table with a name, got {entry!r}; for "
+                'example against = ["fedavg", {name = "fedprox", mu = 0.1}]'
             )
     entries = carry_over({**sections["method"], "name": method.name}, entries)
     full = [

@@ -8,8 +8,9 @@ import functools
 import inspect
 import json
 import typing
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Annotated, Any, TypeVar
 
 import pydantic.dataclasses
@@ -23,7 +24,8 @@ from pydantic import (
     create_model,
 )
 
-from fedkin.core.errors import ConfigError, FedkinError, unknown
+from fedkin.config.key_examples import Form, argument, example, setting
+from fedkin.core.errors import ConfigError, FedkinError, nearest, unknown
 from fedkin.core.identifiers import is_name
 from fedkin.core.plain import plain, plain_lists
 
@@ -43,6 +45,7 @@ def _name(text: str) -> str:
 
 MOST = 2**31 - 1  # largest count: the largest index of an array
 _LONGEST_PATH = 2_000  # characters in a message; no file name is longer
+_DECLARED_BY = "__declared_by__"  # attribute of a schema: the callable that declares its keys
 _SHOWN = 200  # largest number of characters of a value in a message
 Positive = Annotated[int, Field(ge=1, le=MOST)]
 NotNegative = Annotated[int, Field(ge=0, le=MOST)]
@@ -98,7 +101,8 @@ def settings(section: str, *, kw_only: bool = False) -> Callable[[type[S]], type
             try:
                 init(self, **{name: plain(value) for name, value in arguments.items()})
             except ValidationError as error:
-                raise ConfigError(_message(error, lambda key: f"{section}.{key}")) from None
+                message = _message(error, lambda key: f"{section}.{key}", validated, argument)
+                raise ConfigError(message) from None
 
         validated.__init__ = convert_errors
         return validated
@@ -122,7 +126,9 @@ def options_schema(call: Callable[..., Any], skip: Iterable[str] = ()) -> type[S
         if name in factories:  # the signature has only a placeholder for this default
             default = factories[name]()
         entries[name] = (hints.get(name, Any), default)
-    return create_model(getattr(call, "__name__", "Options"), __base__=Section, **entries)
+    schema = create_model(getattr(call, "__name__", "Options"), __base__=Section, **entries)
+    setattr(schema, _DECLARED_BY, call)
+    return schema
 
 
 def _factories(call: Callable[..., Any]) -> dict[str, Callable[[], Any]]:
@@ -133,7 +139,12 @@ def _factories(call: Callable[..., Any]) -> dict[str, Callable[[], Any]]:
     }
 
 
-def validate(kind: type[S], values: Values, place: Place, other_keys: Iterable[str] = ()) -> S:
+def validate(
+    kind: type[S],
+    values: Values,
+    place: Place,
+    other_keys: Mapping[str, Any] = MappingProxyType({}),
+) -> S:
     """Validate values, and return them as an instance of a section or settings class.
 
     As in JSON, a list may stand for a tuple and text for a path, but 3.5 or "ten" is not an
@@ -143,7 +154,8 @@ def validate(kind: type[S], values: Values, place: Place, other_keys: Iterable[s
         kind: a subclass of ``Section``, or a class made by ``settings``.
         values: the values by key.
         place: function that turns a key into its name in messages, such as ``FILE: local.lr``.
-        other_keys: valid keys that the caller handles, which are suggested for misspelt keys.
+        other_keys: valid keys that the caller handles, each with a right value. They are suggested
+            for misspelt keys.
 
     Raises:
         ConfigError: a key is unknown or missing, or a value has the wrong type or range.
@@ -157,7 +169,7 @@ def validate(kind: type[S], values: Values, place: Place, other_keys: Iterable[s
             )
             raise ConfigError(f"{place(table)} is a table; set the whole table: {whole}")
         if key not in known:
-            raise ConfigError(f"{place(key)}: {unknown('key', key, [*known, *other_keys])}")
+            raise ConfigError(_unknown_key(kind, key, place, other_keys))
     values = {
         key: value
         for key, value in values.items()
@@ -169,7 +181,26 @@ def validate(kind: type[S], values: Values, place: Place, other_keys: Iterable[s
     try:
         return TypeAdapter(kind).validate_json(json.dumps(plain_lists(values), default=str))
     except ValidationError as error:
-        raise ConfigError(_message(error, place)) from None
+        raise ConfigError(_message(error, place, kind)) from None
+
+
+def _unknown_key(kind: type, key: str, place: Place, other_keys: Mapping[str, Any]) -> str:
+    """Error message for an unknown key: the nearest right key with an example, or all keys."""
+    known = typing.cast(Any, kind).__pydantic_fields__
+    names = [*known, *other_keys]
+    message = f"{place(key)}: {unknown('key', key, names)}"
+    near = nearest(key, sorted(names))
+    if near is None:
+        return message
+    value = other_keys[near] if near in other_keys else _example(kind, near)
+    right_place = f"{place(key).removesuffix(key)}{near}"
+    return f"{message} For example {setting(right_place, near, value)}"
+
+
+def _example(kind: type, key: str) -> Any:
+    """A right value of a key of a section or settings class."""
+    fields = typing.cast(Any, kind).__pydantic_fields__
+    return example(getattr(kind, _DECLARED_BY, kind), key, fields[key])
 
 
 def _check_text(value: Any, place: str) -> None:
@@ -196,9 +227,17 @@ def _text_of_number(value: Any, annotation: Any) -> Any:
     return str(value) if expects_text and type(value) is int else value
 
 
-def _message(error: ValidationError, place: Place) -> str:
-    """The first error of a validation, as one line that begins with the key. If pydantic names no
-    key, the error is from a check of several keys, and its message already begins with a key."""
+def _message(error: ValidationError, place: Place, kind: type, form: Form = setting) -> str:
+    """The first error of a validation, as one line that begins with the key and ends with a right
+    example. If pydantic names no key, the error is from a check of several keys, and its message
+    already begins with a key.
+
+    Args:
+        error: the error.
+        place: function that turns a key into its name in messages.
+        kind: the section or settings class.
+        form: writes the example as the user gives a value: in a file, or as an argument.
+    """
     first, *others = error.errors()
     words = first["msg"].replace("Input should be", "expected").removeprefix("Value error, ")
     value = first["input"]
@@ -212,11 +251,12 @@ def _message(error: ValidationError, place: Place) -> str:
         key, _, words = words.partition(": ")
         return f"{place(key)}: {words}"
     key = str(first["loc"][0])
+    right = form(place(key), key, _example(kind, key))
     if first["type"] == "missing":
-        return f"{place(key)}: is required"
+        return f"{place(key)}: is required; for example {right}"
     for bare in ("greater", "less"):
         words = words.replace(f"expected {bare}", f"expected a value {bare}")
-    return f"{place(key)}: {words}, got {shortened(value)}"
+    return f"{place(key)}: {words}, got {shortened(value)}; for example {right}"
 
 
 def shortened(value: object) -> str:
@@ -248,7 +288,10 @@ def check_integer(name: str, value: object, least: int) -> None:
     """
     value = plain(value)
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ConfigError(f"{name} must be an integer of at least {least}, got {value!r}")
+        raise ConfigError(
+            f"{name} must be an integer of at least {least}, got {value!r}; for example "
+            f"{name}={max(least, 1)}"
+        )
 
 
 @contextmanager

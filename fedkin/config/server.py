@@ -16,13 +16,14 @@ import numpy as np
 from pydantic import model_validator
 
 from fedkin.config import registry, user_measures
+from fedkin.config.declarations import one_class
 from fedkin.config.deployment_checks import check_with_server
 from fedkin.config.description import Description
 from fedkin.config.loader import Sections, read
 from fedkin.config.option_registry import made_options, own_sections, resolve_options
 from fedkin.config.plan import Compute, RunSettings
 from fedkin.config.registry import Entry, resolve, resolve_model
-from fedkin.config.run import LocalSection, described_run, resolve_against
+from fedkin.config.run import DECLARED, LocalSection, described_run, resolve_against
 from fedkin.config.schema import DEFAULT, Place, Positive, Section, Values, toml_values
 from fedkin.config.server_settings import ServerSettings, SiteSettings
 from fedkin.core.codec import digest
@@ -37,6 +38,7 @@ from fedkin.options.base import Option
 
 OPTIONS = tuple(name for name, section in SECTIONS.items() if not section.only_simulated)
 SERVER = ("federation", "samples", "model", "method", *OPTIONS, "local", "run")
+METHOD = "fedavg"  # name of the method if the file has none
 CLIENT = ("client", "samples", "model", "data")
 
 
@@ -83,6 +85,20 @@ class SamplesSection(Section):
         if self.scale_from is None or self.features is None:
             return None
         return given_transform(self.scale_from, self.features, "samples")
+
+
+# What declares the keys of each section of a server's and of a site's file.
+SERVER_DECLARED = {
+    "federation": one_class(ServerSettings),
+    "samples": one_class(SamplesSection),
+    **{name: DECLARED[name] for name in ("model", "method", *OPTIONS, "local", "run")},
+    "method": DECLARED["method"]._replace(default=lambda _: METHOD),
+}
+CLIENT_DECLARED = {
+    "client": one_class(SiteSettings),
+    "samples": one_class(SamplesSection),
+    **{name: DECLARED[name] for name in ("model", "data")},
+}
 
 
 @dataclass(frozen=True)
@@ -228,10 +244,22 @@ def load_server(path: Path, overrides: Sequence[str] = ()) -> ServerConfig:
     Raises ConfigError if the file is missing or not TOML, a section or key is unknown, or a value
     has the wrong type or range.
     """
-    raw, place = read(path, overrides)
+    return server_from_dict(
+        *read(path, overrides, declared=SERVER_DECLARED), path.parent.absolute()
+    )
+
+
+def server_from_dict(raw: dict[str, Any], place: Place, folder: Path) -> ServerConfig:
+    """Validate the sections of a server's file.
+
+    Args:
+        raw: the sections.
+        place: function that turns ``section.key`` into its name in messages.
+        folder: the file's folder, where relative paths start.
+    """
     own = own_sections(raw, SERVER)
     sections = _sections(raw, (*SERVER, *own), place)
-    method = sections.resolve("method", "method", registry.methods(), "fedavg")
+    method = sections.resolve("method", "method", registry.methods(), METHOD)
     run = _run_settings(sections)
     against = resolve_against(run.against, method, sections)
     measure_entries, measures = user_measures.resolved(
@@ -241,9 +269,7 @@ def load_server(path: Path, overrides: Sequence[str] = ()) -> ServerConfig:
     _check_options(option_entries, sections.place)
     settings = sections.validate("federation", ServerSettings)
     config = ServerConfig(
-        federation=replace(
-            settings, folder=str(path.parent.absolute() / user_path(settings.folder))
-        ),
+        federation=replace(settings, folder=str(folder / user_path(settings.folder))),
         samples=sections.validate("samples", SamplesSection),
         model=resolve_model(sections["model"], sections.place_in("model")),
         method=method,
@@ -255,7 +281,7 @@ def load_server(path: Path, overrides: Sequence[str] = ()) -> ServerConfig:
         measures=measures,
     )
     # Make these objects now, so that an error names their section. They are cached.
-    sections.construct("local", lambda: config.work)
+    sections.construct("local", lambda: config.work, LocalSection)
     sections.construct("method", lambda: config.method.made)
     sections.construct("run.against", lambda: [entry.made for entry in config.against])
     check_with_server(config.methods, sections.place)
@@ -307,18 +333,30 @@ def _check_options(entries: Mapping[str, Entry], place: Place) -> None:
 
 def load_client(path: Path, overrides: Sequence[str] = ()) -> ClientConfig:
     """Read a site's file client.toml. Raises ConfigError as ``load_server`` does."""
-    raw, place = read(path, overrides)
+    return client_from_dict(
+        *read(path, overrides, declared=CLIENT_DECLARED), path.parent.absolute()
+    )
+
+
+def client_from_dict(raw: dict[str, Any], place: Place, folder: Path) -> ClientConfig:
+    """Validate the sections of a site's file.
+
+    Args:
+        raw: the sections.
+        place: function that turns ``section.key`` into its name in messages.
+        folder: the file's folder, where relative paths start.
+    """
     sections = _sections(raw, CLIENT, place)
     site = sections.validate("client", SiteSettings)
     data = dict(sections["data"])
     for key in ("path", "scale_from") if data.get("name") == "file" else ():
         if isinstance(data.get(key), str):
-            data[key] = str(path.parent.absolute() / user_path(data[key]))
+            data[key] = str(folder / user_path(data[key]))
     config = ClientConfig(
         site=replace(
             site,
-            folder=str(path.parent.absolute() / user_path(site.folder)),
-            **_signing(site, path),
+            folder=str(folder / user_path(site.folder)),
+            **_signing(site, folder),
         ),
         samples=sections.validate("samples", SamplesSection),
         model=resolve_model(sections["model"], sections.place_in("model")),
@@ -331,7 +369,7 @@ def load_client(path: Path, overrides: Sequence[str] = ()) -> ClientConfig:
     return config
 
 
-def _signing(site: SiteSettings, path: Path) -> dict[str, str]:
+def _signing(site: SiteSettings, folder: Path) -> dict[str, str]:
     """Absolute paths of the site's certificate files, by option. Raises ConfigError if only some of
     the options are set."""
     names = ("sign_ca", "sign_certificate", "sign_key")
@@ -340,7 +378,7 @@ def _signing(site: SiteSettings, path: Path) -> dict[str, str]:
         raise ConfigError(
             f"client.{next(iter(given))}: set all of {', '.join(names)}, or none of them"
         )
-    return {name: str(path.parent.absolute() / user_path(value)) for name, value in given.items()}
+    return {name: str(folder / user_path(value)) for name, value in given.items()}
 
 
 def _sections(raw: dict[str, Any], known: Sequence[str], place: Place) -> Sections:

@@ -65,6 +65,14 @@ class SiteSettings:
     sign_certificate: str = ""  # the site's certificate for its keys of secret sums
     sign_key: str = ""  # the private key of that certificate
 
+    @field_validator("clients")
+    @classmethod
+    def _range(cls, value: Any) -> Any:
+        """Check that a text has the form ``first:end``, with at least one number."""
+        if isinstance(value, str):
+            _numbers_of(value)
+        return value
+
     def client_numbers(self, total: int) -> np.ndarray:
         """The sorted numbers of the clients that this site runs. ``total`` is the number of clients
         in its data set.
@@ -85,15 +93,23 @@ class SiteSettings:
         return np.sort(np.array(numbers, np.int64))
 
     def _numbers(self, total: int) -> list[int]:
-        """The numbers of the site's clients as a list. Raises ConfigError if ``clients`` is a text
-        that does not have the form ``first:end``."""
+        """The numbers of the site's clients as a list."""
         if self.clients is None:
             return list(range(total))
         if not isinstance(self.clients, str):
             return list(self.clients)
-        first, colon, end = self.clients.partition(":")
-        if not (colon and first.strip().isdecimal() and end.strip().isdecimal()):
-            raise ConfigError(
-                f'client.clients must be numbers or text such as "0:5000", got {self.clients!r}'
-            )
-        return list(range(int(first), int(end)))
+        return list(_numbers_of(self.clients))
+
+
+def _numbers_of(text: str) -> range:
+    """The numbers that a text ``first:end`` stands for; ``end`` is not one of them.
+
+    Raises ValueError if the text has another form, or stands for no number.
+    """
+    first, colon, end = text.partition(":")
+    if not (colon and first.strip().isdecimal() and end.strip().isdecimal()):
+        raise ValueError('expected numbers, or a range such as "0:5000"')
+    numbers = range(int(first), int(end))
+    if not numbers:
+        raise ValueError("expected a range first:end that has at least one number, so first < end")
+    return numbers

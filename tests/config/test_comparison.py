@@ -546,3 +546,74 @@ def test_options_dropped_from_a_method_that_does_not_run_are_named(
     read(tmp_path, text=flexcfl, methods=["flexcfl", "fedavg"])
     read(tmp_path, text=flexcfl)
     assert "dropped" not in caplog.text
+
+
+# --- entries of [[compare.data]] and [[compare.scenarios]] as people write them
+
+
+FLAT = """
+[data]
+name = "digits"
+partition = "dirichlet"
+clients = 8
+[compare]
+methods = ["fedavg"]
+[[compare.data]]
+alpha = 0.1
+[[compare.data]]
+alpha = 1.0
+label = "mild"
+[[compare.scenarios]]
+dropout = 0.5
+[[compare.scenarios]]
+arrivals = {2 = 3}
+label = "late"
+"""
+
+
+def test_keys_of_an_entry_are_those_of_its_section(tmp_path: Path) -> None:
+    path = tmp_path / "grid.toml"
+    path.write_text(FLAT)
+    settings = load(path).settings
+    assert [setting.label for setting in settings] == [
+        "alpha 0.1, dropout 0.5",
+        "alpha 0.1, late",
+        "mild, dropout 0.5",
+        "mild, late",
+    ]
+    assert [setting.raw["data"]["alpha"] for setting in settings] == [0.1, 0.1, 1.0, 1.0]
+    assert settings[0].raw["scenario"] == {"dropout": 0.5}
+    assert settings[1].raw["scenario"] == {"arrivals": {"2": 3}}
+
+
+def test_an_entry_has_keys_and_sections_together(tmp_path: Path) -> None:
+    path = tmp_path / "grid.toml"
+    text = FLAT.replace('label = "mild"', 'model = {name = "mlp"}\ndata = {seed = 3}')
+    path.write_text(text)
+    changed = load(path).settings[2]
+    assert changed.raw["data"] == {
+        "name": "digits",
+        "partition": "dirichlet",
+        "clients": 8,
+        "alpha": 1.0,
+        "seed": 3,
+    }
+    assert changed.raw["model"]["name"] == "mlp" and changed.label.startswith("alpha 1.0")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (
+            "alhpa = 0.1",
+            r"data\.alhpa \(in the setting .*unknown key 'alhpa'; did you mean 'alpha'",
+        ),
+        ("modle = {name = 'mlp'}", r"compare\.data: unknown section 'modle'; did you mean 'model'"),
+        ("alpha = 'a..b'", r"data\.alpha .*expected a valid number.*, got 'a\.\.b'; for example"),
+    ],
+)
+def test_a_wrong_key_of_an_entry_is_named(line: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "grid.toml"
+    path.write_text(FLAT.replace("alpha = 0.1", line, 1))
+    with pytest.raises(ConfigError, match=message):
+        load(path)

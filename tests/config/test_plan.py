@@ -39,7 +39,9 @@ from tests.mappings import merged
 def test_plans_are_checked(values: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError) as error:
         Plan(**merged({"rounds": 1, "cohort": 1}, values))
-    assert str(error.value) == message
+    reason, _, example = str(error.value).partition("; for example ")
+    assert reason == message
+    assert example.startswith(f"{next(iter(values))}=")
 
 
 def test_arguments_by_position_are_named_in_messages() -> None:

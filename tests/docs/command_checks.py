@@ -73,6 +73,8 @@ def check_fedkin(words: Sequence[str]) -> None:
         return  # the name of a command, in a sentence
     if path == ["peer"] and rest[0] == "--config":
         command = command.commands["run"]  # type: ignore[attr-defined]
+    if path == ["config"] and not rest[0].startswith("-"):
+        command = command.commands["show"]  # type: ignore[attr-defined]
     is_group = hasattr(command, "commands")
     assert not (is_group and rest and not rest[0].startswith("-")), (
         f"fedkin has no command {rest[0]}"

@@ -133,17 +133,19 @@ def rows_of(table: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.split("|")] for line in lines]
 
 
-def test_every_key_has_a_type_and_a_meaning() -> None:
+def test_every_key_has_a_type_a_meaning_and_an_example() -> None:
     for title, table in tables.all_tables().items():
         rows = rows_of(table)
         assert rows and len({len(row) for row in rows}) == 1, title
-        assert [row for row in rows if not row[-1] or not row[-3]] == [], title
+        assert [row for row in rows if not all(row[-3:])] == [], title
         assert "None" not in " ".join(row[-2] for row in rows), title
+        ends = [row[-1].partition(tables.BREAK) for row in rows]
+        assert [end for end in ends if not end[0] or " = " not in end[2]] == [], title
 
 
 def test_keys_and_defaults_are_those_of_the_code() -> None:
     run = {row[0]: row for row in rows_of(tables.all_tables()["section run"])}
-    assert run["`rounds`"][1:3] == ["integer", "`50`"]
+    assert run["`rounds`"][1:3] == ["integer, at least 1", "`50`"]
     assert run["`patience`"][2] == "-" and next(iter(run)) == "`rounds`"
     local = {row[0]: row[2] for row in rows_of(tables.all_tables()["section local"])}
     assert local["`lr`"] == "`0.03`" and len(local) == 13
@@ -160,7 +162,7 @@ def test_the_page_has_each_table_and_each_section() -> None:
     marks = re.findall(r"<!-- table: ([\w ]+) -->\n[^\n]+\n<!-- /table -->\n", text)
     assert sorted(marks) == sorted(tables.all_tables())
     known = {*SECTIONS, *server.SERVER, *server.CLIENT, *peer.SECTIONS, "compare"}
-    shown = {*re.findall(r"\[([\w.]+)\]", text + tables.all_tables()["sections of peers"])}
+    shown = {*re.findall(r"\[([\w.]+)\]", text)}
     assert known - shown == set()
 
 

@@ -12,10 +12,18 @@ from pathlib import Path
 import tomli_w
 
 from fedkin.config import registry
+from fedkin.config.list_values import with_lists
 from fedkin.config.loader import parse_override, read_toml
 from fedkin.config.registry import resolve
 from fedkin.config.schema import Values, error_context
-from fedkin.config.server import CLIENT, SERVER, load_client, load_server
+from fedkin.config.server import (
+    CLIENT,
+    CLIENT_DECLARED,
+    SERVER,
+    SERVER_DECLARED,
+    load_client,
+    load_server,
+)
 from fedkin.core.errors import ConfigError, FedkinError, unknown
 from fedkin.core.object_repr import shell_command
 from fedkin.core.storage import storage_errors, write_atomic
@@ -267,6 +275,7 @@ def _by_section(settings: Sequence[str], exists: bool) -> dict[str, Values]:
     server.toml if that file exists already.
     """
     changes: dict[str, Values] = {}
+    given: list[tuple[str, str]] = []
     for text in settings:
         section, key, value = parse_override(text)
         sections = (*SERVER, *(name for name in CLIENT if name not in SERVER))
@@ -282,7 +291,8 @@ def _by_section(settings: Sequence[str], exists: bool) -> dict[str, Values]:
                 "that file"
             )
         changes.setdefault(section, {})[key] = value
-    return changes
+        given.append((section, key))
+    return with_lists(changes, given, {**CLIENT_DECLARED, **SERVER_DECLARED})
 
 
 def _with_settings(section: str, base: Values, changes: Values) -> Values:
