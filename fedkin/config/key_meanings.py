@@ -38,6 +38,8 @@ MEANINGS = {
     "partition": "how samples are divided among clients: `power_law`, `dirichlet`, `shards`, "
     "`iid`, `blocks`, `writer` (mnist) or `ditto` (fashion_mnist)",
     "peers": "names of all peers, in the order of the data set's clients",
+    "scale_from": "mean and scale of each of a table's columns, by which it is scaled; not set: "
+    "statistics of the training samples",
     "scenarios": "scenarios to compare in: sections laid over those of the file, with a `label`",
     "seed": "seed of all random draws",
     "seeds": "number of seeds; not set: 3",
