@@ -130,10 +130,9 @@ def test_a_key_that_others_can_read_is_refused(secure: Path) -> None:
 def test_where_a_step_fails_nothing_is_left(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parts: list[Program] = []
 
-    def start_superlink(own: Path) -> Address:
+    def start_superlink(own: Path) -> None:
         parts.append(Program(own, SUPERLINK))
         dummy(parts[0])
-        return Address()
 
     class Starter:
         def __init__(self, *_: object, **__: object) -> None:
@@ -142,8 +141,8 @@ def test_where_a_step_fails_nothing_is_left(folder: Path, monkeypatch: pytest.Mo
         def wait_for(self, word: str) -> str:
             raise ConfigError("Flower has refused a key")
 
-    monkeypatch.setattr(starting, "_start_superlink", start_superlink)
-    monkeypatch.setattr(starting, "_Starter", Starter)
+    monkeypatch.setattr(starting, "start_superlink", start_superlink)
+    monkeypatch.setattr(starting, "Starter", Starter)
     refused(folder, "Flower has refused a key")
     assert parts
 
@@ -198,7 +197,7 @@ def test_a_site_that_ends_at_once_takes_the_others_along(
 
 def test_one_up_at_a_time(folder: Path) -> None:
     with FileLock(folder / ".deploy.lock"):
-        refused(folder, "another fedkin deploy up or down is running")
+        refused(folder, "another fedkin deploy command is running")
 
 
 def test_a_folder_without_a_deployment_is_refused(tmp_path: Path) -> None:
