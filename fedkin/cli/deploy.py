@@ -12,6 +12,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedkin.cli.common import error_exit
+from fedkin.cli.deploy_sites import (
+    add_command,
+    backup_command,
+    remove_command,
+    restart_command,
+    restore_command,
+    rotate_command,
+)
 from fedkin.cli.live_pages import deployment_page, serve
 
 if TYPE_CHECKING:
@@ -34,7 +42,10 @@ def init_command(
         list[str] | None,
         typer.Argument(metavar="[section.key=value]...", help="Settings for server and sites."),
     ] = None,
-    clients: Annotated[int, typer.Option("--clients", metavar="N", help="Number of sites.")] = 4,
+    clients: Annotated[
+        int | None,
+        typer.Option("--clients", metavar="N", help="Number of sites (default: 4, or as before)."),
+    ] = None,
     host: Annotated[
         str | None,
         typer.Option(
@@ -263,6 +274,14 @@ def leave_command(
             if not files
             else f"{site.name}: deleted {len(files)} files{names}"
         )
+
+
+deploy_app.command("add")(add_command)
+deploy_app.command("remove")(remove_command)
+deploy_app.command("rotate")(rotate_command)
+deploy_app.command("backup")(backup_command)
+deploy_app.command("restore")(restore_command)
+deploy_app.command("restart")(restart_command)
 
 
 def _print_status(lines: Sequence[PartStatus]) -> None:

@@ -39,6 +39,7 @@ SERVER_KEY = KEYS / "server-key.pem"
 SITE_CA = "ca.pem"
 NODE_KEY = "key"
 NODE_PUBLIC = "key.pub"
+DATABASE = "state.db"  # of the SuperLink
 SERVER_LOG = "server.log"  # of the run
 CONNECTION = "fedkin"  # name of the SuperLink in Flower's commands
 FIRST_PORT = 9094  # port of a machine's first SuperNode, Flower's default
@@ -249,7 +250,7 @@ def superlink_options(address: Address) -> list[list[str]]:
         str(SERVER_KEY),
     ]
     return [
-        ["--host", address.bind_host, "--port", str(address.port), "--database", "state.db"],
+        ["--host", address.bind_host, "--port", str(address.port), "--database", DATABASE],
         ["--isolation", "subprocess", "--disable-runtime-dependency-installation"],
         *([tls, ["--enable-supernode-auth"]] if address.secure else [["--insecure"]]),
     ]

@@ -149,8 +149,11 @@ def write_site(folder: Path, name: str, site: Files) -> None:
     for path in folder.glob(f"*/{files.CLIENT}"):
         port = files.read_environment(path.parent).get("SUPERNODE_PORT", "")
         ports.append(int(port) if port.isdecimal() else 0)
+    port = max(ports) + 1
+    if port == address.port:
+        port += 1
     with storage_errors(folder):
-        _write(folder / name / files.ENVIRONMENT, files.environment_text(address, max(ports) + 1))
+        _write(folder / name / files.ENVIRONMENT, files.environment_text(address, port))
         _write(folder / name / files.CLIENT, tomli_w.dumps(site))
 
 

@@ -21,7 +21,6 @@ from fedkin.server.deploy import check
 from fedkin.server.deploy import start_parts as starting
 from fedkin.server.deploy import up as up_module
 from fedkin.server.deploy.check_keys import check_server_keys, check_site_keys
-from fedkin.server.deploy.deployment_folder import Address
 from fedkin.server.deploy.init import init
 from fedkin.server.deploy.processes import (
     SITE,
