@@ -18,17 +18,19 @@ class RemovedSite:
     """A site that was removed.
 
     Attributes:
+        name: name under which the server knows the site.
         date: day of the removal, such as 2026-11-28.
         folder: the folder that is kept, relative to the deployment's folder; empty if the site had
             no folder on the server's machine.
     """
 
+    name: str
     date: str
     folder: str
 
 
 def removed_sites(folder: Path) -> dict[str, RemovedSite]:
-    """The removed sites of a deployment, by name.
+    """The removed sites of a deployment, by the name of their former folders.
 
     Raises ConfigError if the file that lists them cannot be read.
     """
@@ -43,6 +45,15 @@ def removed_sites(folder: Path) -> dict[str, RemovedSite]:
             f"{path} cannot be read ({error}); put it back from a backup, or remove it: then "
             "fedkin forgets which sites were removed, but the server still refuses their keys"
         ) from error
+
+
+def removed_names(folder: Path) -> set[str]:
+    """The names under which the server knows the removed sites of a deployment; empty if the list
+    cannot be read."""
+    try:
+        return {site.name for site in removed_sites(folder).values()}
+    except ConfigError:
+        return set()
 
 
 def write_removed_sites(folder: Path, sites: dict[str, RemovedSite]) -> None:

@@ -55,6 +55,7 @@ def restore(file: Path, folder: Path, *, say: Say = print) -> Manifest:
     )
     if former is not None:
         say(f"the former folder is kept as {former}")
+        _say_former_keys(folder, former, say)
     if manifest.version != __version__:
         say(f"the backup is of fedkin {manifest.version}; this is {__version__}")
     _say_next(folder, say)
@@ -115,6 +116,26 @@ def _swap(staging: Path, target: Path) -> Path | None:
             former.rename(target)
             raise
     return former
+
+
+def _say_former_keys(folder: Path, former: Path, say: Say) -> None:
+    """Name the sites whose keys were revoked since the backup, because the restored server accepts
+    them again.
+
+    Args:
+        folder: the restored deployment.
+        former: the deployment that was in the folder before.
+        say: called with a line about each site.
+    """
+    for site, restored in select(folder).sites.items():
+        key = former / site / files.NODE_PUBLIC
+        command = "rotate" if key.exists() else "remove"
+        old = restored / files.NODE_PUBLIC
+        if old.exists() and (not key.exists() or key.read_bytes() != old.read_bytes()):
+            again = shell_command("fedkin", "deploy", command, folder, site)
+            say(
+                f"the key of {site} at the time of the backup is valid again; to revoke it: {again}"
+            )
 
 
 def _say_next(folder: Path, say: Say) -> None:

@@ -163,7 +163,8 @@ def rotate(
         new = _new_key(own, public_key)
         if site_keys.was_started(folder):
             number = site_keys.replace(folder, site, name_of(own), new / files.NODE_PUBLIC)
-            say(f"{site}: the new key is registered; {_revoked(number)}")
+            say(f"{site}: the new key is registered")
+            say(f"{site}, the former key: {_revoked(number)}")
         _take_key(own, new)
         say(f"{site}: its key is in {own}")
     if is_up(Program(own.resolve(), SITE)):
@@ -294,9 +295,9 @@ def _public_key(path: Path) -> bytes:
 def _revoked(number: int) -> str:
     """The words about revoked keys."""
     if not number:
-        return "the server knew no former key"
-    former = "its former key is" if number == 1 else f"its {number} former keys are"
-    return f"{former} revoked: the server refuses it from now on"
+        return "the server knew no key to revoke"
+    what = "its key is" if number == 1 else f"its {number} keys are"
+    return f"{what} revoked, and the server refuses {'it' if number == 1 else 'them'} from now on"
 
 
 def _archive(folder: Path, site: str) -> Path:
@@ -304,8 +305,10 @@ def _archive(folder: Path, site: str) -> Path:
     relative to the deployment's folder."""
     kept = REMOVED / f"{site}-{time.strftime('%Y%m%d-%H%M%S')}"
     # The record comes first. If the move then fails, the site is still there to be removed.
-    record = removed_sites(folder) | {site: RemovedSite(time.strftime("%Y-%m-%d"), str(kept))}
-    write_removed_sites(folder, record)
+    removed = RemovedSite(
+        name=name_of(folder / site), date=time.strftime("%Y-%m-%d"), folder=str(kept)
+    )
+    write_removed_sites(folder, removed_sites(folder) | {site: removed})
     with storage_errors(folder / kept):
         shutil.rmtree(folder / site / _WORKER, ignore_errors=True)
         (folder / site).replace(folder / kept)

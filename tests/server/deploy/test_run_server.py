@@ -581,7 +581,7 @@ def test_no_round_is_longer_than_its_deadline_with_one_of_four_dead(method: str,
         station.delay = 6.0
     times: list[float] = []
     lab.monkeypatch.setattr(
-        serving, "log_round", lambda record: times.append(lab.transport.clock.now)
+        serving, "log_round", lambda record, rounds: times.append(lab.transport.clock.now)
     )
     lab.transport.clock.at(20.0, lambda: lab.transport.kill(98))
     found = lab.serve(method=method, capacity=4, wait_for=4, cohort=4, rounds=5)

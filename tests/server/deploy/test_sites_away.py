@@ -100,8 +100,8 @@ def test_terminal_log_live_page_and_trackers_say_it(
         6,
     )
     with caplog.at_level("INFO", "fedkin"):
-        log_round(last)
-    assert "scored 4 of 6 clients" in caplog.text
+        log_round(last, 4)
+    assert "scored 4 of 6 clients" in caplog.text and "round 4 of 4: " in caplog.text
 
 
 def test_a_run_of_an_earlier_version_counts_the_clients_that_were_reached(run: Run) -> None:
