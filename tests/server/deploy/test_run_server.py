@@ -65,6 +65,7 @@ class Lab:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder
         self.monkeypatch = monkeypatch
+        self.removed: set[str] = set()  # names of sites that were removed for good
         self.engine(MemoryTransport())
 
     def engine(self, transport: MemoryTransport) -> None:
@@ -92,7 +93,11 @@ class Lab:
     def serve(self, **values: Any) -> Run:
         clock = self.transport.clock
         return serving.serve(
-            load_server(self.write(**values)), self.transport, clock.time, clock.sleep
+            config=load_server(self.write(**values)),
+            transport=self.transport,
+            clock=clock.time,
+            sleep=clock.sleep,
+            removed=lambda: self.removed,
         )
 
 

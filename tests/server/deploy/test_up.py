@@ -146,6 +146,17 @@ def test_where_a_step_fails_nothing_is_left(folder: Path, monkeypatch: pytest.Mo
     assert parts
 
 
+def test_a_superlink_that_ends_is_noticed_at_once(folder: Path) -> None:
+    """The commands that register the sites would wait for it two minutes."""
+    (folder / "superlink.log").write_text("no such program")
+    ended = start(Program(folder, SUPERLINK), [sys.executable, "-c", "pass"], {})
+    ended.wait()
+    starter = starting.Starter(folder, ["--register"], ended)
+    with pytest.raises(ConfigError, match="the SuperLink ended right after its start:\nno such"):
+        starter.wait_for("registered")
+    stop([Program(folder, STARTER)], 0.0)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interruption_leaves_nothing_even_where_it_is_repeated(
     folder: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
