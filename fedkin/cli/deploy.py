@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _STYLES = {"✓": "green", "!": "yellow", "✗": "red"}
 _FAILED = 1  # exit status
 LOOPBACK = "127.0.0.1"
+_SITES = "Number of sites (default: as before; 4 for a new deployment)."
 
 deploy_app = typer.Typer(no_args_is_help=True, help="Deploy a federation with a server, on Flower.")
 
@@ -42,10 +43,7 @@ def init_command(
         list[str] | None,
         typer.Argument(metavar="[section.key=value]...", help="Settings for server and sites."),
     ] = None,
-    clients: Annotated[
-        int | None,
-        typer.Option("--clients", metavar="N", help="Number of sites (default: 4, or as before)."),
-    ] = None,
+    clients: Annotated[int | None, typer.Option("--clients", metavar="N", help=_SITES)] = None,
     host: Annotated[
         str | None,
         typer.Option(

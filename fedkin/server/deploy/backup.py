@@ -16,7 +16,6 @@ from pathlib import Path
 from fedkin import __version__
 from fedkin.config.server import load_client, load_server
 from fedkin.core.errors import ConfigError, StorageError
-from fedkin.core.object_repr import shell_command
 from fedkin.core.storage import check_output, file_system, storage_errors
 from fedkin.run.folder import checkpoint
 from fedkin.run.folder.run_folder import CHECKPOINTS
@@ -72,7 +71,7 @@ def backup(folder: Path, file: Path, *, data: bool = True, say: Say = print) -> 
                 return manifest
     raise StorageError(
         f"{folder} changed each time while it was copied, so no backup was written; stop the run "
-        f"first: {shell_command('fedkin', 'deploy', 'down', folder)}"
+        f"first: {files.deploy_command('down', folder)}"
     )
 
 

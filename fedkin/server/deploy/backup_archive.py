@@ -86,7 +86,14 @@ def federation_of(folder: Path) -> Federation:
 
 
 def add_file(archive: tarfile.TarFile, name: str, content: bytes, mode: int) -> None:
-    """Append a file to an archive."""
+    """Append a file to an archive.
+
+    Args:
+        archive: the archive, open for writing.
+        name: path of the file in the deployment's folder.
+        content: content of the file.
+        mode: permissions of the file.
+    """
     member = tarfile.TarInfo(name)
     member.size = len(content)
     member.mode = mode

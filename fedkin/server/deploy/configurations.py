@@ -247,6 +247,11 @@ def _samples(data: Values, site: Path, changes: Values) -> Values:
 def check_files(folder: Path, server: Values, sites: dict[str, Files]) -> None:
     """Check all files by loading them from a temporary folder, as the programs will.
 
+    Args:
+        folder: folder of the deployment, for messages.
+        server: content of server.toml.
+        sites: content of each client.toml, by the site's name.
+
     Raises the errors that the programs would raise.
     """
     with tempfile.TemporaryDirectory() as place:

@@ -24,6 +24,7 @@ import tomli_w
 
 from fedkin import __version__
 from fedkin.core.errors import ConfigError
+from fedkin.core.object_repr import shell_command
 
 SERVER = "server.toml"
 CLIENT = "client.toml"
@@ -220,6 +221,16 @@ def commands_page(folder: Path, address: Address, sites: list[str]) -> str:
     """
     head = "# Written by `fedkin deploy init` each time that it runs\n\n"
     return f"{head}```sh\n{commands(folder, address, sites)}```\n"
+
+
+def deploy_command(verb: str, *words: object) -> str:
+    """A command of ``fedkin deploy`` as typed into a shell.
+
+    Args:
+        verb: the command, such as ``up``.
+        words: its arguments and options.
+    """
+    return shell_command("fedkin", "deploy", verb, *words)
 
 
 def new_key_command(key: Path) -> str:

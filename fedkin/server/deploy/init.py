@@ -11,7 +11,6 @@ import tomli_w
 
 from fedkin.config.schema import Values
 from fedkin.core.errors import ConfigError
-from fedkin.core.object_repr import shell_command
 from fedkin.core.storage import storage_errors, write_atomic
 from fedkin.server.deploy import deployment_folder as files
 from fedkin.server.deploy import keys
@@ -127,7 +126,7 @@ def _names(folder: Path, clients: int | None, existing: list[str] | None) -> lis
         if name in removed_sites(folder) and name not in (existing or []):
             raise ConfigError(
                 f"--clients: {name} was removed, and only a command with its name brings it back: "
-                f"{shell_command('fedkin', 'deploy', 'add', folder, name)}"
+                f"{files.deploy_command('add', folder, name)}"
             )
     return names
 
@@ -201,7 +200,7 @@ def _refuse_loopback(folder: Path, address: Address) -> None:
     raise ConfigError(
         f"--compose: the server of {folder} is at {address}, which the sites' containers cannot "
         "reach; make a deployment without --host in a folder that holds none: "
-        f"{shell_command('fedkin', 'deploy', 'init', place)} --compose"
+        f"{files.deploy_command('init', place)} --compose"
     )
 
 

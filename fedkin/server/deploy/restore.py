@@ -9,7 +9,6 @@ from pathlib import Path
 
 from fedkin import __version__
 from fedkin.core.errors import ConfigError, StorageError
-from fedkin.core.object_repr import shell_command
 from fedkin.core.storage import storage_errors
 from fedkin.server.deploy import deployment_folder as files
 from fedkin.server.deploy.backup import file_digests
@@ -66,7 +65,7 @@ def _check_place(target: Path, folder: Path, manifest: Manifest, file: Path) -> 
     """Check that a backup may be restored to a folder."""
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return
-    elsewhere = shell_command("fedkin", "deploy", "restore", file, f"{folder}-restored")
+    elsewhere = files.deploy_command("restore", file, f"{folder}-restored")
     is_deployment = (target / files.SERVER).exists() or (target / files.CLIENT).exists()
     if not is_deployment:
         raise ConfigError(
@@ -83,7 +82,7 @@ def _check_place(target: Path, folder: Path, manifest: Manifest, file: Path) -> 
     if running:
         raise ConfigError(
             f"{', '.join(running)} of {folder} still run; stop them first: "
-            f"{shell_command('fedkin', 'deploy', 'down', folder)}"
+            f"{files.deploy_command('down', folder)}"
         )
 
 
@@ -132,7 +131,7 @@ def _say_former_keys(folder: Path, former: Path, say: Say) -> None:
         command = "rotate" if key.exists() else "remove"
         old = restored / files.NODE_PUBLIC
         if old.exists() and (not key.exists() or key.read_bytes() != old.read_bytes()):
-            again = shell_command("fedkin", "deploy", command, folder, site)
+            again = files.deploy_command(command, folder, site)
             say(
                 f"the key of {site} at the time of the backup is valid again; to revoke it: {again}"
             )
@@ -148,4 +147,4 @@ def _say_next(folder: Path, say: Say) -> None:
         )
     elif (folder / files.SERVER).exists() and moved_from(folder) is not None:
         settle(folder)
-    say(f"start it: {shell_command('fedkin', 'deploy', 'up', folder)}")
+    say(f"start it: {files.deploy_command('up', folder)}")

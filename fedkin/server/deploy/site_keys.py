@@ -98,11 +98,11 @@ def _superlink(folder: Path) -> Iterator[Started | None]:
         yield None
         return
     if (folder / COMPOSE).exists():
-        in_container = shell_command("docker", "compose", "--file", folder / COMPOSE, "exec")
+        in_container = shell_command("docker", "compose", "--file", folder / COMPOSE)
         raise ConfigError(
-            f"the SuperLink of {folder} runs in a container, whose keys are changed there: "
-            f"{in_container} server flwr supernode list {files.CONNECTION}, then flwr supernode "
-            f"unregister NODE-ID {files.CONNECTION}"
+            f"the SuperLink of {folder} runs in a container, where its keys are changed: "
+            f"{in_container} exec server flwr supernode list {files.CONNECTION}, then there "
+            f"flwr supernode unregister NODE-ID {files.CONNECTION}"
         )
     refuse_port(address.bind_host, address.port, "the SuperLink")
     try:

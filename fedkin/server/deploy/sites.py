@@ -12,7 +12,6 @@ from pathlib import Path
 from fedkin.config.server import load_server
 from fedkin.core.errors import ConfigError, unknown
 from fedkin.core.identifiers import is_name
-from fedkin.core.object_repr import shell_command
 from fedkin.core.storage import storage_errors, write_atomic
 from fedkin.run.folder.run_folder import holds_run
 from fedkin.server.deploy import deployment_folder as files
@@ -83,10 +82,10 @@ def add(
             write_removed_sites(folder, removed)
         _set_wait_for(folder, before, before + 1, say)
         _write_lists(folder)
-    start = shell_command("fedkin", "deploy", "up", folder)
+    start = files.deploy_command("up", folder)
     if _runs(folder):
         say("the server need not be restarted: the site takes part from the next round on")
-        start = f"{start} {shell_command('--site', site)}"
+        start = f"{start} --site {site}"
     say(f"start the site: {start}")
 
 
@@ -154,7 +153,7 @@ def rotate(
     own = folder / site
     has_key = (own / files.NODE_KEY).exists()
     if public_key is None and not has_key:
-        here = shell_command("fedkin", "deploy", "rotate", folder, site)
+        here = files.deploy_command("rotate", folder, site)
         raise ConfigError(
             f"{own / files.NODE_KEY} is on the site's own machine; run fedkin deploy rotate . "
             f"there, and here {here} --public-key key.pub with the file that it writes"
@@ -193,7 +192,7 @@ def rotate_server(folder: Path, *, say: Say = print) -> None:
         keys.renew_server_certificate(folder, name, address.host)
     say(f"the server's new certificate is {folder / files.CERTIFICATE}; sites need no change")
     if _runs(folder):
-        command = shell_command("fedkin", "deploy", "restart", folder, "--server")
+        command = files.deploy_command("restart", folder, "--server")
         say(f"the server still shows the former one until it is restarted: {command}")
 
 
@@ -217,7 +216,7 @@ def _check_new_name(selection: Selection, site: str) -> None:
         )
     folder = selection.folder
     if site in selection.sites:
-        command = shell_command("fedkin", "deploy", "rotate", folder, site)
+        command = files.deploy_command("rotate", folder, site)
         raise ConfigError(
             f"{site} is a site of {folder} already; give the new site another name, or give {site} "
             f"another key: {command}"
@@ -232,7 +231,7 @@ def _check_known(selection: Selection, site: str) -> None:
     former = removed_sites(folder).get(site)
     if former is None:
         raise ConfigError(f"{folder}: {unknown('site', site, selection.sites)}")
-    command = shell_command("fedkin", "deploy", "add", folder, site)
+    command = files.deploy_command("add", folder, site)
     raise ConfigError(
         f"{site} was removed from {folder} on {former.date} already; the sites are: "
         f"{', '.join(selection.sites) or 'none'}; to bring it back: {command}"
@@ -367,7 +366,7 @@ def _rotate_here(folder: Path, say: Say) -> None:
     if not (folder / files.CLIENT).exists():
         raise ConfigError(
             f"{folder}: there is no {files.CLIENT}; name the site: "
-            f"{shell_command('fedkin', 'deploy', 'rotate', folder)} SITE"
+            f"{files.deploy_command('rotate', folder)} SITE"
         )
     if not (folder / files.SITE_CA).exists():
         raise ConfigError(f"{folder}: this site's federation has no keys, so there is none")
@@ -378,7 +377,7 @@ def _rotate_here(folder: Path, say: Say) -> None:
     say(
         f"send {folder / files.NODE_PUBLIC} to the server, and run there: fedkin deploy rotate "
         f"FOLDER {name} --public-key {files.NODE_PUBLIC}; then here: "
-        f"{shell_command('fedkin', 'deploy', 'restart', folder)}"
+        f"{files.deploy_command('restart', folder)}"
     )
 
 

@@ -163,7 +163,13 @@ def _refuse_ports(selection: Selection, missing: Missing) -> None:
 
 
 def refuse_port(host: str, port: int, name: str) -> None:
-    """Raise ConfigError if a port on this machine is in use."""
+    """Raise ConfigError if a port on this machine is in use.
+
+    Args:
+        host: the host that the program binds.
+        port: the port.
+        name: name of the program, for the message.
+    """
     with socket.socket() as attempt:
         # A port that was released a moment ago counts as free.
         attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
