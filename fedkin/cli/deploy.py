@@ -12,6 +12,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedkin.cli.common import error_exit
+from fedkin.cli.deploy_sites import (
+    add_command,
+    backup_command,
+    remove_command,
+    restart_command,
+    restore_command,
+    rotate_command,
+)
 from fedkin.cli.live_pages import deployment_page, serve
 
 if TYPE_CHECKING:
@@ -21,6 +29,7 @@ if TYPE_CHECKING:
 _STYLES = {"✓": "green", "!": "yellow", "✗": "red"}
 _FAILED = 1  # exit status
 LOOPBACK = "127.0.0.1"
+_SITES = "Number of sites (default: as before; 4 for a new deployment)."
 
 deploy_app = typer.Typer(no_args_is_help=True, help="Deploy a federation with a server, on Flower.")
 
@@ -34,7 +43,7 @@ def init_command(
         list[str] | None,
         typer.Argument(metavar="[section.key=value]...", help="Settings for server and sites."),
     ] = None,
-    clients: Annotated[int, typer.Option("--clients", metavar="N", help="Number of sites.")] = 4,
+    clients: Annotated[int | None, typer.Option("--clients", metavar="N", help=_SITES)] = None,
     host: Annotated[
         str | None,
         typer.Option(
@@ -263,6 +272,14 @@ def leave_command(
             if not files
             else f"{site.name}: deleted {len(files)} files{names}"
         )
+
+
+deploy_app.command("add")(add_command)
+deploy_app.command("remove")(remove_command)
+deploy_app.command("rotate")(rotate_command)
+deploy_app.command("backup")(backup_command)
+deploy_app.command("restore")(restore_command)
+deploy_app.command("restart")(restart_command)
 
 
 def _print_status(lines: Sequence[PartStatus]) -> None:

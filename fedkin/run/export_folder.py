@@ -8,6 +8,7 @@ import numpy as np
 
 from fedkin.config import registry
 from fedkin.core.errors import ConfigError
+from fedkin.core.site_names import stored_names
 from fedkin.data.client_names import ClientNames
 from fedkin.run.folder import checkpoint, run_folder
 from fedkin.run.folder.resuming import how_to_resume
@@ -50,7 +51,9 @@ def export_folder(run: Path, path: Path, format: str, last_checkpoint: bool = Fa
     registry.define_states(config.method_name)
     newest, digest = checkpoint.newest(run / run_folder.CHECKPOINTS)
     parts = parts_again(config, run, digest)
-    names = ClientNames.of(getattr(parts.samples, "client_names", None) or ())
+    # The names of real clients are not in the data, but in the checkpoint.
+    of_data = getattr(parts.samples, "client_names", None)
+    names = ClientNames.of(of_data or stored_names(newest.memory))
     trained = TrainedModels(
         method=config.method_with_options,
         parts=parts,

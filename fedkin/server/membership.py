@@ -4,7 +4,7 @@ take part."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 import numpy as np
@@ -50,6 +50,7 @@ class Membership:
     Attributes:
         waiting: a line about the clients that the server waits for; empty if it does not wait.
         on_change: called whenever the participating nodes or ``waiting`` may have changed.
+        removed: returns the names of the nodes that were removed for good.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class Membership:
         )
         self.waiting = ""
         self.on_change: Callable[[], None] = lambda: None
+        self.removed: Callable[[], Collection[str]] = tuple
         # Whether every node makes the same initial model as the server from one seed.
         self.same_start = True
         self._handshake_bytes = [0, 0]  # sent, received

@@ -19,11 +19,11 @@ from jaxtyping import Int
 
 from fedkin.core.errors import CheckpointError
 from fedkin.core.identifiers import is_name
+from fedkin.core.site_names import REGISTRY, names_of_clients
 from fedkin.server.message import InvalidMessageError, one_line
 from fedkin.server.transport import OnlineNode
 
 _log = logging.getLogger("fedkin")
-MEMORY = "registry"  # name of the registry in a checkpoint
 _LONGEST_REASON = 600  # most characters in the reason of a refusal
 Memory = dict[str, np.ndarray]
 
@@ -48,7 +48,7 @@ class NodeInfo:
 
     def client_names(self) -> list[str]:
         """Names of the node's clients: the node's name, with a number if it has several clients."""
-        return [self.name] if self.count == 1 else [f"{self.name}/{i}" for i in range(self.count)]
+        return names_of_clients(self.name, self.count)
 
 
 class NodeRows(NamedTuple):
@@ -280,13 +280,13 @@ class NodeRegistry:
         """The registry's content, as arrays of a checkpoint."""
         entries = [asdict(member) for member in self.members.values()]
         return {
-            MEMORY: np.frombuffer(json.dumps(entries).encode(), np.uint8).copy(),
+            REGISTRY: np.frombuffer(json.dumps(entries).encode(), np.uint8).copy(),
             "samples": self.samples.copy(),
         }
 
     def recall(self, memory: Memory) -> None:
         """Restore the registry's content that ``memory`` returned. Nodes accepted since then are
-        kept.
+        kept, and so are keys that replaced stored ones since then.
 
         Node ids are not restored: a node gets its id when it connects again.
 
@@ -294,7 +294,7 @@ class NodeRegistry:
             CheckpointError: the content belongs to another federation.
         """
         stored = {
-            entry["name"]: NodeInfo(**entry) for entry in json.loads(memory[MEMORY].tobytes())
+            entry["name"]: NodeInfo(**entry) for entry in json.loads(memory[REGISTRY].tobytes())
         }
         if len(memory["samples"]) != self.capacity:
             raise CheckpointError(
@@ -304,7 +304,8 @@ class NodeRegistry:
         # Nodes that came since then must neither change a stored node nor have its ids.
         merged = stored | self.members
         ids = [client for member in merged.values() for client in member.ids]
-        differ = any(merged[name] != member for name, member in stored.items())
+        # A site may have got a new key since then, which does not make it another client.
+        differ = any(merged[name].ids.tolist() != one.ids.tolist() for name, one in stored.items())
         if differ or len(set(ids)) < len(ids):
             raise CheckpointError(
                 "the run in this folder began with other clients, or with the same clients in "

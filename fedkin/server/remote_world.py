@@ -120,9 +120,12 @@ class RemoteWorld:
         return self.membership.online_clients()
 
     def known_clients(self) -> Int[np.ndarray, "c"]:
-        """Ids of all clients that were ever accepted, ascending."""
-        ids = [member.ids for member in self.membership.registry.members.values()]
-        return np.sort(np.concatenate([np.zeros(0, np.int64), *ids]))
+        """Ids of all clients that were ever accepted, ascending, except those of sites that were
+        removed for good."""
+        removed = self.membership.removed()
+        members = self.membership.registry.members
+        ids = [member.ids for name, member in members.items() if name not in removed]
+        return np.unique(np.concatenate([self.membership.online_clients(), *ids]))
 
     def initial(self, stream: Stream) -> Float[np.ndarray, "P"]:
         """A new model. Its seed is stored, so that nodes can make the same model themselves."""

@@ -43,7 +43,7 @@ from tests.docs.command_checks import check
 from tests.docs.shell_words import simple_commands
 
 ROOT = Path(__file__).resolve().parents[2]
-RUN = {"fedkin", "rm", "mkdir", "ssh-keygen"}  # programs that run, in the folder of the test
+RUN = {"fedkin", "rm", "mkdir", "cp", "ssh-keygen"}  # programs that run, in the folder of the test
 
 # Commands of fedkin that are checked and not run, by page and beginning, with the reason.
 CHECKED_ONLY = {
@@ -60,6 +60,18 @@ CHECKED_ONLY = {
         "deploy-machines.md",
         "fedkin deploy check .",
     ): "it is for another machine, where the folder is copied to",
+    ("deploy-sites.md", "fedkin deploy up"): "as fedkin deploy up of deploy.md",
+    ("deploy-sites.md", "fedkin deploy restart"): "as fedkin deploy up of deploy.md",
+    (
+        "deploy-sites.md",
+        "fedkin deploy rotate .",
+    ): "it is for another machine, where the folder is copied to",
+    (
+        "deploy-sites.md",
+        "fedkin deploy rotate wards site-0 --public-key",
+    ): "as the command before it",
+    ("deploy-backup.md", "fedkin deploy restart"): "as fedkin deploy up of deploy.md",
+    ("deploy-backup.md", "fedkin deploy check restored"): "it shows a copy as failed",
     (
         "deploy-machines.md",
         "fedkin report run",

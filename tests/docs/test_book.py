@@ -83,7 +83,11 @@ def test_pages_without_next_steps_exist() -> None:
 
 @pytest.mark.parametrize(
     "page",
-    [*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "examples").rglob("*.md")],
+    [
+        *PAGES,
+        *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
+        *(ROOT / "examples").rglob("*.md"),
+    ],
     ids=lambda page: page.relative_to(ROOT).as_posix(),
 )
 def test_no_link_is_dead(page: Path) -> None:

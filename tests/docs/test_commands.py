@@ -32,7 +32,11 @@ from tests.docs.shell_words import simple_commands
 
 DOCS = sorted((ROOT / "docs").rglob("*.md"))
 EXAMPLES = sorted((ROOT / "examples").rglob("*.md"))
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS, *EXAMPLES]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
+    *DOCS,
+    *EXAMPLES,
+]
 PROGRAMS = ("fedkin", "make", "pip", "python", "bash", *DEPTH, "docker", "pre-commit")
 INLINE = re.compile(rf"`((?:{'|'.join(PROGRAMS)}) [^`]+)`")
 COMMENT = re.compile(r"<!-- (python [^\n]+) -->")

@@ -12,7 +12,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 READ = ("fedkin", "papers", "benchmarks", "examples", "tests", "docs")
-PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile", "pyproject.toml", "mkdocs.yml")
+PAGES = (
+    *("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"),
+    *("Makefile", "pyproject.toml", "mkdocs.yml"),
+)
 # This list, and the examples of its test.
 NOT_READ = (Path(__file__), Path(__file__).with_name("test_words.py"))
 SUFFIXES = (".py", ".md", ".toml", ".css", ".html", ".js", ".ipynb")

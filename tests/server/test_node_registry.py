@@ -187,6 +187,19 @@ def test_memory_holds_the_key() -> None:
         again.accept(OnlineNode(1), "berlin", samples())
 
 
+def test_a_key_that_changed_since_a_checkpoint_is_the_same_client() -> None:
+    """A site got a new key after the checkpoint that a run resumes from."""
+    known = NodeRegistry(4)
+    known.accept(OnlineNode(1, "berlin", "k1"), "berlin", samples())
+    checkpoint = known.memory()
+    known.accept(OnlineNode(2, "berlin", "k2"), "berlin", samples())
+    again = NodeRegistry(4)
+    again.recall(known.memory())
+    again.recall(checkpoint)
+    assert again.members["berlin"].key == "k2"
+    assert again.accept(OnlineNode(3, "berlin", "k2"), "berlin", samples()).ids.tolist() == [0]
+
+
 @pytest.mark.parametrize("others", [{"a": 2}, {"b": 1, "a": 1}, {"c": 1}])
 def test_memory_of_other_clients_is_refused(others: dict[str, int]) -> None:
     known = registry(a=1, b=3)

@@ -204,6 +204,12 @@ def any_in(folder: Path) -> bool:
     return bool(_newest_first(folder))
 
 
+def last_round(folder: Path) -> int | None:
+    """The round of the newest checkpoint in a folder; None if there is none."""
+    newest_first = _newest_first(folder)
+    return int(newest_first[0].stem.removeprefix("round-")) if newest_first else None
+
+
 def damaged(folder: Path) -> dict[str, str]:
     """The reason why a checkpoint is unreadable, by file name, for all unreadable checkpoints."""
     reasons: dict[str, str] = {}

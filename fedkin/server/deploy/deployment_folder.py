@@ -24,6 +24,7 @@ import tomli_w
 
 from fedkin import __version__
 from fedkin.core.errors import ConfigError
+from fedkin.core.object_repr import shell_command
 
 SERVER = "server.toml"
 CLIENT = "client.toml"
@@ -39,6 +40,7 @@ SERVER_KEY = KEYS / "server-key.pem"
 SITE_CA = "ca.pem"
 NODE_KEY = "key"
 NODE_PUBLIC = "key.pub"
+DATABASE = "state.db"  # of the SuperLink
 SERVER_LOG = "server.log"  # of the run
 CONNECTION = "fedkin"  # name of the SuperLink in Flower's commands
 FIRST_PORT = 9094  # port of a machine's first SuperNode, Flower's default
@@ -221,6 +223,16 @@ def commands_page(folder: Path, address: Address, sites: list[str]) -> str:
     return f"{head}```sh\n{commands(folder, address, sites)}```\n"
 
 
+def deploy_command(verb: str, *words: object) -> str:
+    """A command of ``fedkin deploy`` as typed into a shell.
+
+    Args:
+        verb: the command, such as ``up``.
+        words: its arguments and options.
+    """
+    return shell_command("fedkin", "deploy", verb, *words)
+
+
 def new_key_command(key: Path) -> str:
     """The command that replaces a site's key by a new key.
 
@@ -249,7 +261,7 @@ def superlink_options(address: Address) -> list[list[str]]:
         str(SERVER_KEY),
     ]
     return [
-        ["--host", address.bind_host, "--port", str(address.port), "--database", "state.db"],
+        ["--host", address.bind_host, "--port", str(address.port), "--database", DATABASE],
         ["--isolation", "subprocess", "--disable-runtime-dependency-installation"],
         *([tls, ["--enable-supernode-auth"]] if address.secure else [["--insecure"]]),
     ]

@@ -1,5 +1,5 @@
-"""Several of Flower's commands in one process: ``flwr supernode register`` for each site, then
-``flwr run``.
+"""Several of Flower's commands in one process: ``flwr supernode register`` for each site, ``flwr
+supernode unregister`` for keys that are revoked, then ``flwr run``.
 
 With a process for each command, each would import Flower again. The output has a line for each step
 that is done.
@@ -13,6 +13,7 @@ import json
 import re
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from fedkin.server.deploy.worker_link import site_name
 
 # Words that the output's lines begin with.
 REGISTERED = "registered"
+REVOKED = "revoked"
 RUN = "run"
 _TIMEOUT = 120.0  # seconds
 _PAUSE = 0.1  # seconds
@@ -67,9 +69,18 @@ def flwr(*arguments: str) -> str:
 
 
 def main(arguments: list[str]) -> None:
-    """Register the sites of the deployment in the current folder and start its run."""
+    """Register the sites of the deployment in the current folder, revoke keys, and start its
+    run."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--register", nargs="*", default=[], metavar="SITE")
+    parser.add_argument(
+        "--key", metavar="FILE", help="public key of the only site, in place of SITE/key.pub"
+    )
+    parser.add_argument(
+        "--revoke",
+        metavar="NAME",
+        help="unregister all keys of this name, except the key that --register has registered",
+    )
     parser.add_argument("--run", action="store_true")
     parser.add_argument(
         "--server",
@@ -79,9 +90,10 @@ def main(arguments: list[str]) -> None:
     options = parser.parse_args(arguments)
     wait_for_superlink(Path())
     try:
-        for name in options.register:
-            _register(name)
+        keys = [_register(site, options.key) for site in options.register]
         print(REGISTERED, flush=True)
+        if options.revoke is not None:
+            print(REVOKED, _revoke(options.revoke, keep=keys), flush=True)
         if options.run:
             print(RUN, *_start_run(options.server), flush=True)
     except CommandError as error:
@@ -109,19 +121,47 @@ def _run_command(server: str | None) -> list[str]:
     return words
 
 
-def _register(folder: str) -> None:
-    """Register a site's key under the site's name, unless it is registered already.
+def _register(folder: str, file: str | None = None) -> Path:
+    """Register a site's key under the site's name, unless it is registered already. Returns the
+    path of the public key.
 
-    Raises CommandError if Flower refuses the key, or knows it under another name.
+    Args:
+        folder: the site's folder.
+        file: path of the public key; None for ``key.pub`` in the site's folder.
+
+    Raises:
+        CommandError: Flower refuses the key, or knows it under another name.
     """
     name = site_name(Path(folder) / files.CLIENT) or folder
-    key = Path(folder).absolute() / files.NODE_PUBLIC
+    key = Path(folder).absolute() / files.NODE_PUBLIC if file is None else Path(file)
     try:
         flwr(*_register_command(key, name))
     except CommandError as error:
         if "already in use" not in str(error):
             raise CommandError(f"{key} was not registered: {error}") from error
         _check_registered(key, name)
+    return key
+
+
+def _revoke(name: str, keep: Sequence[Path]) -> int:
+    """Unregister all keys of a name, so that the SuperLink refuses them from now on. Returns the
+    number of keys.
+
+    Args:
+        name: name under which the keys are registered.
+        keep: paths of public keys that stay registered.
+
+    Raises:
+        CommandError: Flower refuses to unregister a key.
+    """
+    kept = [_key_content(path) for path in keep]
+    revoked = 0
+    for node in _nodes():
+        if node.name != name or node.status == _UNREGISTERED or node.public_key in kept:
+            continue
+        flwr("supernode", "unregister", str(node.node_id), files.CONNECTION)
+        revoked += 1
+    return revoked
 
 
 def _register_command(key: Path, name: str) -> list[str]:
@@ -144,24 +184,34 @@ def _check_registered(key: Path, name: str) -> None:
 
 
 def _nodes_with(key: Path) -> list[Any]:
-    """The SuperLink's entries (with ``name`` and ``status``) for nodes with this key.
+    """The SuperLink's entries for nodes with this key."""
+    content = _key_content(key)
+    return [node for node in _nodes() if node.public_key == content]
 
-    This uses Flower's client, because its commands do not show keys.
-    """
+
+def _key_content(key: Path) -> bytes:
+    """A public key in the form in which the SuperLink stores it."""
     from cryptography.hazmat.primitives.serialization import load_ssh_public_key
-    from flwr.cli.flower_config import read_superlink_connection
-    from flwr.cli.utils import init_http_client_from_connection
-    from flwr.proto.control_pb2 import ListNodesRequest
     from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 
     public: Any = load_ssh_public_key(key.read_bytes())
-    content = public_key_to_bytes(public)
+    return public_key_to_bytes(public)
+
+
+def _nodes() -> list[Any]:
+    """The SuperLink's entries (with ``name``, ``status`` and ``public_key``) for all nodes.
+
+    This uses Flower's client, because its commands do not show keys.
+    """
+    from flwr.cli.flower_config import read_superlink_connection
+    from flwr.cli.utils import init_http_client_from_connection
+    from flwr.proto.control_pb2 import ListNodesRequest
+
     client = init_http_client_from_connection(read_superlink_connection(files.CONNECTION))
     try:
-        nodes = client.ListNodes(ListNodesRequest()).nodes_info
+        return list(client.ListNodes(ListNodesRequest()).nodes_info)
     finally:
         client.close()
-    return [node for node in nodes if node.public_key == content]
 
 
 if __name__ == "__main__":

@@ -6,9 +6,10 @@ import logging
 import secrets
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,7 @@ def serve(
     transport: Transport,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
+    removed: Callable[[], Collection[str]] = tuple,
 ) -> Run:
     """Run a server's configuration with the clients that a transport reaches.
 
@@ -66,6 +68,7 @@ def serve(
         transport: sends messages to the clients.
         clock: returns the time in seconds.
         sleep: waits for a number of seconds.
+        removed: returns the names of the sites that were removed for good.
 
     Raises:
         ConfigError, ModelError, CheckpointError: as in ``simulate``.
@@ -75,7 +78,10 @@ def serve(
     with run_lock(folder):
         state = StateWriter(folder)
         try:
-            run = _serve(config, RequestRound(transport, config.federation, clock, sleep), state)
+            worlds = RemoteWorlds(
+                config, RequestRound(transport, config.federation, clock, sleep), removed
+            )
+            run = _serve(config, worlds, state)
             state.finish()
             return run
         except Exception as error:
@@ -85,14 +91,13 @@ def serve(
             state.stop()
 
 
-def _serve(config: ServerConfig, request_round: RequestRound, state: StateWriter) -> Run:
+def _serve(config: ServerConfig, worlds: RemoteWorlds, state: StateWriter) -> Run:
     """Run a server's configuration while ``state`` stores which sites take part.
 
     Raises the errors of ``serve``.
     """
     folder = Path(config.federation.folder)
     trackers = make_trackers(config.federation.track, folder)
-    worlds = RemoteWorlds(config, request_round)
     state.follow(worlds.membership)
     selected = named_methods(config.methods)
     resume = holds_run(folder)
@@ -100,7 +105,7 @@ def _serve(config: ServerConfig, request_round: RequestRound, state: StateWriter
         worlds=worlds,
         plan=config.run,
         description=config.description(),
-        on_round=log_round,
+        on_round=partial(log_round, rounds=config.run.rounds),
         resume=resume,
         trackers=trackers,
         options=config.options,
@@ -171,7 +176,12 @@ class RemoteWorlds:
     """Makes a ``RemoteWorld`` (the clients of real sites) for each run. All runs share one model
     and one membership (the nodes that take part)."""
 
-    def __init__(self, config: ServerConfig, request_round: RequestRound) -> None:
+    def __init__(
+        self,
+        config: ServerConfig,
+        request_round: RequestRound,
+        removed: Callable[[], Collection[str]] = tuple,
+    ) -> None:
         self.config = config
         self.clients = config.federation.capacity
         data = config.data_description()
@@ -197,6 +207,7 @@ class RemoteWorlds:
             save=file.save,
             signed=secret is not None and bool(secret.values.get("signed")),
         )
+        self.membership.removed = removed
         # Nodes that joined after the last checkpoint keep their ids too.
         registered = file.load()
         if registered is not None:
@@ -235,8 +246,13 @@ class RemoteWorlds:
         return ClientFacts(nodes.samples, names + [""] * (self.clients - len(names)))
 
 
-def log_round(record: Record) -> None:
-    """Log one line about a round: accuracies, clusters and lost replies."""
+def log_round(record: Record, rounds: int) -> None:
+    """Log one line about a round: accuracies, clusters and lost replies.
+
+    Args:
+        record: record of the round.
+        rounds: number of the last round.
+    """
     after = record.get("accuracy")
     before = record.get("accuracy_before_training")
     parts = []
@@ -251,7 +267,8 @@ def log_round(record: Record) -> None:
     for kind in ("missing", "nonfinite", "outliers"):
         if record.get(kind):
             parts.append(f"{record[kind]} {kind}")
-    _log.info("%s, round %d: %s", record["method"], record["round"], ", ".join(parts) or "done")
+    text = ", ".join(parts) or "done"
+    _log.info("%s, round %d of %d: %s", record["method"], record["round"], rounds, text)
 
 
 def log_to(stream: Any = None) -> None:

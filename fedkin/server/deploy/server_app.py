@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from pathlib import Path
 
 from flwr.app import Context
@@ -13,6 +14,7 @@ from fedkin.core.errors import ConfigError, FedkinError
 from fedkin.reporting.draw import draw
 from fedkin.run.run import Run
 from fedkin.server.deploy import deployment_folder as files
+from fedkin.server.deploy.removed_sites import removed_names
 from fedkin.server.deploy.run_server import error_line, log_to, log_to_file, serve
 from fedkin.server.flower_transport import FlowerTransport
 
@@ -57,6 +59,9 @@ def _serve(grid: Grid, context: Context) -> Run:
             '[tool.flwr.app.config] must name the server\'s file: config = "/path/server.toml"'
         )
     log_to_file(Path(path).parent / files.SERVER_LOG)
-    finished = serve(load_server(Path(path)), FlowerTransport(grid))
+    folder = Path(path).parent
+    finished = serve(
+        load_server(Path(path)), FlowerTransport(grid), removed=partial(removed_names, folder)
+    )
     draw(finished)
     return finished

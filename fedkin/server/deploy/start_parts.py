@@ -15,7 +15,6 @@ from pathlib import Path
 from fedkin.core.errors import ConfigError
 from fedkin.server.deploy import deployment_folder as files
 from fedkin.server.deploy import flower_commands
-from fedkin.server.deploy.deployment_folder import Address
 from fedkin.server.deploy.processes import SITE, STARTER, SUPERLINK, Program, Started, start
 from fedkin.server.deploy.selection import Selection
 
@@ -67,10 +66,13 @@ def start_parts(selection: Selection, missing: Missing, say: Say) -> None:
     # Programs append to their logs, so only what follows the present end is of this start.
     offsets = {part: _size(part.log) for part in missing.sites}
     starter = None
+    superlink = None
     if missing.superlink:
-        say(f"the SuperLink, at {_start_superlink(selection.folder.resolve())}")
+        superlink = start_superlink(selection.folder.resolve())
+        say(f"the SuperLink, at {files.read_address(selection.folder / files.FLOWER)}")
     if selection.server and (register or missing.run):
-        starter = _Starter(selection.folder.resolve(), register, missing.run)
+        steps = [*(["--run"] if missing.run else []), "--register", *register]
+        starter = Starter(selection.folder.resolve(), steps, superlink)
         starter.wait_for(flower_commands.REGISTERED)
         if register:
             say(f"registered: {', '.join(register)}")
@@ -93,17 +95,23 @@ def _is_secure(selection: Selection) -> bool:
     return files.read_address(selection.folder / files.FLOWER).secure
 
 
-def _start_superlink(folder: Path) -> Address:
-    """Start the SuperLink, and return its address. Raises ConfigError if it exits at once."""
+def start_superlink(folder: Path) -> Started:
+    """Start the SuperLink of a deployment. Raises ConfigError if it exits at once."""
     address = files.read_address(folder / files.FLOWER)
     options = [word for line in files.superlink_options(address) for word in line]
     process = start(Program(folder, SUPERLINK), ["flower-superlink", *options], _variables(folder))
     time.sleep(_PAUSE)
-    if process.poll() is not None:
+    _refuse_ended(process, folder)
+    return process
+
+
+def _refuse_ended(superlink: Started | None, folder: Path) -> None:
+    """Raise ConfigError with the last lines of its log if the SuperLink has ended; None if this
+    command has not started it."""
+    if superlink is not None and superlink.poll() is not None:
         raise ConfigError(
             f"the SuperLink ended right after its start:\n{_tail(folder / 'superlink.log')}"
         )
-    return address
 
 
 def _site_command(part: Program) -> list[str]:
@@ -117,22 +125,22 @@ def _variables(folder: Path) -> dict[str, str]:
     return {**files.read_environment(folder), "FLWR_HOME": str(folder / "flwr"), "PATH": path}
 
 
-class _Starter:
+class Starter:
     """The process that registers the sites' keys and starts the run, and its output so far."""
 
-    def __init__(self, folder: Path, register: Sequence[str], run: bool) -> None:
-        """Start the process. One process does both, so that Flower is imported only once.
+    def __init__(
+        self, folder: Path, steps: Sequence[str], superlink: Started | None = None
+    ) -> None:
+        """Start the process. One process does all steps, so that Flower is imported only once.
 
         Args:
             folder: folder of the deployment.
-            register: names of the sites to register with the SuperLink.
-            run: whether to start the federation's run (``flwr run``) as well.
+            steps: options of ``flower_commands``, such as ``--register site-0``.
+            superlink: the SuperLink's process if this command has started it.
         """
-        command = [sys.executable, "-m", flower_commands.__name__]
-        if run:
-            command.append("--run")
-        command += ["--register", *register]
+        command = [sys.executable, "-m", flower_commands.__name__, *steps]
         self._folder = folder
+        self._superlink = superlink
         self.lines: list[str] = []
         self._process = start(Program(folder, STARTER), command, _variables(folder), piped=True)
         # Read in the background, so that ``wait_for`` sees the sites registered before the run has
@@ -143,7 +151,8 @@ class _Starter:
     def wait_for(self, word: str) -> str:
         """The rest of the first output line that begins with a word.
 
-        Raises ConfigError if the process ends, or a time limit passes, without such a line.
+        Raises ConfigError if the process or the SuperLink ends, or a time limit passes, without
+        such a line.
         """
         end = time.monotonic() + _TIMEOUT
         while time.monotonic() < end:
@@ -154,6 +163,7 @@ class _Starter:
                     return line.removeprefix(word).strip()
             if ended:
                 break
+            _refuse_ended(self._superlink, self._folder)
             time.sleep(_PAUSE)
         errors = [line.removeprefix(_ERROR) for line in self.lines if line.startswith(_ERROR)]
         said = "\n".join(errors or self.lines[-_TAIL:])

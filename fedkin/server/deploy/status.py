@@ -23,6 +23,7 @@ from fedkin.server.deploy.processes import (
     leaders,
     require_proc,
 )
+from fedkin.server.deploy.progress import RunProgress
 from fedkin.server.deploy.selection import Selection, select
 from fedkin.server.deploy.site_state import name_of, site_refusal
 from fedkin.server.deploy.start_parts import parts_of
@@ -180,8 +181,8 @@ def wait_for_run(folder: Path, say: Callable[[str], None], offset: int | None = 
 
     Args:
         folder: folder of the deployment.
-        say: called with each line that the server logs meanwhile. If the run ends without results,
-            the last call gives the reason.
+        say: called with each line that the server logs meanwhile, and with lines about the
+            progress. If the run ends without results, the last call gives the reason.
         offset: bytes of the server's log to skip; None for its current size.
 
     Returns:
@@ -190,6 +191,7 @@ def wait_for_run(folder: Path, say: Callable[[str], None], offset: int | None = 
     part = Program(folder.resolve(), SUPERLINK)
     log = folder / files.SERVER_LOG
     read = log_size(folder) if offset is None else offset
+    progress = RunProgress(load_server(folder / files.SERVER))
     seen = False  # whether the run's process has appeared
     end = time.monotonic() + _RUN_TIMEOUT
     while True:
@@ -199,7 +201,10 @@ def wait_for_run(folder: Path, say: Callable[[str], None], offset: int | None = 
         fresh, read = _fresh(log, read)
         for line in fresh:
             say(line)
-        error = server_state(select(folder)).end
+        state = server_state(select(folder))
+        if line := progress.line(state.waiting if runs else ""):
+            say(line)
+        error = state.end
         if not processes:
             break
         # The run's process has exited, or has not appeared in time.

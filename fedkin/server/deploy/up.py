@@ -59,7 +59,7 @@ def up(folder: Path, *, server: bool = False, site: str | None = None, say: Say 
     require_proc()
     selection = select(folder, server=server, site=site)
     refuse_copy(folder)
-    with _one_at_a_time(folder):
+    with one_at_a_time(folder):
         missing = _missing(selection, find(parts_of(selection)))
         if not (missing.superlink or missing.sites or missing.run):
             raise ConfigError(
@@ -93,7 +93,7 @@ def down(folder: Path, *, server: bool = False, site: str | None = None) -> list
     """
     require_proc()
     selection = select(folder, server=server, site=site)
-    with _one_at_a_time(folder):
+    with one_at_a_time(folder):
         parts = parts_of(selection)
         # The run ends first, then the sites, then the SuperLink that connects them.
         starters = [Program(part.folder, STARTER) for part in parts if part.kind == SUPERLINK]
@@ -103,6 +103,29 @@ def down(folder: Path, *, server: bool = False, site: str | None = None) -> list
         stop([part for part in parts if part.kind == SITE], _GRACE[SITE])
         stop([part for part in parts if part.kind == SUPERLINK], _GRACE[SUPERLINK])
         return [part for part in parts if processes[part]]
+
+
+def restart(
+    folder: Path, *, server: bool = False, site: str | None = None, say: Say = print
+) -> bool:
+    """Stop the parts of a deployment and start them again. The run resumes from its last
+    checkpoint.
+
+    Args:
+        folder: folder of the deployment, or of one site.
+        server: whether to restart only the server and the run.
+        site: name of the only site; None for all.
+        say: called with a line about each step.
+
+    Returns:
+        True on success; False if the server refuses a site, or has ended with an error.
+
+    Raises:
+        ConfigError, StorageError: as in ``up`` and ``down``.
+    """
+    ended = down(folder, server=server, site=site)
+    say(f"ended: {', '.join(part.name for part in ended)}" if ended else "no part was running")
+    return up(folder, server=server, site=site, say=say)
 
 
 def _missing(selection: Selection, processes: Mapping[Program, Sequence[Process]]) -> Missing:
@@ -133,14 +156,20 @@ def _refuse_ports(selection: Selection, missing: Missing) -> None:
         if needs_supernode(config):
             variables = files.read_environment(part.folder)
             port = int(variables.get("SUPERNODE_PORT", files.FIRST_PORT))
-            _refuse_port("127.0.0.1", port, part.name)
+            refuse_port("127.0.0.1", port, part.name)
     if missing.superlink:
         address = files.read_address(selection.folder / files.FLOWER)
-        _refuse_port(address.bind_host, address.port, "the SuperLink")
+        refuse_port(address.bind_host, address.port, "the SuperLink")
 
 
-def _refuse_port(host: str, port: int, name: str) -> None:
-    """Raise ConfigError if a port on this machine is in use."""
+def refuse_port(host: str, port: int, name: str) -> None:
+    """Raise ConfigError if a port on this machine is in use.
+
+    Args:
+        host: the host that the program binds.
+        port: the port.
+        name: name of the program, for the message.
+    """
     with socket.socket() as attempt:
         # A port that was released a moment ago counts as free.
         attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -182,14 +211,14 @@ def _interrupt(number: int, frame: object) -> None:
 
 
 @contextmanager
-def _one_at_a_time(folder: Path) -> Iterator[None]:
-    """Hold a deployment's lock. Raises ConfigError if another ``up`` or ``down`` has it."""
+def one_at_a_time(folder: Path) -> Iterator[None]:
+    """Hold a deployment's lock. Raises ConfigError if another command (e.g. ``up``) has it."""
     lock = FileLock(folder / ".deploy.lock")
     try:
         lock.acquire(blocking=False)
     except Timeout:
         raise ConfigError(
-            f"another fedkin deploy up or down is running in {folder}; try again when it has ended"
+            f"another fedkin deploy command is running in {folder}; try again when it has ended"
         ) from None
     try:
         yield

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("flwr", reason="a deployment needs pip install 'fedkin[flower]'")
 from fedkin.server.deploy import flower_commands
-from fedkin.server.deploy.flower_commands import CommandError, _register
+from fedkin.server.deploy.flower_commands import CommandError, _register, _revoke
 
 
 @pytest.fixture
@@ -70,3 +70,23 @@ def test_a_site_is_registered_under_the_name_in_its_file(
     monkeypatch.setattr(flower_commands, "flwr", lambda *arguments: calls.append(arguments) or "")
     _register(site.name)
     assert calls == [("supernode", "register", f"{site}/key.pub", "fedkin", "--name", "berlin")]
+
+
+def test_all_keys_of_a_name_are_revoked_except_the_kept_one(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes = [
+        SimpleNamespace(node_id=1, name="berlin", status="online", public_key=b"former"),
+        SimpleNamespace(node_id=2, name="berlin", status="offline", public_key=b"older"),
+        SimpleNamespace(node_id=3, name="berlin", status="registered", public_key=b"new"),
+        SimpleNamespace(node_id=4, name="berlin", status="unregistered", public_key=b"oldest"),
+        SimpleNamespace(node_id=5, name="paris", status="online", public_key=b"other"),
+    ]
+    calls: list[tuple[str, ...]] = []
+    monkeypatch.setattr(flower_commands, "_nodes", lambda: nodes)
+    monkeypatch.setattr(flower_commands, "_key_content", lambda path: b"new")
+    monkeypatch.setattr(flower_commands, "flwr", lambda *arguments: calls.append(arguments) or "")
+    assert _revoke("berlin", keep=[site / "key.pub"]) == 2
+    assert calls == [("supernode", "unregister", str(node), "fedkin") for node in (1, 2)]
+    assert _revoke("berlin", keep=[]) == 3
+    assert _revoke("rome", keep=[]) == 0

@@ -65,6 +65,7 @@ class Lab:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder
         self.monkeypatch = monkeypatch
+        self.removed: set[str] = set()  # names of sites that were removed for good
         self.engine(MemoryTransport())
 
     def engine(self, transport: MemoryTransport) -> None:
@@ -92,7 +93,11 @@ class Lab:
     def serve(self, **values: Any) -> Run:
         clock = self.transport.clock
         return serving.serve(
-            load_server(self.write(**values)), self.transport, clock.time, clock.sleep
+            config=load_server(self.write(**values)),
+            transport=self.transport,
+            clock=clock.time,
+            sleep=clock.sleep,
+            removed=lambda: self.removed,
         )
 
 
@@ -581,7 +586,7 @@ def test_no_round_is_longer_than_its_deadline_with_one_of_four_dead(method: str,
         station.delay = 6.0
     times: list[float] = []
     lab.monkeypatch.setattr(
-        serving, "log_round", lambda record: times.append(lab.transport.clock.now)
+        serving, "log_round", lambda record, rounds: times.append(lab.transport.clock.now)
     )
     lab.transport.clock.at(20.0, lambda: lab.transport.kill(98))
     found = lab.serve(method=method, capacity=4, wait_for=4, cohort=4, rounds=5)

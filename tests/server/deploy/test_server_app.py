@@ -60,8 +60,9 @@ def transport(monkeypatch: pytest.MonkeyPatch) -> MemoryTransport:
     engine.join(1, lambda request: RpcMessage({"failed": "no column age", "name": "berlin"}))
     monkeypatch.setattr(server_app, "FlowerTransport", lambda grid: engine)
 
-    def serve(config: Any, transport: MemoryTransport) -> Any:
-        return run_server.serve(config, transport, engine.clock.time, engine.clock.sleep)
+    def serve(config: Any, transport: MemoryTransport, **how: Any) -> Any:
+        clock = engine.clock
+        return run_server.serve(config, transport, clock=clock.time, sleep=clock.sleep, **how)
 
     monkeypatch.setattr(server_app, "serve", serve)
     return engine

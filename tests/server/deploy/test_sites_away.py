@@ -3,6 +3,7 @@ were scored."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,16 @@ from tests.server.deploy.test_run_server import FEDAVG, Lab
 LEAVING = (4, 5)  # of six sites
 
 
-def served(folder: Path, monkeypatch: pytest.MonkeyPatch, leave_in: int, **values: Any) -> Run:
+def served(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    leave_in: int,
+    removed: Collection[str] = (),
+    **values: Any,
+) -> Run:
     """A run of four rounds whose last two sites leave while the models of a round are scored."""
     lab = Lab(folder, monkeypatch)
+    lab.removed = set(removed)
     lab.join(*range(6))
 
     def left(request: RpcMessage, reply: RpcMessage) -> RpcMessage:
@@ -50,6 +58,17 @@ def test_rounds_with_clients_away_are_partial(run: Run) -> None:
     assert [is_complete(record) for record in run.records] == [True, True, False, False, False]
     assert [record.get("scored") for record in run.records] == [None, None, 4, 4, 4]
     assert [record.get("scored_of") for record in run.records] == [None, None, 6, 6, 6]
+
+
+def test_sites_that_were_removed_make_no_later_round_partial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A site that is online counts, also if a site of its name was removed before."""
+    run = served(tmp_path / "fed", monkeypatch, leave_in=2, removed=("site-4", "site-5", "site-0"))
+    assert [record.get("scored_of") for record in run.records] == [None, None, 6, None, None]
+    assert [record["members"] for record in run.records] == [6, 6, 6, 4, 4]
+    only_one = served(tmp_path / "one", monkeypatch, leave_in=2, removed=("site-5",))
+    assert [record.get("scored_of") for record in only_one.records] == [None, None, 6, 5, 5]
 
 
 def test_the_best_round_is_one_in_which_all_were_scored(run: Run) -> None:
@@ -100,8 +119,8 @@ def test_terminal_log_live_page_and_trackers_say_it(
         6,
     )
     with caplog.at_level("INFO", "fedkin"):
-        log_round(last)
-    assert "scored 4 of 6 clients" in caplog.text
+        log_round(last, 4)
+    assert "scored 4 of 6 clients" in caplog.text and "round 4 of 4: " in caplog.text
 
 
 def test_a_run_of_an_earlier_version_counts_the_clients_that_were_reached(run: Run) -> None:

@@ -21,7 +21,6 @@ from fedkin.server.deploy import check
 from fedkin.server.deploy import start_parts as starting
 from fedkin.server.deploy import up as up_module
 from fedkin.server.deploy.check_keys import check_server_keys, check_site_keys
-from fedkin.server.deploy.deployment_folder import Address
 from fedkin.server.deploy.init import init
 from fedkin.server.deploy.processes import (
     SITE,
@@ -130,10 +129,9 @@ def test_a_key_that_others_can_read_is_refused(secure: Path) -> None:
 def test_where_a_step_fails_nothing_is_left(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parts: list[Program] = []
 
-    def start_superlink(own: Path) -> Address:
+    def start_superlink(own: Path) -> None:
         parts.append(Program(own, SUPERLINK))
         dummy(parts[0])
-        return Address()
 
     class Starter:
         def __init__(self, *_: object, **__: object) -> None:
@@ -142,10 +140,21 @@ def test_where_a_step_fails_nothing_is_left(folder: Path, monkeypatch: pytest.Mo
         def wait_for(self, word: str) -> str:
             raise ConfigError("Flower has refused a key")
 
-    monkeypatch.setattr(starting, "_start_superlink", start_superlink)
-    monkeypatch.setattr(starting, "_Starter", Starter)
+    monkeypatch.setattr(starting, "start_superlink", start_superlink)
+    monkeypatch.setattr(starting, "Starter", Starter)
     refused(folder, "Flower has refused a key")
     assert parts
+
+
+def test_a_superlink_that_ends_is_noticed_at_once(folder: Path) -> None:
+    """The commands that register the sites would wait for it two minutes."""
+    (folder / "superlink.log").write_text("no such program")
+    ended = start(Program(folder, SUPERLINK), [sys.executable, "-c", "pass"], {})
+    ended.wait()
+    starter = starting.Starter(folder, ["--register"], ended)
+    with pytest.raises(ConfigError, match="the SuperLink ended right after its start:\nno such"):
+        starter.wait_for("registered")
+    stop([Program(folder, STARTER)], 0.0)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -198,7 +207,7 @@ def test_a_site_that_ends_at_once_takes_the_others_along(
 
 def test_one_up_at_a_time(folder: Path) -> None:
     with FileLock(folder / ".deploy.lock"):
-        refused(folder, "another fedkin deploy up or down is running")
+        refused(folder, "another fedkin deploy command is running")
 
 
 def test_a_folder_without_a_deployment_is_refused(tmp_path: Path) -> None:
