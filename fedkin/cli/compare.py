@@ -47,7 +47,17 @@ GridValues = Annotated[
     typer.Option(
         "--grid",
         metavar="section.key=A,B,...",
-        help="Run every method with each of these values; may be repeated.",
+        help="Run every method with each of these values; may be repeated. With --trials: draw "
+        "from them, or from log(A,B), uniform(A,B), int(A,B).",
+    ),
+]
+Trials = Annotated[
+    int | None,
+    typer.Option(
+        "--trials",
+        metavar="N",
+        min=1,
+        help="Random search: draw N trials of the grid, the same for every method.",
     ),
 ]
 ByMeasure = Annotated[
@@ -66,12 +76,14 @@ def compare_command(
         list[str] | None,
         typer.Argument(
             metavar="[FILE.toml] [section.key=value]...",
-            help="A configuration, and settings that replace those of the file.",
+            help="A configuration, and settings that replace those of the file. With --trials, a "
+            "value may be a distribution: local.lr=log(0.01,0.3).",
         ),
     ] = None,
     methods: MethodNames = None,
     seeds: SeedCount = None,
     grid: GridValues = None,
+    trials: Trials = None,
     by: ByMeasure = None,
     out: Annotated[
         Path | None,
@@ -97,7 +109,7 @@ def compare_command(
         from fedkin.analysis.compare import comparison_folder
         from fedkin.analysis.jobs import check_jobs
 
-        if resume and (settings or methods is not None or grid or out):
+        if resume and (settings or methods is not None or grid or trials or out):
             allowed = "only --seeds, --by, --jobs, --engine and --json can be combined with it"
             raise ConfigError(
                 f"--resume takes its grid from {resume} (methods, settings); {allowed}"
@@ -107,7 +119,12 @@ def compare_command(
             checked = comparison_folder.reopen(resume, seeds, by)
         else:
             checked = _grid(
-                settings=settings or [], methods=methods, seeds=seeds, sweeps=grid or [], by=by
+                settings=settings or [],
+                methods=methods,
+                seeds=seeds,
+                sweeps=grid or [],
+                trials=trials,
+                by=by,
             )
         check_jobs(jobs, [setting.config(method) for setting, method in checked.cells], engine)
         _carry_out(
@@ -155,7 +172,12 @@ def _exit_status(
 
 
 def _grid(
-    settings: list[str], methods: str | None, seeds: int | None, sweeps: list[str], by: str | None
+    settings: list[str],
+    methods: str | None,
+    seeds: int | None,
+    sweeps: list[str],
+    trials: int | None,
+    by: str | None,
 ) -> ComparisonGrid:
     """The grid of settings, methods and seeds from the command's arguments."""
     from fedkin.config import comparison
@@ -164,7 +186,9 @@ def _grid(
     named = None
     if methods is not None:
         named = [name.strip() for name in methods.split(",") if name.strip()]
-    grid = comparison.load(file, overrides, methods=named, seeds=seeds, sweeps=sweeps)
+    grid = comparison.load(
+        file, overrides, methods=named, seeds=seeds, sweeps=sweeps, trials=trials
+    )
     return dataclasses.replace(grid, by=by or "final")
 
 
