@@ -21,8 +21,8 @@ _log = logging.getLogger("fedkin")
 
 SECTIONS = ("data", "model", *OPTIONS, "local", "scenario", "shift", "run")
 # Sections that describe the problem: the data, what happens to clients, and the privacy that they
-# ask for. A comparison chooses no winner among problems. All other sections describe a solution, and
-# can be tuned.
+# ask for. A comparison chooses no winner among problems. All other sections describe a solution,
+# and can be tuned.
 PROBLEM_SECTIONS = ("data", "scenario", "shift", "attack", "privacy")
 TUNED_IN_PROBLEMS = ("privacy.clip",)  # options of these sections that can be tuned
 # One value in a list of values separated by commas. Commas within brackets and quotes belong to it.

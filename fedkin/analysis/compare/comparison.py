@@ -21,9 +21,10 @@ from fedkin.analysis.compare.comparison_folder import (
 )
 from fedkin.analysis.compare.importance import importance
 from fedkin.analysis.compare.sweep import long_table, runs_table, with_sweep
+from fedkin.analysis.compare.target import first_round, last_score
 from fedkin.analysis.pairwise_tests import pairs
 from fedkin.analysis.ranks import Ranks, rank
-from fedkin.analysis.repeated_runs import CURVES, curve_of, curves_of
+from fedkin.analysis.repeated_runs import CURVES, curves_of
 from fedkin.analysis.scores import log_reasons, scores_by_method
 from fedkin.analysis.tables import clusters_and_configured, mean_and_interval, rows_of
 from fedkin.config.comparison_grid import ComparisonGrid
@@ -196,7 +197,7 @@ class Comparison:
         targets = [run.config.target for m in self.methods for run in self.runs(setting, m)]
         if targets and targets[0] is not None:
             return float(targets[0])
-        scores = [_last_score(run) for run in self.runs(setting, self.methods[0])]
+        scores = [last_score(run) for run in self.runs(setting, self.methods[0])]
         measured = [score for score in scores if score is not None]
         return float(np.mean(measured)) if measured else None
 
@@ -251,7 +252,7 @@ class Comparison:
             row |= mean_and_interval(name, [summary.get(name) for summary in summaries])
         row |= clusters_and_configured(summaries)
         target = self.target(setting)
-        rounds = [r for run in runs if (r := _first_round(run, target)) is not None]
+        rounds = [r for run in runs if (r := first_round(run, target)) is not None]
         row |= {
             "target": target,
             "reached": len(rounds),
@@ -382,8 +383,8 @@ class Comparison:
         }
 
     def write(self, folder: Path, measure: str | None = None) -> Path:
-        """Write comparison.csv, runs.csv, differences.csv, curves.csv and summary.json into a folder,
-        and importance.csv if options were tuned.
+        """Write comparison.csv, runs.csv, differences.csv, curves.csv and summary.json into a
+        folder, and importance.csv if options were tuned.
 
         ``fk.draw`` writes the formatted tables and the figure.
 
@@ -435,19 +436,3 @@ def _averaged(summaries: Sequence[Mapping[str, Any]], own: Sequence[Measure]) ->
     if any("attackers" in summary for summary in summaries):
         names += HONEST
     return names + [measure.name for measure in own]
-
-
-def _last_score(run: Run) -> float | None:
-    """A run's accuracy in its last round, on the samples on which rounds are evaluated (validation
-    or test)."""
-    if run.scored_split == "test":
-        return run.summary()["final_accuracy"]
-    return run.records[-1]["accuracy"]
-
-
-def _first_round(run: Run, target: float | None) -> int | None:
-    """The first round of a run, from round 1 on, in which all clients are scored and the accuracy
-    reaches the target; None if there is no such round."""
-    accuracy = curve_of(run, "accuracy")[1:]
-    reached = np.flatnonzero(accuracy >= target) if target is not None else []
-    return int(reached[0]) + 1 if len(reached) else None

@@ -1,14 +1,14 @@
 """How much each swept option mattered, by method.
 
-* ``share``: eta squared, the share of an option in the variance of the scores by one-way analysis of
-  variance: the sum of squares between the option's values / total sum of squares (Fisher,
+* ``share``: eta squared, the share of an option in the variance of the scores by one-way analysis
+  of variance: the sum of squares between the option's values / total sum of squares (Fisher,
   Statistical Methods for Research Workers, 1925). A number that was drawn at random is divided into
-  three equal groups, its lowest, middle and highest third, so that an optimum in the middle counts.
+  its lowest, middle and highest third, so that an optimum in the middle counts.
 * ``by_chance``: the share that an option without any effect has on average,
   (groups - 1) / (scores - 1).
-* ``rho``: for drawn numbers, Spearman's rank correlation of the value and the score (Spearman, Am. J.
-  Psychol. 15, 1904), with a 95% percentile interval by bootstrap over trials (Efron, Ann. Statist. 7,
-  1979). Its sign is the direction: positive if larger values have better scores.
+* ``rho``: for drawn numbers, Spearman's rank correlation of the value and the score (Am. J.
+  Psychol. 15, 1904), with a 95% percentile interval by bootstrap over trials (Efron, Ann. Statist.
+  7, 1979). It is positive if larger values have better scores.
 
 Each run of a grid is a score, and the seed is an option like the others. In a random search a score
 is a trial, as mean over its seeds and problems.
@@ -63,6 +63,14 @@ class Importance(NamedTuple):
     note: str = ""
 
 
+class _Score(NamedTuple):
+    """The score of a run, where higher is better, with its method, swept values and seed."""
+
+    method: str
+    values: dict[str, Any]
+    score: float
+
+
 def importance(comparison: Comparison, measure: str | None = None) -> pd.DataFrame:
     """How much each swept option mattered, by method. The table is empty if no option was tuned.
 
@@ -76,7 +84,7 @@ def importance(comparison: Comparison, measure: str | None = None) -> pd.DataFra
     if tuned_keys(comparison):
         scores = _scores(comparison, measure)
         for method in dict.fromkeys(variant.method for variant in comparison.grid.methods):
-            of_method = scores[scores["method"] == method]
+            of_method = [one for one in scores if one.method == method]
             searched = comparison.grid.trials is not None
             rows += _of_search(of_method, method) if searched else _of_grid(of_method, method)
     return pd.DataFrame(rows, columns=list(Importance._fields))
@@ -109,8 +117,8 @@ def share_of_variance(scores: Float[np.ndarray, "n"], groups: Int[np.ndarray, "n
 def rank_correlation(
     values: Float[np.ndarray, "n"], scores: Float[np.ndarray, "n"]
 ) -> tuple[float, float, float]:
-    """Spearman's rho with its 95% percentile interval by bootstrap, from a constant seed. NaN if all
-    values or all scores are equal.
+    """Spearman's rho with its 95% percentile interval by bootstrap, from a constant seed. NaN if
+    all values or all scores are equal.
 
     Args:
         values: the values of an option.
@@ -118,80 +126,94 @@ def rank_correlation(
     """
     rng = np.random.default_rng(0)
     picks = rng.integers(len(values), size=(RESAMPLES, len(values)))
-    resampled = np.array([_spearman(values[pick], scores[pick]) for pick in picks])
+    resampled = _spearman(values[picks], scores[picks])
     known = resampled[np.isfinite(resampled)]
-    rho = _spearman(values, scores)
+    rho = float(_spearman(values[None], scores[None])[0])
     if not len(known) or not math.isfinite(rho):
         return math.nan, math.nan, math.nan
     low, high = np.quantile(known, [0.025, 0.975])
     return rho, float(low), float(high)
 
 
-def _spearman(values: Float[np.ndarray, "n"], scores: Float[np.ndarray, "n"]) -> float:
-    """Spearman's rho: the correlation of ranks, where equal values share their mean rank."""
-    if np.ptp(values) == 0 or np.ptp(scores) == 0:
-        return math.nan
-    return float(np.corrcoef(stats.rankdata(values), stats.rankdata(scores))[0, 1])
+def _spearman(
+    values: Float[np.ndarray, "b n"], scores: Float[np.ndarray, "b n"]
+) -> Float[np.ndarray, "b"]:
+    """Spearman's rho of each row: the correlation of ranks, where equal values share their mean
+    rank. NaN if all values or all scores of a row are equal."""
+    ranks = stats.rankdata(values, axis=1)
+    others = stats.rankdata(scores, axis=1)
+    ranks -= ranks.mean(axis=1, keepdims=True)
+    others -= others.mean(axis=1, keepdims=True)
+    scale = np.sqrt((ranks**2).sum(axis=1) * (others**2).sum(axis=1))
+    defined = scale > 0
+    products = (ranks * others).sum(axis=1)
+    return np.where(defined, products / np.where(defined, scale, 1), np.nan)
 
 
-def _scores(comparison: Comparison, measure: str | None) -> pd.DataFrame:
-    """A row for each run with a score: method, seed, the swept values, and the score, where higher
-    is better."""
+def _scores(comparison: Comparison, measure: str | None) -> list[_Score]:
+    """The score of each run that has one."""
     word = score_word(comparison, measure)
     sign = comparison.grid.measure(word).sign
-    rows: list[dict[str, Any]] = []
-    for setting in comparison.grid.settings:
-        scores = comparison.scores(setting.label, word)
-        for variant in comparison.grid.methods:
-            for seed, score in zip(comparison.seeds, scores[variant.label], strict=True):
-                if np.isfinite(score):
-                    found = {"method": variant.method, SEED: seed, "score": sign * score}
-                    rows.append({**found, **setting.swept(variant)})
-    names = ["method", SEED, "score", *comparison.grid.swept_keys]
-    return pd.DataFrame(rows, columns=names, dtype=object)
+    found = []
+    for setting, variant in comparison.grid.cells:
+        scores = comparison.scores(setting.label, word)[variant.label]
+        values = setting.swept(variant)
+        for seed, score in zip(comparison.seeds, scores, strict=True):
+            if np.isfinite(score):
+                found.append(_Score(variant.method, {**values, SEED: seed}, float(sign * score)))
+    return found
 
 
-def _of_grid(scores: pd.DataFrame, method: str) -> list[Importance]:
+def _of_grid(scores: Sequence[_Score], method: str) -> list[Importance]:
     """The rows of a method of a grid: each option with several values, and the seed."""
     rows = []
-    keys = [name for name in scores.columns if name not in ("method", SEED, "score")]
-    for key in (*keys, SEED):
-        known = scores[scores[key].notna()]
-        groups = _codes(known[key])
+    for key in _keys(scores):
+        known = [one for one in scores if key in one.values]
+        groups = _codes([one.values[key] for one in known])
         count = len(np.unique(groups))
         if count < 2:
-            continue  # the method does not have the option, or one seed
+            continue  # the method has one value of the option, or there is one seed
         smallest = int(np.bincount(groups).min())
         if smallest < LEAST_RUNS:
             few = f"too few runs: a value has {smallest}, at least {LEAST_RUNS} are needed"
             rows.append(Importance(method, key, len(known), count, note=few))
             continue
-        rows.append(_row(method, key, known["score"].to_numpy(np.float64), groups))
+        rows.append(_row(method, key, np.array([one.score for one in known]), groups))
     return rows
 
 
-def _of_search(scores: pd.DataFrame, method: str) -> list[Importance]:
+def _of_search(scores: Sequence[_Score], method: str) -> list[Importance]:
     """The rows of a method of a random search: each drawn option."""
     rows = []
-    keys = [name for name in scores.columns if is_tuned_key(str(name))]
-    keys = [key for key in keys if "." in key]
-    trials = [trial for _, trial in scores.groupby("trial", sort=False)]
-    means = np.array([trial["score"].to_numpy(np.float64).mean() for trial in trials])
-    for key in keys:
-        values = pd.Series([trial[key].iloc[0] for trial in trials], dtype=object)
-        if values.isna().all():
-            continue  # the method does not have the option
-        few = f"too few trials: {len(trials)}, at least {LEAST_TRIALS} are needed"
-        if len(trials) < LEAST_TRIALS:
-            rows.append(Importance(method, key, len(trials), values.nunique(), note=few))
-        elif all(_is_number(value) for value in values):
-            numbers = values.to_numpy(np.float64)
+    trials: dict[int, list[_Score]] = {}
+    for one in scores:
+        trials.setdefault(one.values["trial"], []).append(one)
+    means = np.array([np.mean([one.score for one in trial]) for trial in trials.values()])
+    count = len(trials)
+    for key in _keys(scores):
+        if not is_tuned_key(key) or key == SEED:
+            continue
+        values = [trial[0].values[key] for trial in trials.values()]
+        groups = _codes(values)
+        if count < LEAST_TRIALS:
+            few = f"too few trials: {count}, at least {LEAST_TRIALS} are needed"
+            rows.append(Importance(method, key, count, len(np.unique(groups)), note=few))
+        elif all(is_number(value) for value in values):
+            numbers = np.array(values, np.float64)
             row = _row(method, key, means, _thirds(numbers))
             rho, low, high = rank_correlation(numbers, means)
             rows.append(row._replace(rho=rho, low=low, high=high))
         else:
-            rows.append(_row(method, key, means, _codes(values)))
+            rows.append(_row(method, key, means, groups))
     return rows
+
+
+def _keys(scores: Sequence[_Score]) -> list[str]:
+    """The options that some of the scores have, each once; the seed is the last."""
+    keys: dict[str, None] = {}
+    for one in scores:
+        keys |= dict.fromkeys(one.values)
+    return [*(key for key in keys if key != SEED), SEED]
 
 
 def _row(
@@ -209,7 +231,7 @@ def _row(
     )
 
 
-def _codes(values: Sequence[Any] | pd.Series) -> Int[np.ndarray, "n"]:
+def _codes(values: Sequence[Any]) -> Int[np.ndarray, "n"]:
     """The group of each value: equal values have the same group."""
     return pd.factorize(np.array([repr(value) for value in values], dtype=object))[0]
 
@@ -218,12 +240,12 @@ def _thirds(values: Float[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
     """The group of each number: the lowest, middle or highest third. Numbers with few different
     values, such as 2 to 4 clusters, are grouped by value."""
     if len(np.unique(values)) <= GROUPS:
-        return _codes(pd.Series(values))
+        return _codes(values.tolist())
     # Equal numbers share their mean rank, and so their group.
     ranks = stats.rankdata(values)
     return np.minimum((GROUPS * (ranks - 0.5) / len(values)).astype(np.int64), GROUPS - 1)
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
     """Whether a value is a number, and neither true nor false."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
