@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from fedkin.config.comparison_grid import ComparisonGrid
     from fedkin.reporting.comparison_progress import ComparisonDisplay
 
+# Tables that the closing line names.
+_FURTHER_TABLES = ("runs.csv", "means.tex", "sweep.tex", "importance.csv", "ranks.tex", "ranks.png")
 
 MethodNames = Annotated[
     str | None,
@@ -275,6 +277,8 @@ def _close(comparison: Comparison, refused: set[Key], folder: Path, as_json: boo
     if set(comparison.failed) - refused:
         again = command("compare", "--resume", folder)
         console.print(f"to retry the failed runs: {again}", soft_wrap=True)
-    console.print(f"tables: {folder}/comparison.csv, .md, .tex", soft_wrap=True)
+    further = [name for name in _FURTHER_TABLES if (folder / name).exists()]
+    shown = ", ".join(["comparison.csv, .md, .tex", *further])
+    console.print(f"tables: {folder}/{shown}", soft_wrap=True)
     if as_json:
         print(json.dumps({**comparison.summary(), "out": str(folder)}), flush=True)

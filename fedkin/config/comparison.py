@@ -64,8 +64,6 @@ class CompareSection(Section):
     grid: dict[str, Any] = Field(default_factory=dict)
     data: list[Values] | None = None
     scenarios: list[Values] | None = None
-    # number of trials of a random search: options of the grid are drawn from their distributions,
-    # such as "log(0.01, 0.3)", or from their lists; not set: every value is tried with each
     trials: Positive | None = None
 
 

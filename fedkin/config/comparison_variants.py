@@ -143,7 +143,7 @@ def _of_method(entry: Values, axes: Sequence[Axis], place: str) -> Iterable[Vari
         yield Variant(
             ", ".join([label, *parts]),
             resolved.values,
-            base=label,
+            base=label if parts else "",
             values={one.key: changes[one.option] for one in swept},
         )
 

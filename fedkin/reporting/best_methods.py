@@ -12,7 +12,7 @@ from fedkin.analysis.tables import rows_of
 
 ENOUGH_SEEDS = 10  # with fewer, tables say that the test finds only large differences
 _TESTED = (
-    "all that are not significantly different from it (paired t-test over seeds, two-sided, "
+    "all that are not significantly worse than it (paired t-test over seeds, two-sided, "
     "Holm-adjusted over all pairs of a setting, 5%)"
 )
 

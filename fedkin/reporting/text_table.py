@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -55,8 +56,10 @@ class TextTable(NamedTuple):
             label: name for references, without ``tab:``.
         """
         cells = [[escaped(cell) for cell in row] for row in self.rows]
+        first = self.heads[: self.text_columns]
+        labels = self.heads[self.text_columns :]  # options and settings, as they are written
         return tabular(
-            [latex_head(head) for head in self.heads],
+            [*map(latex_head, first), *map(escaped, labels)],
             self._marked(cells, r"\textbf{", "}"),
             text_columns=self.text_columns,
             caption=f"{self.title}. {self.note}",
@@ -109,7 +112,8 @@ class TextTable(NamedTuple):
 
 
 def folded(head: str) -> str:
-    """A column heading broken into several lines."""
+    """A column heading broken into several lines. An option is broken after its section."""
+    head = re.sub(r"\b([a-z_]+\.)(?=[a-z_]+\b)", "\\1\n", head)
     for before, after in _BREAKS:
         head = head.replace(before, after)
     return head
