@@ -172,8 +172,8 @@ def tables(
         return [_table(comparison, setting, measure, shown) for setting in comparison.settings]
 
     further = further_tables(comparison, measure, shortened=True)
-    # The candidates of a search already have a row for each setting and method.
-    if comparison.grid.trials is not None:
+    # The candidates of a search or of one method already have a row for each setting and method.
+    if "sweep" in further and (comparison.grid.trials or len(comparison.methods) == 1):
         further.pop("means", None)
     # What bold type means in methods x settings is said in the notes of the comparison.
     following = [table.rich(console, name != "means") for name, table in further.items()]

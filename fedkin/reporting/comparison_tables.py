@@ -171,7 +171,7 @@ def findings(comparison: Comparison, measure: str | None = None) -> list[str]:
     lines = [*winner_lines(comparison), *_grouped(by_setting)]
     if missing := comparison.why_ranks_are_missing(measure):
         lines.append(missing)
-    if len(comparison.settings) > 1 and ranks.average:
+    if len(comparison.settings) > 1 and len(ranks.average) > 1:
         ordered = sorted(ranks.average.items(), key=lambda item: item[1])
         shown = "; ".join(f"{name}: {rank:.2g}" for name, rank in ordered)
         tested = ""
