@@ -18,7 +18,7 @@ import numpy as np
 from fedkin.config.loader import parse_value
 from fedkin.core.errors import ConfigError, unknown
 
-DIGITS = 4  # significant digits of drawn numbers, so that a table shows exactly what was run
+DIGITS = 4  # significant digits of drawn numbers, so that tables show them without rounding
 _FORM = re.compile(r"\s*([A-Za-z_]+)\s*\((.*)\)\s*", re.DOTALL)
 
 
@@ -163,7 +163,9 @@ def _range(name: str, values: list[Any], where: str) -> Distribution:
     if name == "log" and low <= 0:
         right = f"log({high / 1000:g}, {high})" if high > 0 else kind.example
         raise ConfigError(f"{where}: the bounds of log must be above 0, as in {right}")
-    return kind(low, high)
+    if name == "int":
+        return Integers(low, high)
+    return Log(float(low), float(high)) if name == "log" else Uniform(float(low), float(high))
 
 
 def _is_number(value: Any) -> bool:
@@ -175,4 +177,4 @@ def _is_number(value: Any) -> bool:
 def _within(value: float, bounds: Log | Uniform) -> float:
     """A drawn number, rounded to DIGITS significant digits and kept within its bounds."""
     rounded = float(f"{value:.{DIGITS}g}")
-    return min(max(rounded, float(bounds.low)), float(bounds.high))
+    return min(max(rounded, bounds.low), bounds.high)

@@ -42,6 +42,7 @@ from fedkin.run.folder import run_folder
 MARKDOWN = "comparison.md"
 LATEX = "comparison.tex"
 RANKS_LATEX = "ranks.tex"
+_NOT_TESTED = "are not tested"
 _log = logging.getLogger("fedkin")
 Row = dict[str, Any]
 
@@ -190,10 +191,10 @@ def findings(comparison: Comparison, measure: str | None = None) -> list[str]:
 
 
 def _grouped(by_setting: Mapping[str, Sequence[str]]) -> list[str]:
-    """Lines about settings, each with its setting. If all settings have the same lines, each line
-    is given once."""
+    """Lines about settings, each with its setting. If no setting is tested, one line says so."""
     first, *others = by_setting.values()
-    if others and first and all(other == first for other in others):
+    untested = bool(first) and all(line.endswith(_NOT_TESTED) for line in first)
+    if others and untested and all(other == first for other in others):
         return [f"in each of {len(by_setting)} settings: {line}" for line in first]
     return [
         f"{setting}: {line}" if setting else line
@@ -212,7 +213,7 @@ def _findings_of_pairs(pairs: Sequence[Row], measure: Measure) -> list[str]:
     lines = [_difference(row, measure) for row in significant]
     if few:
         lines.append(
-            f"{few} of {len(pairs)} pairs share fewer than {LEAST_SEEDS} seeds and are not tested"
+            f"{few} of {len(pairs)} pairs share fewer than {LEAST_SEEDS} seeds and {_NOT_TESTED}"
         )
     for row in without_score:
         lines.append(f"{row['method']} and {row['against']} are not compared: {row['why']}")

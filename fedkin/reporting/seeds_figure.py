@@ -158,8 +158,8 @@ def _complete_rounds(
         high = band.high.clip(0, 1)
         axes.fill_between(evaluated, low, high, where=complete, color=colour, alpha=0.18, lw=0)
     axes.plot(evaluated, band.mean, color=colour, ls=dash, lw=1.8, alpha=1)
-    beside = np.pad(complete, 1)
-    alone = complete & ~beside[:-2] & ~beside[2:]
+    padded = np.pad(complete, 1)
+    alone = complete & ~padded[:-2] & ~padded[2:]
     if alone.any() and len(evaluated) > 1:
         axes.plot(evaluated[alone], band.mean[alone], "o", color=colour, ms=4)
 

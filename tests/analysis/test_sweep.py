@@ -202,7 +202,7 @@ def search(count: int) -> Comparison:
 def test_an_optimum_in_the_middle_of_a_search_counts() -> None:
     (row,) = search(15).importance().to_dict("records")
     assert (row["key"], row["scores"], row["groups"]) == ("local.lr", 15, 3)
-    assert row["share"] > 0.6 and abs(row["rho"]) < 0.1  # rank correlation does not see it
+    assert row["share"] > 0.5 and abs(row["rho"]) < 0.1  # rank correlation does not see it
     assert row["by_chance"] == pytest.approx(2 / 14)
 
 

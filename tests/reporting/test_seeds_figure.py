@@ -154,7 +154,9 @@ def test_partial_rounds_are_pale_and_complete_ones_are_not() -> None:
     rounds = [0, 1, 2, 3, 4, 6, 7]
     assert (pale.get_alpha(), np.asarray(pale.get_xdata()).tolist()) == (0.4, rounds)
     nan = np.nan
-    np.testing.assert_allclose(whole.get_ydata(), [0.1, nan, nan, 0.4, nan, 0.7, 0.8])
+    np.testing.assert_allclose(
+        np.asarray(whole.get_ydata(), float), [0.1, nan, nan, 0.4, nan, 0.7, 0.8]
+    )
     # A line through one round is invisible.
     assert (alone.get_marker(), np.asarray(alone.get_xdata()).tolist()) == ("o", [0, 3])
     notes = [text.get_text() for text in axes.texts]
