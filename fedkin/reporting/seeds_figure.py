@@ -87,26 +87,7 @@ def accuracies(
         sample: singular noun for the S repetitions, such as ``seed``, or ``draw`` if the data are
             drawn repeatedly.
     """
-    least = min(map(len, curves.values()))
-    seeds = max(map(len, curves.values()))
-    count = str(seeds) if least == seeds else f"{least} to {seeds}"
-    mean = f"mean of {count} {sample}s" if seeds > 1 else f"one {sample}"
-    partial = any(
-        len(_rounds(every)) > len(_rounds(curves[name]))
-        for name, every in (incomplete or {}).items()
-    )
-    # Methods without any round in which all clients have a cluster, for every seed.
-    never = [name for name, curve in curves.items() if not len(_rounds(curve))]
-    lacking = ""
-    if partial:
-        lacking = "; pale: rounds in which some clients have no cluster"
-    elif never:
-        lacking = f"; without a round that is complete in all {sample}s: {', '.join(never)}"
-    prepare(
-        axes,
-        heading,
-        (f"{mean}; band: its 95% interval" if seeds >= LEAST_SEEDS else mean) + lacking,
-    )
+    prepare(axes, heading, _note(curves, incomplete, sample))
     ends = []
     for number, (name, curve) in enumerate(curves.items()):
         colour, dash = line_style(number)
@@ -125,6 +106,26 @@ def accuracies(
     axes.set_xlabel("communication round")
     low, high = axes.get_ylim()
     label_ends(axes, ends, gap=0.11 * (high - low))
+
+
+def _note(curves: Curves, incomplete: Curves | None, sample: str) -> str:
+    """How to read a panel of accuracies, as for the function ``accuracies``."""
+    least = min(map(len, curves.values()))
+    seeds = max(map(len, curves.values()))
+    count = str(seeds) if least == seeds else f"{least} to {seeds}"
+    mean = f"mean of {count} {sample}s" if seeds > 1 else f"one {sample}"
+    partial = any(
+        len(_rounds(every)) > len(_rounds(curves[name]))
+        for name, every in (incomplete or {}).items()
+    )
+    # Methods without any round in which all clients have a cluster, for every seed.
+    never = [name for name, curve in curves.items() if not len(_rounds(curve))]
+    lacking = ""
+    if partial:
+        lacking = "; pale: rounds in which some clients have no cluster"
+    elif never:
+        lacking = f"; without a round that is complete in all {sample}s: {', '.join(never)}"
+    return (f"{mean}; band: its 95% interval" if seeds >= LEAST_SEEDS else mean) + lacking
 
 
 def _rounds(curve: Float[np.ndarray, "S R"]) -> Int[np.ndarray, "r"]:

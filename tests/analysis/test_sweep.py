@@ -92,7 +92,7 @@ def test_a_winner_at_the_edge_of_the_grid_is_said() -> None:
 def test_without_validation_samples_there_is_no_winner() -> None:
     found = sweep(validation=None)
     assert winner_lines(found) == [NO_WINNER] and "data.validation=0.2" in NO_WINNER
-    assert found.table()["chosen"].isna().all()
+    assert not any(found.table()["chosen"])
     assert "no winner is chosen" in comparison_tables.markdown(found)
 
 
@@ -171,7 +171,7 @@ def test_a_rank_correlation_is_scipys_with_an_interval_around_it() -> None:
     values = rng.normal(size=30)
     scores = np.exp(values) + rng.normal(size=30)
     rho, low, high = rank_correlation(values, scores)
-    assert rho == pytest.approx(stats.spearmanr(values, scores).statistic)
+    assert rho == pytest.approx(np.asarray(stats.spearmanr(values, scores))[0])
     assert low < rho < high and rank_correlation(values, scores) == (rho, low, high)
     assert np.isnan(rank_correlation(values, np.ones(30))).all()
 
