@@ -78,8 +78,7 @@ def compare_command(
         list[str] | None,
         typer.Argument(
             metavar="[FILE.toml] [section.key=value]...",
-            help="A configuration, and settings that replace those of the file. With --trials, a "
-            "value may be a distribution: local.lr=log(0.01,0.3).",
+            help="A configuration, and settings that replace those of the file.",
         ),
     ] = None,
     methods: MethodNames = None,

@@ -137,7 +137,7 @@ def load(
     main_runs = _main(raw)["name"] in [entry["name"] for entry in entries]
     entries = carry_over(_main(raw), entries, [one.option for one in of_methods], main_runs)
     methods_with_values = variants(
-        entries, _main(raw)["name"], of_methods, place("compare.methods"), bool(drawn)
+        entries, _main(raw)["name"], of_methods, place("compare.methods"), drawn=bool(drawn)
     )
     return ComparisonGrid(
         _settings(raw, compare, of_settings, drawn),

@@ -199,7 +199,11 @@ def from_description(described: dict[str, Any], path: Path) -> ComparisonGrid:
         ]
         seeds = tuple(int(seed) for seed in described["seeds"])
         return ComparisonGrid(
-            tuple(settings), tuple(methods), seeds, described["by"], sweep.get("trials")
+            settings=tuple(settings),
+            methods=tuple(methods),
+            seeds=seeds,
+            by=described["by"],
+            trials=sweep.get("trials"),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ConfigError(f"{path} does not describe a comparison: {error}") from error

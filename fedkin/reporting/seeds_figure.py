@@ -96,7 +96,7 @@ def accuracies(
         if len(evaluated) > len(_rounds(curve)):
             means = every[:, evaluated].mean(axis=0)
             axes.plot(evaluated, means, color=colour, ls=dash, lw=1.8, alpha=0.4)
-        _complete_rounds(axes, curve, evaluated, colour, dash)
+        _complete_rounds(axes, curve, evaluated, colour=colour, dash=dash)
         # The label has the last accuracy over all clients, if there is one.
         last = _rounds(curve)[-1:] if len(_rounds(curve)) else evaluated[-1:]
         source = curve if len(_rounds(curve)) else every

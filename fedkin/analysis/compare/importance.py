@@ -18,17 +18,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 from scipy import stats
 
-from fedkin.analysis.compare.sweep import has_validation, is_tuned_key, tuned_keys
-
-if TYPE_CHECKING:
-    from fedkin.analysis.compare.comparison import Comparison
+from fedkin.analysis.compare.sweep import Results, has_validation, is_tuned_key, tuned_keys
 
 LEAST_TRIALS = 10  # of a random search
 LEAST_RUNS = 2  # of a grid, for each value of an option
@@ -71,7 +68,7 @@ class _Score(NamedTuple):
     score: float
 
 
-def importance(comparison: Comparison, measure: str | None = None) -> pd.DataFrame:
+def importance(comparison: Results, measure: str | None = None) -> pd.DataFrame:
     """How much each swept option mattered, by method. The table is empty if no option was tuned.
 
     Args:
@@ -90,7 +87,7 @@ def importance(comparison: Comparison, measure: str | None = None) -> pd.DataFra
     return pd.DataFrame(rows, columns=list(Importance._fields))
 
 
-def score_word(comparison: Comparison, measure: str | None = None) -> str:
+def score_word(comparison: Results, measure: str | None = None) -> str:
     """The word of the measure by which importance is computed: ``validation`` if there are such
     samples, otherwise the compared measure."""
     return "validation" if has_validation(comparison) else comparison.grid.measure(measure).by
@@ -150,7 +147,7 @@ def _spearman(
     return np.where(defined, products / np.where(defined, scale, 1), np.nan)
 
 
-def _scores(comparison: Comparison, measure: str | None) -> list[_Score]:
+def _scores(comparison: Results, measure: str | None) -> list[_Score]:
     """The score of each run that has one."""
     word = score_word(comparison, measure)
     sign = comparison.grid.measure(word).sign

@@ -8,19 +8,18 @@ problem, which is everything that cannot be tuned: data, scenario, shift and att
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Float
 
 from fedkin.analysis.repeated_runs import curve_of
 from fedkin.config.comparison_axes import is_tuned
-from fedkin.config.comparison_grid import Setting, Variant
-
-if TYPE_CHECKING:
-    from fedkin.analysis.compare.comparison import Comparison
+from fedkin.config.comparison_grid import ComparisonGrid, Setting, Variant
+from fedkin.run.run import Run
 
 WINNER = "winner"
 BEST_OF_METHOD = "best of method"
@@ -37,6 +36,44 @@ RUN_MEASURES = (
     "bytes_down",
     "bytes_up",
 )
+
+
+@runtime_checkable
+class Results(Protocol):
+    """The parts of ``comparison.Comparison`` that the tables of a sweep need."""
+
+    @property
+    def grid(self) -> ComparisonGrid:
+        """Settings, methods and seeds."""
+        ...
+
+    @property
+    def finished(self) -> Mapping[tuple[str, str, int], Run]:
+        """Finished runs by setting, method and seed."""
+        ...
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """Labels of the settings."""
+        ...
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """Labels of the methods."""
+        ...
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds."""
+        ...
+
+    def runs(self, setting: str, method: str) -> list[Run]:
+        """The finished runs of a method in a setting."""
+        ...
+
+    def scores(self, setting: str, measure: str | None = None) -> dict[str, Float[np.ndarray, "S"]]:
+        """The scores of a setting's methods, one for each seed."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -71,12 +108,12 @@ def is_tuned_key(key: str) -> bool:
     return key not in NEVER_TUNED and is_tuned(key)
 
 
-def tuned_keys(comparison: Comparison) -> list[str]:
+def tuned_keys(comparison: Results) -> list[str]:
     """The tuned options of a comparison, ``section.key``."""
     return [key for key in comparison.grid.swept_keys if is_tuned_key(key)]
 
 
-def candidates(comparison: Comparison) -> list[Candidate]:
+def candidates(comparison: Results) -> list[Candidate]:
     """All candidates of a comparison, by setting and then by method."""
     found = []
     for setting in comparison.grid.settings:
@@ -147,12 +184,12 @@ def _best(group: Sequence[Candidate]) -> Candidate | None:
     return max(scored, key=lambda one: one.validation or 0.0, default=None)
 
 
-def has_validation(comparison: Comparison) -> bool:
+def has_validation(comparison: Results) -> bool:
     """Whether some run of a comparison was scored on validation samples."""
     return any(run.scored_split == "validation" for run in comparison.finished.values())
 
 
-def with_sweep(comparison: Comparison, table: pd.DataFrame) -> pd.DataFrame:
+def with_sweep(comparison: Results, table: pd.DataFrame) -> pd.DataFrame:
     """The table of results with a column for each swept option, and the column ``chosen``.
 
     Args:
@@ -171,7 +208,7 @@ def with_sweep(comparison: Comparison, table: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([table[first], pd.DataFrame(added), table[rest]], axis=1)
 
 
-def runs_table(comparison: Comparison) -> pd.DataFrame:
+def runs_table(comparison: Results) -> pd.DataFrame:
     """All finished runs, one a row: setting, method and seed, a column for each swept option, and
     the measures of the run's summary."""
     rows = []
@@ -194,7 +231,7 @@ def runs_table(comparison: Comparison) -> pd.DataFrame:
     return pd.concat([table[first], added, table[rest]], axis=1)
 
 
-def long_table(comparison: Comparison) -> pd.DataFrame:
+def long_table(comparison: Results) -> pd.DataFrame:
     """All accuracies as a table with one row per setting, method, seed and round, for
     curves.csv."""
     parts = [
@@ -217,7 +254,7 @@ def long_table(comparison: Comparison) -> pd.DataFrame:
 
 
 def _swept_columns(
-    comparison: Comparison, cells: Sequence[tuple[Setting, Variant]]
+    comparison: Results, cells: Sequence[tuple[Setting, Variant]]
 ) -> dict[str, list[Any]]:
     """The columns of a table that say which values a row has: the method without values, if values
     of methods differ, and each swept option."""
