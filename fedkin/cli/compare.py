@@ -108,7 +108,6 @@ def compare_command(
     significant."""
     with error_exit():
         from fedkin.analysis.compare import comparison_folder
-        from fedkin.analysis.jobs import check_jobs
 
         if resume and (settings or methods is not None or grid or trials or out):
             allowed = "only --seeds, --by, --jobs, --engine and --json can be combined with it"
@@ -127,7 +126,6 @@ def compare_command(
                 trials=trials,
                 by=by,
             )
-        check_jobs(jobs, [setting.config(method) for setting, method in checked.cells], engine)
         _carry_out(
             grid=checked,
             folder=resume or out or new_run_folder("compare"),
@@ -148,8 +146,10 @@ def _carry_out(
 ) -> None:
     """Run the comparison, write and print its results, and end the command with an exit status."""
     from fedkin.analysis.compare import comparison_folder
+    from fedkin.analysis.jobs import check_jobs
     from fedkin.run.folder.lock import folder_lock
 
+    check_jobs(jobs, [setting.config(method) for setting, method in grid.cells], engine)
     with folder_lock(folder):
         created = comparison_folder.create(folder, grid) if new else None
         comparison, refused, interruption = _run(

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-from fedkin.config.distributions import Choice, Distribution, from_value, is_distribution
+from fedkin.config.distributions import Distribution, RandomChoice, from_value, is_distribution
 from fedkin.config.loader import parse_override, parse_value
 from fedkin.core.errors import ConfigError, unknown
 from fedkin.core.plain import plain_lists
@@ -60,7 +60,7 @@ class Axis(NamedTuple):
     def drawn_from(self) -> Distribution:
         """The distribution from which a random search draws the option: its own, or its list of
         values with equal probabilities."""
-        return self.distribution or Choice(tuple(self.values))
+        return self.distribution or RandomChoice(tuple(self.values))
 
     def sections(self, value: Any) -> dict[str, dict[str, Any]]:
         """A value of the axis in the form of a configuration: ``{section: {option: value}}``."""

@@ -12,7 +12,7 @@ from fedkin.config.schema import check_integer
 from fedkin.core.errors import ConfigError
 
 
-class Search(NamedTuple):
+class SearchAxes(NamedTuple):
     """The axes (options with several values) of a comparison, divided by how they are tried.
 
     Attributes:
@@ -24,7 +24,7 @@ class Search(NamedTuple):
     drawn: list[Axis]
 
 
-def search(axes: Sequence[Axis], trials: int | None, seed: int) -> Search:
+def search(axes: Sequence[Axis], trials: int | None, seed: int) -> SearchAxes:
     """Divide the axes of a comparison, and draw the values of a random search.
 
     With a number of trials, options that can be tuned are drawn: from their distribution, or from
@@ -47,7 +47,7 @@ def search(axes: Sequence[Axis], trials: int | None, seed: int) -> Search:
                     f"{one.key}: a distribution needs a number of trials; add --trials 20, or "
                     f"write a list, as in --grid {one.key}=A,B"
                 )
-        return Search(list(axes), [])
+        return SearchAxes(list(axes), [])
     check_integer("trials", trials, 1)
     for one in axes:
         if one.distribution is not None and not one.tuned:
@@ -63,4 +63,4 @@ def search(axes: Sequence[Axis], trials: int | None, seed: int) -> Search:
             f"trials: {trials} trials need an option to draw; give one a distribution, as in "
             "--grid 'local.lr=log(0.01, 0.3)'"
         )
-    return Search([one for one in axes if not one.tuned], drawn)
+    return SearchAxes([one for one in axes if not one.tuned], drawn)

@@ -65,7 +65,7 @@ class Integers:
 
 
 @dataclass(frozen=True)
-class Choice:
+class RandomChoice:
     """Values of a list, each with the same probability."""
 
     values: tuple[Any, ...]
@@ -77,8 +77,8 @@ class Choice:
         return self.values[int(rng.integers(len(self.values)))]
 
 
-Distribution = Log | Uniform | Integers | Choice
-DISTRIBUTIONS = {"log": Log, "uniform": Uniform, "int": Integers, "choice": Choice}
+Distribution = Log | Uniform | Integers | RandomChoice
+DISTRIBUTIONS = {"log": Log, "uniform": Uniform, "int": Integers, "choice": RandomChoice}
 
 
 def from_value(value: Any, place: str) -> Distribution | None:
@@ -136,13 +136,15 @@ def _arguments(text: str) -> list[Any]:
         return [parse_value(part) for part in text.split(",") if part.strip()]
 
 
-def _choice(values: list[Any], where: str) -> Choice:
+def _choice(values: list[Any], where: str) -> RandomChoice:
     """The distribution over a list of values. Raises ConfigError for an empty list, or if a value
     occurs twice."""
     known = [json.dumps(value, default=str) for value in values]
     if len(set(known)) < 2 or len(set(known)) < len(known):
-        raise ConfigError(f"{where}: expected two or more different values, as in {Choice.example}")
-    return Choice(tuple(values))
+        raise ConfigError(
+            f"{where}: expected two or more different values, as in {RandomChoice.example}"
+        )
+    return RandomChoice(tuple(values))
 
 
 def _range(name: str, values: list[Any], where: str) -> Distribution:

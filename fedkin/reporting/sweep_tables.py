@@ -13,7 +13,7 @@ from fedkin.analysis.compare.importance import is_number, score_word
 from fedkin.analysis.compare.sweep import (
     BEST_OF_METHOD,
     WINNER,
-    Candidate,
+    SweepCandidate,
     candidates,
     chosen,
     has_validation,
@@ -78,13 +78,13 @@ def candidate_table(comparison: Comparison, shortened: bool = False) -> TextTabl
     )
 
 
-def _ordered(found: Sequence[Candidate], by_score: bool) -> list[Candidate]:
+def _ordered(found: Sequence[SweepCandidate], by_score: bool) -> list[SweepCandidate]:
     """Candidates by problem and method. Those of a method stay in the order of the grid, or have
     the best score on validation samples first."""
     problems = list(dict.fromkeys(one.problem for one in found))
     methods = list(dict.fromkeys(one.method for one in found))
 
-    def place(one: Candidate) -> tuple[int, int, float]:
+    def place(one: SweepCandidate) -> tuple[int, int, float]:
         """The sorting key of a candidate."""
         score = 0.0
         if by_score:
@@ -94,7 +94,7 @@ def _ordered(found: Sequence[Candidate], by_score: bool) -> list[Candidate]:
     return sorted(found, key=place)
 
 
-def _top(ordered: Sequence[Candidate]) -> list[Candidate]:
+def _top(ordered: Sequence[SweepCandidate]) -> list[SweepCandidate]:
     """The best candidates of each method and problem on validation samples."""
     by_score = _ordered(ordered, True)
     counts: dict[tuple[str, str], int] = {}
@@ -126,7 +126,7 @@ def _value_text(value: Any) -> str:
     return NO_NUMBER if value is None else str(value)
 
 
-def _scores_text(comparison: Comparison, one: Candidate, measure: Measure) -> str:
+def _scores_text(comparison: Comparison, one: SweepCandidate, measure: Measure) -> str:
     """A measure of a candidate as text: mean ± SD over the seeds."""
     return mean_and_sd(comparison.values(one.setting, measure.name)[one.variant], measure)
 
@@ -167,7 +167,7 @@ def winner_lines(comparison: Comparison) -> list[str]:
 
 
 def _winner_line(
-    comparison: Comparison, one: Candidate, mark: str, found: Sequence[Candidate]
+    comparison: Comparison, one: SweepCandidate, mark: str, found: Sequence[SweepCandidate]
 ) -> str:
     """The sentence about a chosen candidate."""
     options = ", ".join(f"{key}={_value_text(value)}" for key, value in one.tuned.items())
@@ -188,7 +188,7 @@ def _winner_line(
     )
 
 
-def _edges(one: Candidate, rivals: Sequence[Candidate]) -> str:
+def _edges(one: SweepCandidate, rivals: Sequence[SweepCandidate]) -> str:
     """A remark about numbers of a chosen candidate that are the smallest or largest of at least
     three that were tried, because better ones may lie beyond; empty if there are none."""
     parts = []

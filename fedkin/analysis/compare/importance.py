@@ -34,7 +34,7 @@ GROUPS = 3  # groups of a drawn number
 SEED = "seed"
 
 
-class Importance(NamedTuple):
+class OptionImportance(NamedTuple):
     """A row of the table: how much an option mattered for a method.
 
     Attributes:
@@ -77,14 +77,14 @@ def importance(comparison: Results, measure: str | None = None) -> pd.DataFrame:
 
     Raises ConfigError for an unknown measure.
     """
-    rows: list[Importance] = []
+    rows: list[OptionImportance] = []
     if tuned_keys(comparison):
         scores = _scores(comparison, measure)
         for method in dict.fromkeys(variant.method for variant in comparison.grid.methods):
             of_method = [one for one in scores if one.method == method]
             searched = comparison.grid.trials is not None
             rows += _of_search(of_method, method) if searched else _of_grid(of_method, method)
-    return pd.DataFrame(rows, columns=list(Importance._fields))
+    return pd.DataFrame(rows, columns=list(OptionImportance._fields))
 
 
 def score_word(comparison: Results, measure: str | None = None) -> str:
@@ -161,7 +161,7 @@ def _scores(comparison: Results, measure: str | None) -> list[_Score]:
     return found
 
 
-def _of_grid(scores: Sequence[_Score], method: str) -> list[Importance]:
+def _of_grid(scores: Sequence[_Score], method: str) -> list[OptionImportance]:
     """The rows of a method of a grid: each option with several values, and the seed."""
     rows = []
     for key in _keys(scores):
@@ -173,13 +173,13 @@ def _of_grid(scores: Sequence[_Score], method: str) -> list[Importance]:
         smallest = int(np.bincount(groups).min())
         if smallest < LEAST_RUNS:
             few = f"too few runs: a value has {smallest}, at least {LEAST_RUNS} are needed"
-            rows.append(Importance(method, key, len(known), count, note=few))
+            rows.append(OptionImportance(method, key, len(known), count, note=few))
             continue
         rows.append(_row(method, key, np.array([one.score for one in known]), groups))
     return rows
 
 
-def _of_search(scores: Sequence[_Score], method: str) -> list[Importance]:
+def _of_search(scores: Sequence[_Score], method: str) -> list[OptionImportance]:
     """The rows of a method of a random search: each drawn option."""
     rows = []
     trials: dict[int, list[_Score]] = {}
@@ -194,7 +194,7 @@ def _of_search(scores: Sequence[_Score], method: str) -> list[Importance]:
         groups = _codes(values)
         if count < LEAST_TRIALS:
             few = f"too few trials: {count}, at least {LEAST_TRIALS} are needed"
-            rows.append(Importance(method, key, count, len(np.unique(groups)), note=few))
+            rows.append(OptionImportance(method, key, count, len(np.unique(groups)), note=few))
         elif all(is_number(value) for value in values):
             numbers = np.array(values, np.float64)
             row = _row(method, key, means, _thirds(numbers))
@@ -215,10 +215,10 @@ def _keys(scores: Sequence[_Score]) -> list[str]:
 
 def _row(
     method: str, key: str, scores: Float[np.ndarray, "n"], groups: Int[np.ndarray, "n"]
-) -> Importance:
+) -> OptionImportance:
     """A row with the share of variance."""
     count = len(np.unique(groups))
-    return Importance(
+    return OptionImportance(
         method=method,
         key=key,
         scores=len(scores),

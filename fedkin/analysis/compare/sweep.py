@@ -77,7 +77,7 @@ class Results(Protocol):
 
 
 @dataclass(frozen=True)
-class Candidate:
+class SweepCandidate:
     """A method with one choice of tuned options, on one problem.
 
     Attributes:
@@ -113,7 +113,7 @@ def tuned_keys(comparison: Results) -> list[str]:
     return [key for key in comparison.grid.swept_keys if is_tuned_key(key)]
 
 
-def candidates(comparison: Results) -> list[Candidate]:
+def candidates(comparison: Results) -> list[SweepCandidate]:
     """All candidates of a comparison, by setting and then by method."""
     found = []
     for setting in comparison.grid.settings:
@@ -121,7 +121,7 @@ def candidates(comparison: Results) -> list[Candidate]:
         for variant in comparison.grid.methods:
             values = setting.swept(variant)
             found.append(
-                Candidate(
+                SweepCandidate(
                     setting=setting.label,
                     variant=variant.label,
                     method=variant.method,
@@ -153,7 +153,7 @@ def _mean(scores: np.ndarray) -> float | None:
     return float(scores.mean()) if len(scores) and np.isfinite(scores).all() else None
 
 
-def chosen(found: Sequence[Candidate]) -> dict[tuple[str, str], str]:
+def chosen(found: Sequence[SweepCandidate]) -> dict[tuple[str, str], str]:
     """The candidates that validation samples choose, by setting and variant: ``winner`` for the
     best of a problem, and ``best of method`` for the best of each other method.
 
@@ -163,7 +163,7 @@ def chosen(found: Sequence[Candidate]) -> dict[tuple[str, str], str]:
     Args:
         found: all candidates of a comparison.
     """
-    groups: dict[tuple[str, str], list[Candidate]] = {}
+    groups: dict[tuple[str, str], list[SweepCandidate]] = {}
     for one in found:
         groups.setdefault((one.problem, one.method), []).append(one)
     if all(len(group) < 2 for group in groups.values()):
@@ -177,7 +177,7 @@ def chosen(found: Sequence[Candidate]) -> dict[tuple[str, str], str]:
     return marks
 
 
-def _best(group: Sequence[Candidate]) -> Candidate | None:
+def _best(group: Sequence[SweepCandidate]) -> SweepCandidate | None:
     """The candidate with the highest score on validation samples, the first of equals; None if no
     candidate has a score."""
     scored = [one for one in group if one.validation is not None]
