@@ -40,7 +40,7 @@ RUN_MEASURES = (
 
 @runtime_checkable
 class Results(Protocol):
-    """The parts of ``comparison.Comparison`` that the tables of a sweep need."""
+    """The parts of a ``Comparison`` that the tables of a sweep need."""
 
     @property
     def grid(self) -> ComparisonGrid:
