@@ -24,20 +24,27 @@ def tabular(
     rows: Iterable[Sequence[str]],
     notes: Iterable[str] = (),
     text_columns: int = 1,
+    caption: str = "",
+    label: str = "",
 ) -> str:
-    """A LaTeX table. The first columns are text (left-aligned), the others numbers.
+    """A LaTeX table. The first columns are text (left-aligned), the others numbers. With a caption
+    it is a floating table.
 
     Args:
         heads: column headings, as LaTeX.
         rows: cells of each row, as LaTeX; an empty row draws a horizontal line.
         notes: notes that are added as comments below the table.
         text_columns: number of text columns.
+        caption: the caption, as plain text; empty: no floating table.
+        label: name of a floating table for references, without ``tab:``.
     """
     columns = "l" * text_columns + "r" * (len(heads) - text_columns)
     lines = [r"% \usepackage{booktabs}", rf"\begin{{tabular}}{{{columns}}}", r"\toprule"]
     lines += [" & ".join(heads) + r" \\", r"\midrule"]
     lines += [" & ".join(row) + r" \\" if row else r"\midrule" for row in rows]
-    return (
-        "\n".join([*lines, r"\bottomrule", r"\end{tabular}", *(f"% {note}" for note in notes)])
-        + "\n"
-    )
+    lines += [r"\bottomrule", r"\end{tabular}"]
+    if caption:
+        package, *body = lines
+        lines = [package, r"\begin{table}[t]", r"\centering", *body]
+        lines += [rf"\caption{{{escaped(caption)}}}", rf"\label{{tab:{label}}}", r"\end{table}"]
+    return "\n".join([*lines, *(f"% {note}" for note in notes)]) + "\n"

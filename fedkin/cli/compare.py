@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from fedkin.config.comparison_grid import ComparisonGrid
     from fedkin.reporting.comparison_progress import ComparisonDisplay
 
+# Tables that the closing line names.
+_FURTHER_TABLES = ("runs.csv", "means.tex", "sweep.tex", "importance.csv", "ranks.tex", "ranks.png")
 
 MethodNames = Annotated[
     str | None,
@@ -49,7 +51,17 @@ GridValues = Annotated[
     typer.Option(
         "--grid",
         metavar="section.key=A,B,...",
-        help="Run every method with each of these values; may be repeated.",
+        help="Run every method with each of these values; may be repeated. With --trials: draw "
+        "from them, or from log(A,B), uniform(A,B), int(A,B).",
+    ),
+]
+Trials = Annotated[
+    int | None,
+    typer.Option(
+        "--trials",
+        metavar="N",
+        min=1,
+        help="Random search: draw N trials of the grid, the same for every method.",
     ),
 ]
 ByMeasure = Annotated[
@@ -75,6 +87,7 @@ def compare_command(
     seeds: SeedCount = None,
     rounds: Rounds = None,
     grid: GridValues = None,
+    trials: Trials = None,
     by: ByMeasure = None,
     out: Annotated[
         Path | None,
@@ -98,10 +111,9 @@ def compare_command(
     significant."""
     with error_exit():
         from fedkin.analysis.compare import comparison_folder
-        from fedkin.analysis.jobs import check_jobs
 
         given = with_lengths(settings or [], rounds)
-        if resume and (given or methods is not None or grid or out):
+        if resume and (given or methods is not None or grid or trials or out):
             allowed = "only --seeds, --by, --jobs, --engine and --json can be combined with it"
             raise ConfigError(
                 f"--resume takes its grid from {resume} (methods, settings); {allowed}"
@@ -110,8 +122,14 @@ def compare_command(
         if resume:
             checked = comparison_folder.reopen(resume, seeds, by)
         else:
-            checked = _grid(settings=given, methods=methods, seeds=seeds, sweeps=grid or [], by=by)
-        check_jobs(jobs, [setting.config(method) for setting, method in checked.cells], engine)
+            checked = _grid(
+                settings=given,
+                methods=methods,
+                seeds=seeds,
+                sweeps=grid or [],
+                trials=trials,
+                by=by,
+            )
         _carry_out(
             grid=checked,
             folder=resume or out or new_run_folder("compare"),
@@ -132,8 +150,10 @@ def _carry_out(
 ) -> None:
     """Run the comparison, write and print its results, and end the command with an exit status."""
     from fedkin.analysis.compare import comparison_folder
+    from fedkin.analysis.jobs import check_jobs
     from fedkin.run.folder.lock import folder_lock
 
+    check_jobs(jobs, [setting.config(method) for setting, method in grid.cells], engine)
     with folder_lock(folder):
         created = comparison_folder.create(folder, grid) if new else None
         comparison, refused, interruption = _run(
@@ -157,7 +177,12 @@ def _exit_status(
 
 
 def _grid(
-    settings: list[str], methods: str | None, seeds: int | None, sweeps: list[str], by: str | None
+    settings: list[str],
+    methods: str | None,
+    seeds: int | None,
+    sweeps: list[str],
+    trials: int | None,
+    by: str | None,
 ) -> ComparisonGrid:
     """The grid of settings, methods and seeds from the command's arguments."""
     from fedkin.config import comparison
@@ -166,7 +191,9 @@ def _grid(
     named = None
     if methods is not None:
         named = [name.strip() for name in methods.split(",") if name.strip()]
-    grid = comparison.load(file, overrides, methods=named, seeds=seeds, sweeps=sweeps)
+    grid = comparison.load(
+        file, overrides, methods=named, seeds=seeds, sweeps=sweeps, trials=trials
+    )
     return dataclasses.replace(grid, by=by or "final")
 
 
@@ -253,6 +280,8 @@ def _close(comparison: Comparison, refused: set[Key], folder: Path, as_json: boo
     if set(comparison.failed) - refused:
         again = command("compare", "--resume", folder)
         console.print(f"to retry the failed runs: {again}", soft_wrap=True)
-    console.print(f"tables: {folder}/comparison.csv, .md, .tex", soft_wrap=True)
+    further = [name for name in _FURTHER_TABLES if (folder / name).exists()]
+    shown = ", ".join(["comparison.csv, .md, .tex", *further])
+    console.print(f"tables: {folder}/{shown}", soft_wrap=True)
     if as_json:
         print(json.dumps({**comparison.summary(), "out": str(folder)}), flush=True)

@@ -17,6 +17,9 @@ It is a file for ``fedkin run`` with one more section:
 An entry of [[compare.data]] or [[compare.scenarios]] may also replace values of other sections:
 ``model = {name = "cnn"}``.
 
+With ``trials = 20`` the grid's options are drawn at random instead, and a value may be a
+distribution: ``grid = {"local.lr" = "log(0.01, 0.3)"}``.
+
 A setting is one combination of data, scenario and grid values. A cell is a method in a setting,
 with all seeds.
 """
@@ -36,6 +39,7 @@ from fedkin.config import comparison_axes as axis
 from fedkin.config import registry, run
 from fedkin.config.comparison_axes import SECTIONS, Axis
 from fedkin.config.comparison_grid import ComparisonGrid, Setting
+from fedkin.config.comparison_trials import search
 from fedkin.config.comparison_variants import check_label, one_line, variants
 from fedkin.config.declarations import one_class
 from fedkin.config.inherited_options import carry_over
@@ -53,6 +57,8 @@ _log = logging.getLogger("fedkin")
 Methods = Sequence[str | Values | Method] | Mapping[str, str | Values | Method]
 # The section of a key that an entry of [[compare.data]] or [[compare.scenarios]] has by itself.
 _SECTION_OF = {"data": "data", "scenarios": "scenario"}
+# Columns of tables that have the labels of [[compare.data]] and [[compare.scenarios]].
+SETTING_KEYS = {"data": "data", "scenarios": "scenario"}
 SEEDS = 3  # default number of seeds: the minimum for a statistical test
 
 
@@ -64,6 +70,7 @@ class CompareSection(Section):
     grid: dict[str, Any] = Field(default_factory=dict)
     data: list[Values] | None = None
     scenarios: list[Values] | None = None
+    trials: Positive | None = None
 
 
 # What declares the keys of each section of a comparison's file.
@@ -78,10 +85,13 @@ class Layer(NamedTuple):
     Attributes:
         label: text that is added to the setting's label; may be empty.
         sections: the values that replace values of the file, by section.
+        values: the values by option, ``section.key``. For an entry of [[compare.data]] it is the
+            entry's label, under ``data``. Empty if all settings have the same values.
     """
 
     label: str
     sections: dict[str, Values]
+    values: dict[str, Any]
 
 
 def load(
@@ -90,48 +100,60 @@ def load(
     methods: Methods | None = None,
     seeds: int | None = None,
     sweeps: Sequence[str] = (),
-    axes: Mapping[str, Sequence[Any]] | None = None,
+    axes: Mapping[str, Sequence[Any] | str] | None = None,
+    trials: int | None = None,
 ) -> ComparisonGrid:
     """Read the configuration of a comparison from its file, or from the demonstration's settings.
 
     Args:
         path: the file; None: the demonstration that ``fedkin run`` uses without a file.
-        overrides: texts ``section.key=value``, which replace values of the file.
+        overrides: texts ``section.key=value``, which replace values of the file. A text with a
+            distribution, ``local.lr=log(0.01,0.3)``, is added to the grid.
         methods: methods that replace those of the file, as names, tables or instances, or as a
             mapping from labels to these; None: the file's methods.
         seeds: number of seeds; None: the file's number.
         sweeps: texts ``section.key=value,value``, added to the file's grid. They replace the grid's
             values of the same key.
-        axes: lists of values by ``section.key``, added to the grid like ``sweeps``.
+        axes: lists of values, or distributions, by ``section.key``, added to the grid like
+            ``sweeps``.
+        trials: number of trials of a random search; None: the file's number, or no random search.
 
     Raises:
         ConfigError: the configuration is invalid (as in ``config.run.load``), or no method or
             setting is left to run.
     """
-    raw, place = read(path, overrides, demo_for(overrides), DECLARED)
+    single_values, distributions = axis.split_overrides(overrides)
+    raw, place = read(path, single_values, demo_for(single_values), DECLARED)
     compare = Sections({"compare": raw.pop("compare", {})}, ["compare"], place).validate(
         "compare", CompareSection
     )
     from_dict(raw, place)  # the file without its [compare] is a valid run
     file_axes = axis.from_table(compare.grid, place("compare.grid"))
-    given_axes = [*axis.from_table(axes or {}, "grid"), *map(axis.from_text, sweeps)]
+    given_axes = [
+        *axis.from_table(axes or {}, "grid"),
+        *map(axis.from_text, [*sweeps, *distributions]),
+    ]
     all_axes = axis.merged(file_axes, given_axes)
-    of_methods = [one for one in all_axes if one.section == "method"]
-    of_settings = [one for one in all_axes if one.section != "method"]
     # A new name resets the section's options, so axes of names come first.
-    of_settings.sort(key=lambda one: one.option != "name")
+    all_axes.sort(key=lambda one: one.option != "name")
+    first_seed = raw.get("run", {}).get("seed", 0)
+    number = compare.trials if trials is None else trials
+    crossed, drawn = search(all_axes, number, first_seed)
+    of_methods = [one for one in (*crossed, *drawn) if one.section == "method"]
+    of_settings = [one for one in crossed if one.section != "method"]
     entries = _entries(
         raw, compare.methods if methods is None else _listed(methods), place("compare.methods")
     )
     main_runs = _main(raw)["name"] in [entry["name"] for entry in entries]
     entries = carry_over(_main(raw), entries, [one.option for one in of_methods], main_runs)
     methods_with_values = variants(
-        entries, _main(raw)["name"], of_methods, place("compare.methods")
+        entries, _main(raw)["name"], of_methods, place("compare.methods"), drawn=bool(drawn)
     )
     return ComparisonGrid(
-        _settings(raw, compare, of_settings),
+        _settings(raw, compare, of_settings, drawn),
         methods_with_values,
         _seeds(raw.get("run", {}), compare, seeds),
+        trials=number,
     )
 
 
@@ -189,10 +211,11 @@ def _main(raw: dict[str, Any]) -> Values:
 
 
 def _settings(
-    raw: dict[str, Values], compare: CompareSection, axes: Sequence[Axis]
+    raw: dict[str, Values], compare: CompareSection, axes: Sequence[Axis], drawn: Sequence[Axis]
 ) -> tuple[Setting, ...]:
     """All settings of a comparison: every combination of an entry of [[compare.data]], an entry of
-    [[compare.scenarios]] and a value of each axis (an option with several values)."""
+    [[compare.scenarios]], a value of each axis (an option with several values), and a trial of the
+    axes that are drawn at random."""
     base = {name: dict(raw[name]) for name in SECTIONS if name in raw}
     run = raw.get("run", {})
     base["run"] = {
@@ -202,12 +225,14 @@ def _settings(
     of_scenarios = _layers(compare.scenarios, "scenarios")
     of_axes = [_axis_layers(axis) for axis in axes]
     settings = []
-    for combination in itertools.product(of_data, of_scenarios, *of_axes):
+    for combination in itertools.product(of_data, of_scenarios, *of_axes, _trial_layers(drawn)):
         sections = base
+        values: dict[str, Any] = {}
         for layer in combination:
             sections = _overlay(sections, layer.sections)
+            values |= layer.values
         label = one_line(", ".join(layer.label for layer in combination if layer.label))
-        settings.append(Setting(label, sections))
+        settings.append(Setting(label, sections, values))
     return tuple(settings)
 
 
@@ -216,8 +241,34 @@ def _axis_layers(axis: Axis) -> list[Layer]:
     values. If there is only one value, the labels of settings do not mention the axis."""
     shown = len(axis.values) > 1
     return [
-        Layer(axis.label(value) if shown else "", axis.sections(value)) for value in axis.values
+        Layer(
+            axis.label(value) if shown else "",
+            axis.sections(value),
+            {axis.key: value} if shown else {},
+        )
+        for value in axis.values
     ]
+
+
+def _trial_layers(drawn: Sequence[Axis]) -> list[Layer]:
+    """A ``Layer`` (label and values) for each trial of a random search. Without a search, it is one
+    empty layer.
+
+    Drawn options of methods are in the section ``method``. Each method takes those that it has.
+    """
+    if not drawn:
+        return [Layer("", {}, {})]
+    layers = []
+    for number, trial in enumerate(zip(*(one.values for one in drawn), strict=True), 1):
+        sections: dict[str, Values] = {}
+        values: dict[str, Any] = {"trial": number}
+        parts = [f"trial {number}"]
+        for one, value in zip(drawn, trial, strict=True):
+            sections.setdefault(one.section, {})[one.option] = value
+            values[one.key] = value
+            parts.append(one.label(value))
+        layers.append(Layer(", ".join(parts), sections, values))
+    return layers
 
 
 def _layers(entries: Sequence[Values] | None, kind: str) -> list[Layer]:
@@ -244,7 +295,9 @@ def _layers(entries: Sequence[Values] | None, kind: str) -> list[Layer]:
         name = sections.get("data", {}).get("name")
         label = entry.get("label") or name or differences or f"{kind} {number}"
         check_label(label, f"compare.{kind}")
-        layers.append(Layer(str(label) if entries and len(entries) > 1 else "", sections))
+        several = entries is not None and len(entries) > 1
+        values = {SETTING_KEYS[kind]: str(label)} if several else {}
+        layers.append(Layer(str(label) if several else "", sections, values))
     return layers
 
 

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
+from fedkin.config.distributions import Distribution, RandomChoice, from_value, is_distribution
+from fedkin.config.loader import parse_override
 from fedkin.config.value_texts import PARTS, parse_value
 from fedkin.core.errors import ConfigError, unknown
 from fedkin.core.plain import plain_lists
@@ -18,13 +20,25 @@ from fedkin.options import SECTIONS as OPTIONS
 _log = logging.getLogger("fedkin")
 
 SECTIONS = ("data", "model", *OPTIONS, "local", "scenario", "shift", "run")
+# Sections that describe the problem: the data, what happens to clients, and the privacy that they
+# ask for. A comparison chooses no winner among problems. All other sections describe a solution,
+# and can be tuned.
+PROBLEM_SECTIONS = ("data", "scenario", "shift", "attack", "privacy")
+TUNED_IN_PROBLEMS = ("privacy.clip",)  # options of these sections that can be tuned
 
 
 class Axis(NamedTuple):
-    """An option ``section.key`` and its values."""
+    """An option ``section.key`` and its values.
+
+    Attributes:
+        key: the option.
+        values: its values; empty if a distribution is given.
+        distribution: the distribution from which a random search draws the values; None for a list.
+    """
 
     key: str
     values: list[Any]
+    distribution: Distribution | None = None
 
     @property
     def section(self) -> str:
@@ -35,6 +49,16 @@ class Axis(NamedTuple):
     def option(self) -> str:
         """The option in the section: the part after the dot."""
         return self.key.partition(".")[2]
+
+    @property
+    def tuned(self) -> bool:
+        """Whether the option can be tuned, because it does not describe the problem."""
+        return is_tuned(self.key)
+
+    def drawn_from(self) -> Distribution:
+        """The distribution from which a random search draws the option: its own, or its list of
+        values with equal probabilities."""
+        return self.distribution or RandomChoice(tuple(self.values))
 
     def sections(self, value: Any) -> dict[str, dict[str, Any]]:
         """A value of the axis in the form of a configuration: ``{section: {option: value}}``."""
@@ -56,28 +80,42 @@ def from_table(grid: Mapping[str, Any], place: str) -> list[Axis]:
     for key, values in grid.items():
         inner = values.items() if isinstance(values, dict) else ()
         flat += [(f"{key}.{option}", several) for option, several in inner] or [(key, values)]
-    flat = [(key, plain_lists(values)) for key, values in flat]
+    axes = []
     for key, values in flat:
-        if not isinstance(values, (list, tuple)) or not values:
-            raise ConfigError(
-                f"{place}: {key}: expected a list of values, got {values!r}; a grid without values "
-                'has no cell to run; for example "local.lr" = [0.01, 0.1]'
-            )
-        if any(value is None for value in values):
-            raise ConfigError(
-                f"{place}: {key}: None is not a valid value; remove it, or write the default value "
-                "itself"
-            )
-    return [Axis(key, [_toml_value(value) for value in values]) for key, values in flat]
+        distribution = from_value(values, f"{place}: {key}")
+        if distribution is None:
+            axes.append(Axis(key, _listed(key, plain_lists(values), place)))
+        else:
+            axes.append(Axis(key, [], distribution))
+    return axes
+
+
+def _listed(key: str, values: Any, place: str) -> list[Any]:
+    """The values of an option as TOML values. Raises ConfigError unless they are a list of
+    values."""
+    if not isinstance(values, (list, tuple)) or not values:
+        raise ConfigError(
+            f"{place}: {key}: expected a list of values, got {values!r}; a grid without values "
+            'has no cell to run; for example "local.lr" = [0.01, 0.1]'
+        )
+    if any(value is None for value in values):
+        raise ConfigError(
+            f"{place}: {key}: None is not a valid value; remove it, or write the default value "
+            "itself"
+        )
+    return [_toml_value(value) for value in values]
 
 
 def from_text(text: str) -> Axis:
-    """An axis (an option with its values) from a text ``section.key=value,value``. Values are TOML
-    values or words.
+    """An axis (an option with its values) from a text ``section.key=value,value``, or
+    ``section.key=log(0.01,0.3)`` for a distribution. Values are TOML values or words.
 
     Raises ConfigError if the text has another form.
     """
     key, equals, values = text.partition("=")
+    distribution = from_value(values, key.strip())
+    if distribution is not None:
+        return Axis(key.strip(), [], distribution)
     try:
         parts = tomllib.loads(f"values = [{values}]")["values"]
     except tomllib.TOMLDecodeError:
@@ -88,6 +126,22 @@ def from_text(text: str) -> Axis:
             "cell to run"
         )
     return Axis(key.strip(), [_toml_value(part) for part in parts])
+
+
+def split_overrides(overrides: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Divide texts ``section.key=value`` into those that set one value, and those that give a
+    distribution, such as ``local.lr=log(0.01,0.3)``."""
+    single: list[str] = []
+    random: list[str] = []
+    for text in overrides:
+        group = random if is_distribution(parse_override(text).value) else single
+        group.append(text)
+    return single, random
+
+
+def is_tuned(key: str) -> bool:
+    """Whether an option can be tuned, because it does not describe the problem."""
+    return key in TUNED_IN_PROBLEMS or key.partition(".")[0] not in PROBLEM_SECTIONS
 
 
 def _toml_value(value: Any) -> Any:

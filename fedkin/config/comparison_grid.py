@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -22,19 +22,42 @@ from fedkin.measures.measure import Measure
 
 @dataclass(frozen=True)
 class Variant:
-    """A method with its options, and the label that names it in tables."""
+    """A method with its options, and the label that names it in tables.
+
+    Attributes:
+        label: the label.
+        entry: name and options.
+        base: the label without values of the grid; empty: the label itself.
+        values: the values of the grid that the method has, by ``method.option``.
+        takes: the options that the method takes from a trial of a random search.
+    """
 
     label: str
     entry: Values
+    base: str = ""
+    values: Mapping[str, Any] = field(default_factory=dict)
+    takes: tuple[str, ...] = ()
+
+    @property
+    def method(self) -> str:
+        """The label without values of the grid, which all variants of a method share."""
+        return self.base or self.label
 
 
 @dataclass(frozen=True)
 class Setting:
     """A configuration without method and seed. Its label says how it differs from the other
-    settings of the grid, and is empty if there are no others."""
+    settings of the grid, and is empty if there are no others.
+
+    Attributes:
+        label: the label.
+        raw: the sections. In a random search, ``method`` has the drawn options of methods.
+        values: the values in which it differs from other settings, by ``section.key``.
+    """
 
     label: str
     raw: dict[str, Values]
+    values: Mapping[str, Any] = field(default_factory=dict)
     _made: dict[str, RunConfig] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def config(self, method: Variant) -> RunConfig:
@@ -43,11 +66,29 @@ class Setting:
         Raises ConfigError if the method cannot run in this setting.
         """
         made = self._made.get(method.label)
-        if made is None or made.method.values != method.entry:
+        entry = {**method.entry, **self._drawn_options(method)}
+        if made is None or made.method.values != entry:
             suffix = f" (in the setting {self.label!r})" if self.label else ""
-            made = from_dict({**self.raw, "method": method.entry}, lambda key: f"{key}{suffix}")
+            made = from_dict({**self.raw, "method": entry}, lambda key: f"{key}{suffix}")
             self._made[method.label] = made
         return made
+
+    def swept(self, method: Variant) -> dict[str, Any]:
+        """The values of the grid that a run of a method in this setting has, by ``section.key``."""
+        drawn = self._drawn_options(method)
+        shared = {
+            key: value
+            for key, value in self.values.items()
+            if not key.startswith("method.") or key.removeprefix("method.") in drawn
+        }
+        return {**shared, **method.values}
+
+    def _drawn_options(self, method: Variant) -> Values:
+        """The options that a method takes from this setting, if it is a trial of a random
+        search."""
+        return {
+            key: value for key, value in self.raw.get("method", {}).items() if key in method.takes
+        }
 
 
 @dataclass(frozen=True)
@@ -59,6 +100,7 @@ class ComparisonGrid:
     methods: tuple[Variant, ...]
     seeds: tuple[int, ...]
     by: str = "final"  # measure by which methods are compared (``measures.lookup.compared_by``)
+    trials: int | None = None  # number of trials of a random search
 
     def __post_init__(self) -> None:
         for kind, entries in (
@@ -99,6 +141,15 @@ class ComparisonGrid:
         """All cells: every pair of a setting and a method."""
         return list(itertools.product(self.settings, self.methods))
 
+    @cached_property
+    def swept_keys(self) -> tuple[str, ...]:
+        """The options in which settings or variants of a method differ: ``section.key``, ``data``
+        or ``scenario`` for labelled entries, ``trial`` for a random search."""
+        found: dict[str, None] = {}
+        for entry in (*self.settings, *self.methods):
+            found |= dict.fromkeys(entry.values)
+        return tuple(found)
+
     def description(self) -> dict[str, Any]:
         """The grid as plain values for comparison.toml; ``from_description`` reads them."""
         note = user_methods.resume_note([variant.entry["name"] for variant in self.methods])
@@ -110,6 +161,18 @@ class ComparisonGrid:
                 {"label": variant.label, "method": variant.entry} for variant in self.methods
             ],
             "settings": [{"label": setting.label, **setting.raw} for setting in self.settings],
+            **({"sweep": self._sweep()} if self.swept_keys else {}),
+        }
+
+    def _sweep(self) -> dict[str, Any]:
+        """The values in which settings and variants differ, for comparison.toml."""
+        return {
+            **({"trials": self.trials} if self.trials else {}),
+            "settings": [dict(setting.values) for setting in self.settings],
+            "methods": [
+                {"base": method.base, "values": dict(method.values), "takes": list(method.takes)}
+                for method in self.methods
+            ],
         }
 
 
@@ -119,15 +182,39 @@ def from_description(described: dict[str, Any], path: Path) -> ComparisonGrid:
     Raises ConfigError if the contents do not describe a grid; ``path`` is for the message.
     """
     try:
+        sweep = described.get("sweep", {})
         settings = [
-            Setting(s["label"], {k: v for k, v in s.items() if k != "label"})
-            for s in described["settings"]
+            Setting(s["label"], {k: v for k, v in s.items() if k != "label"}, values)
+            for s, values in _with_values(described["settings"], sweep.get("settings"))
         ]
-        methods = [Variant(m["label"], dict(m["method"])) for m in described["methods"]]
+        methods = [
+            Variant(
+                m["label"],
+                dict(m["method"]),
+                base=swept.get("base", ""),
+                values=swept.get("values", {}),
+                takes=tuple(swept.get("takes", ())),
+            )
+            for m, swept in _with_values(described["methods"], sweep.get("methods"))
+        ]
         seeds = tuple(int(seed) for seed in described["seeds"])
-        return ComparisonGrid(tuple(settings), tuple(methods), seeds, described["by"])
+        return ComparisonGrid(
+            settings=tuple(settings),
+            methods=tuple(methods),
+            seeds=seeds,
+            by=described["by"],
+            trials=sweep.get("trials"),
+        )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ConfigError(f"{path} does not describe a comparison: {error}") from error
+
+
+def _with_values(
+    entries: Sequence[dict[str, Any]], swept: Sequence[dict[str, Any]] | None
+) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """The stored settings or methods of a comparison, each with its entry in the stored sweep.
+    Raises ValueError if their numbers differ."""
+    return list(zip(entries, swept or [{}] * len(entries), strict=True))
 
 
 def slug(label: str) -> str:

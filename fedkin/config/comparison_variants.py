@@ -3,6 +3,7 @@ each method is listed once for every value of those options that the method has.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import logging
 from collections.abc import Iterable, Sequence
@@ -20,10 +21,11 @@ _log = logging.getLogger("fedkin")
 
 
 def variants(
-    entries: Iterable[Values], main: str, axes: Sequence[Axis], place: str
+    entries: Iterable[Values], main: str, axes: Sequence[Axis], place: str, drawn: bool = False
 ) -> tuple[Variant, ...]:
     """Each method with every combination of the values of those axes (options with several values)
-    that apply to the method.
+    that apply to the method. In a random search, it is each method once, with the options that it
+    takes from a trial.
 
     An axis applies to a method if the method has the option with the same meaning as the main
     method, and if the option does not conflict with the method's other options. Methods that have
@@ -36,6 +38,7 @@ def variants(
             does not have the option.
         axes: options of methods, and their values.
         place: where the methods were read, for messages.
+        drawn: whether the values are those of the trials of a random search.
 
     Raises:
         ConfigError: a method or option is unknown, or an axis applies to no method.
@@ -73,8 +76,9 @@ def variants(
                 [*own, one] if one.option in options else own
                 for own, options in zip(taken, known, strict=True)
             ]
+    make = _in_trials if drawn else _of_method
     return tuple(
-        v for entry, own in zip(entries, taken, strict=True) for v in _of_method(entry, own, place)
+        v for entry, own in zip(entries, taken, strict=True) for v in make(entry, own, place)
     )
 
 
@@ -134,8 +138,20 @@ def _of_method(entry: Values, axes: Sequence[Axis], place: str) -> Iterable[Vari
         resolved = registry.resolve(
             "method", registry.methods(), {**bare, **changes}, partial(_place_of, where)
         )
-        parts = [one.label(changes[one.option]) for one in axes if len(one.values) > 1]
-        yield Variant(", ".join([label, *parts]), resolved.values)
+        swept = [one for one in axes if len(one.values) > 1]
+        parts = [one.label(changes[one.option]) for one in swept]
+        yield Variant(
+            ", ".join([label, *parts]),
+            resolved.values,
+            base=label if parts else "",
+            values={one.key: changes[one.option] for one in swept},
+        )
+
+
+def _in_trials(entry: Values, axes: Sequence[Axis], place: str) -> Iterable[Variant]:
+    """A method of a random search, with the names of the options that it takes from a trial."""
+    (method,) = _of_method(entry, [], place)
+    yield dataclasses.replace(method, takes=tuple(one.option for one in axes))
 
 
 def _place_of(where: str, key: str) -> str:

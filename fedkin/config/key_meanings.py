@@ -44,6 +44,7 @@ MEANINGS = {
     "seed": "seed of all random draws",
     "seeds": "number of seeds; not set: 3",
     "shape": "shape of one sample",
+    "trials": "number of trials of a random search, which draws from the grid; not set: no search",
     "tls": "table of the files for encrypted connections, [network.tls]",
     "validation": "share of each client's training samples that become validation samples; not "
     "set: the validation split of the file, if it has one",

@@ -19,11 +19,19 @@ from fedkin.analysis.tables import FINAL, Column
 from fedkin.config.comparison_grid import ComparisonGrid
 from fedkin.core.records import Record
 from fedkin.measures.number_texts import percent
-from fedkin.reporting.comparison_tables import best_rows, cells, columns, not_run
+from fedkin.reporting.comparison_tables import (
+    best_rows,
+    cells,
+    columns,
+    further_tables,
+    not_run,
+)
 from fedkin.reporting.narrow_tables import fits
 from fedkin.reporting.progress import measure, suppress_hangup
 from fedkin.reporting.terminal import plain_console
+from fedkin.reporting.text_table import folded
 
+MOST_SETTINGS = 2  # of a sweep whose settings have a table each
 _LEAST = 4  # columns that are always shown
 
 
@@ -150,7 +158,8 @@ class Pace:
 def tables(
     comparison: Comparison, measure: str | None = None, console: Console | None = None
 ) -> list[Table]:
-    """The final tables, one for each setting.
+    """The final tables: one for each setting, or the candidates of a sweep if it has more than
+    MOST_SETTINGS settings; then methods x settings, and how much each option mattered.
 
     Args:
         comparison: the comparison.
@@ -162,6 +171,14 @@ def tables(
         """One table for each setting, with the columns ``shown``."""
         return [_table(comparison, setting, measure, shown) for setting in comparison.settings]
 
+    further = further_tables(comparison, measure, shortened=True)
+    # The candidates of a search or of one method already have a row for each setting and method.
+    if "sweep" in further and (comparison.grid.trials or len(comparison.methods) == 1):
+        further.pop("means", None)
+    # What bold type means in methods x settings is said in the notes of the comparison.
+    following = [table.rich(console, name != "means") for name, table in further.items()]
+    if "sweep" in further and len(comparison.settings) > MOST_SETTINGS:
+        return following
     every = columns(comparison)
     count = len(every)
     first = with_columns(every)
@@ -170,12 +187,12 @@ def tables(
             count -= 1
             first = with_columns(every[:count])
     if count == len(every):
-        return first
+        return [*first, *following]
     second = with_columns(every[count:])
     # Only the first table has the title, because the second may be too narrow for it.
     for table in second:
         table.title = None
-    return [table for pair in zip(first, second, strict=True) for table in pair]
+    return [*(table for pair in zip(first, second, strict=True) for table in pair), *following]
 
 
 def _table(
@@ -197,7 +214,7 @@ def _table(
     out = Table(title=title, box=SIMPLE_HEAD, padding=0, show_edge=False)
     out.add_column("method", overflow="fold")
     for head in ([] if same_seeds else ["seeds"]) + [column.head for column in shown]:
-        out.add_column(_folded(head), justify="right", no_wrap=True)
+        out.add_column(folded(head), justify="right", no_wrap=True)
     for row, best in rows:
         style = "bold" if row["method"] in best else None
         own_seeds = [] if same_seeds else [str(row["seeds"])]
@@ -208,13 +225,6 @@ def _table(
         out.caption = Text("\n".join(reasons), "table.caption")
         out.caption_justify = "left"
     return out
-
-
-def _folded(head: str) -> str:
-    """A column heading broken into several lines."""
-    for before, after in ((" (", "\n("), (" to ", "\nto "), (" / ", " /\n"), (" of ", "\nof ")):
-        head = head.replace(before, after)
-    return head
 
 
 def _name(cell: Cell) -> str:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from jaxtyping import Float
-
 from fedkin.analysis.compare.comparison import Comparison
+from fedkin.analysis.compare.sweep import CHOSEN, has_validation, is_tuned_key
 from fedkin.analysis.latex import escaped, latex_head, tabular
-from fedkin.analysis.pairwise_tests import NO_SCORE, SIGNIFICANT, TOO_FEW, not_worse_than_best
+from fedkin.analysis.pairwise_tests import NO_SCORE, SIGNIFICANT, TOO_FEW
 from fedkin.analysis.ranks import Ranks
 from fedkin.analysis.scores import is_partial
 from fedkin.analysis.statistics import LEAST_SEEDS
@@ -33,19 +31,25 @@ from fedkin.measures.number_texts import percent
 from fedkin.measures.table import HONEST, MEASURES
 from fedkin.options.privacy.statement import privacy_notes
 from fedkin.reporting import comparison_figure, ranks_figure
+from fedkin.reporting.best_methods import best_methods, bold_note
+from fedkin.reporting.means_table import means_table
 from fedkin.reporting.seeds_tables import INCOMPLETE_SEED
 from fedkin.reporting.style import save_as
+from fedkin.reporting.sweep_tables import candidate_table, importance_table, winner_lines
+from fedkin.reporting.text_table import TextTable, markdown_table
 from fedkin.run.folder import run_folder
 
 MARKDOWN = "comparison.md"
 LATEX = "comparison.tex"
 RANKS_LATEX = "ranks.tex"
+_NOT_TESTED = "are not tested"
 _log = logging.getLogger("fedkin")
 Row = dict[str, Any]
 
 
 def write(comparison: Comparison, folder: Path, measure: str | None = None) -> Path:
-    """Write comparison.md, comparison.tex and, if a run is finished, the figure.
+    """Write comparison.md, comparison.tex, the LaTeX files of ``further_tables`` and, if a run is
+    finished, the figure.
 
     Args:
         comparison: the comparison.
@@ -61,6 +65,8 @@ def write(comparison: Comparison, folder: Path, measure: str | None = None) -> P
     run_folder.make_folder(folder)
     write_atomic(folder / MARKDOWN, markdown(comparison, measure))
     write_atomic(folder / LATEX, latex(comparison, measure))
+    for name, table in further_tables(comparison, measure).items():
+        write_atomic(folder / f"{name}.tex", table.latex(name))
     if (ranks := comparison.ranks(measure)).tested:
         _write_ranks(ranks, folder)
     if comparison.finished:
@@ -97,6 +103,8 @@ def columns(comparison: Comparison) -> list[Column]:
     if HONEST[0] in names:
         shown += [_honest_column(measure) for measure in measures_of(HONEST)]
     shown += [mean_column(measure) for measure in comparison.grid.measures]
+    if CHOSEN in names and has_validation(comparison):
+        shown.append(Column("chosen", lambda row: row[CHOSEN] or "", CHOSEN))
     return shown
 
 
@@ -149,20 +157,22 @@ def texts(row: Row, shown: Sequence[Column]) -> list[str]:
 
 
 def findings(comparison: Comparison, measure: str | None = None) -> list[str]:
-    """Findings of a comparison as lines of text: significant differences in each setting, the
-    number of other differences, and ranks over settings."""
-    lines: list[str] = []
+    """Findings of a comparison as lines of text: the winner of a sweep, significant differences in
+    each setting, the number of other differences, and ranks over settings."""
     rows = rows_of(comparison.differences(measure))
     ranks = comparison.ranks(measure)
     compared = comparison.grid.measure(measure)
+    by_setting: dict[str, list[str]] = {}
     for setting in comparison.settings:
         pairs = [row for row in rows if row["setting"] == setting]
-        prefix = f"{setting}: " if setting else ""
-        lines += [f"{prefix}{line}" for line in _findings_of_pairs(pairs, compared)]
-        lines += _agreement(comparison, setting, prefix)
+        by_setting[setting] = [
+            *_findings_of_pairs(pairs, compared),
+            *_agreement(comparison, setting),
+        ]
+    lines = [*winner_lines(comparison), *_grouped(by_setting)]
     if missing := comparison.why_ranks_are_missing(measure):
         lines.append(missing)
-    if len(comparison.settings) > 1 and ranks.average:
+    if len(comparison.settings) > 1 and len(ranks.average) > 1:
         ordered = sorted(ranks.average.items(), key=lambda item: item[1])
         shown = "; ".join(f"{name}: {rank:.2g}" for name, rank in ordered)
         tested = ""
@@ -172,7 +182,25 @@ def findings(comparison: Comparison, measure: str | None = None) -> list[str]:
                 f"{ranks.critical_difference:.2f})"
             )
         lines.append(f"mean rank over the settings{tested}: {shown}")
+        if tested and any(is_tuned_key(key) for s in comparison.grid.settings for key in s.values):
+            lines.append(
+                "some settings differ only in tuned options, so the test of ranks says little "
+                "about other data"
+            )
     return lines + _over_attacks(comparison)
+
+
+def _grouped(by_setting: Mapping[str, Sequence[str]]) -> list[str]:
+    """Lines about settings, each with its setting. If no setting is tested, one line says so."""
+    first, *others = by_setting.values()
+    untested = bool(first) and all(line.endswith(_NOT_TESTED) for line in first)
+    if others and untested and all(other == first for other in others):
+        return [f"in each of {len(by_setting)} settings: {line}" for line in first]
+    return [
+        f"{setting}: {line}" if setting else line
+        for setting, lines in by_setting.items()
+        for line in lines
+    ]
 
 
 def _findings_of_pairs(pairs: Sequence[Row], measure: Measure) -> list[str]:
@@ -185,7 +213,7 @@ def _findings_of_pairs(pairs: Sequence[Row], measure: Measure) -> list[str]:
     lines = [_difference(row, measure) for row in significant]
     if few:
         lines.append(
-            f"{few} of {len(pairs)} pairs share fewer than {LEAST_SEEDS} seeds and are not tested"
+            f"{few} of {len(pairs)} pairs share fewer than {LEAST_SEEDS} seeds and {_NOT_TESTED}"
         )
     for row in without_score:
         lines.append(f"{row['method']} and {row['against']} are not compared: {row['why']}")
@@ -213,14 +241,14 @@ def _over_attacks(comparison: Comparison) -> list[str]:
     return lines
 
 
-def _agreement(comparison: Comparison, setting: str, prefix: str) -> list[str]:
+def _agreement(comparison: Comparison, setting: str) -> list[str]:
     """A line with the agreement of each method's clusters with the true clusters, if known."""
     rows = [row for row in rows_of(comparison.table()) if row["setting"] == setting]
     by_method = {row["method"]: row.get("ari") for row in rows}
     shown = [f"{name} {ari:.2f}" for name, ari in by_method.items() if ari is not None]
     if not shown:
         return []
-    return [f"{prefix}agreement with the true clusters (ARI, mean over seeds): {', '.join(shown)}"]
+    return [f"agreement with the true clusters (ARI, mean over seeds): {', '.join(shown)}"]
 
 
 def _difference(row: Row, measure: Measure) -> str:
@@ -232,10 +260,8 @@ def _difference(row: Row, measure: Measure) -> str:
 
 def table_notes(comparison: Comparison, measure: str | None = None) -> list[str]:
     """Notes below a comparison's table: means, tests, and the target."""
-    finished = [len(comparison.runs(s, m)) for s in comparison.settings for m in comparison.methods]
-    tested = max(finished) >= LEAST_SEEDS
-    lines = ["Means over the seeds of a row" + (f", with {_INTERVALS}" if tested else "") + "."]
-    if tested:
+    lines = [_means_note(comparison)]
+    if _is_tested(comparison):
         lines.append(
             "All seeds share the data of their setting, so intervals and tests cover the "
             "variation of "
@@ -250,9 +276,7 @@ def table_notes(comparison: Comparison, measure: str | None = None) -> list[str]
     if any(row["best_accuracy"] is None and row["seeds"] for row in rows_of(comparison.table())):
         lines.append(f"{INCOMPLETE_SEED.capitalize()}.")
     lines.append("Bytes and seconds are per run; the first runs of a setting also compile.")
-    compared = comparison.grid.measure(measure)
-    most = "lowest" if compared.direction == "lower" else "highest"
-    lines.append(f"Bold: the {most} {compared.title}" + (f", and {_TESTED}." if tested else "."))
+    lines.append(bold_note(comparison, measure))
     targets = [
         percent(target)
         for setting in comparison.settings
@@ -281,10 +305,6 @@ def table_notes(comparison: Comparison, measure: str | None = None) -> list[str]
 
 
 _INTERVALS = f"their 95% intervals (Student's t) if there are {LEAST_SEEDS} or more"
-_TESTED = (
-    "all that are not significantly different from it (paired t-test over seeds, two-sided, "
-    "Holm-adjusted over all pairs of a setting, 5%)"
-)
 
 
 def markdown(comparison: Comparison, measure: str | None = None) -> str:
@@ -300,20 +320,27 @@ def markdown(comparison: Comparison, measure: str | None = None) -> str:
         rows.append([*_labels(comparison, row), *row_cells])
     bullets = "\n".join(f"* {line}" for line in findings(comparison, measure))
     notes = " ".join(table_notes(comparison, measure))
-    return "\n\n".join([markdown_table(head, rows), bullets, notes]) + "\n"
+    tables = [table.markdown() for table in further_tables(comparison, measure).values()]
+    return "\n\n".join([markdown_table(head, rows), bullets, notes, *tables]) + "\n"
 
 
-def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table as Markdown text.
+def further_tables(
+    comparison: Comparison, measure: str | None = None, shortened: bool = False
+) -> dict[str, TextTable]:
+    """The tables that follow the table of results, by name: ``sweep``, the candidates if options
+    were tuned; ``means``, methods x settings; and ``importance``, how much each option mattered.
 
     Args:
-        heads: headings of the columns.
-        rows: cells of each row.
+        comparison: the comparison.
+        measure: measure by which methods are compared; default: the comparison's ``by``.
+        shortened: whether to leave out candidates if there are many.
     """
-    lines = [heads, ["---"] * len(heads), *rows]
-    return "\n".join(
-        "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines
-    )
+    tables = {
+        "sweep": candidate_table(comparison, shortened),
+        "means": means_table(comparison, measure),
+        "importance": importance_table(comparison, measure),
+    }
+    return {name: table for name, table in tables.items() if table is not None}
 
 
 def latex(comparison: Comparison, measure: str | None = None) -> str:
@@ -341,28 +368,39 @@ def latex(comparison: Comparison, measure: str | None = None) -> str:
         latex_head(head) for head in (*_label_heads(comparison), *(column.head for column in shown))
     ]
     notes = [*table_notes(comparison, measure), *findings(comparison, measure)]
-    return tabular(heads, lines, notes, text_columns=1 + several)
+    return tabular(
+        heads,
+        lines,
+        notes,
+        text_columns=1 + several,
+        caption=_caption(comparison, measure),
+        label="comparison",
+    )
+
+
+def _caption(comparison: Comparison, measure: str | None) -> str:
+    """The caption of the table of results: what the numbers and bold type mean."""
+    return f"{_means_note(comparison)} {bold_note(comparison, measure)}"
+
+
+def _means_note(comparison: Comparison) -> str:
+    """A sentence that says what the numbers in the table of results are."""
+    return "Means over the seeds of a row" + (
+        f", with {_INTERVALS}." if _is_tested(comparison) else "."
+    )
+
+
+def _is_tested(comparison: Comparison) -> bool:
+    """Whether some method has enough seeds for intervals and tests."""
+    finished = [len(comparison.runs(s, m)) for s in comparison.settings for m in comparison.methods]
+    return max(finished) >= LEAST_SEEDS
 
 
 def best_rows(comparison: Comparison, measure: str | None = None) -> list[tuple[Row, set[str]]]:
     """The rows of a comparison's table (a method in a setting), each with those methods of the
     setting that are not significantly worse than the best one."""
-    sign = comparison.grid.measure(measure).sign
-    rows = rows_of(comparison.table())
-    differences = rows_of(comparison.differences(measure))
-    best = {}
-    for setting in comparison.settings:
-        scores = comparison.scores(setting, measure)
-        means = {name: _mean(values) for name, values in scores.items()}
-        pairs = [row for row in differences if row["setting"] == setting]
-        best[setting] = not_worse_than_best(pairs, means, sign)
-    return [(row, best[row["setting"]]) for row in rows]
-
-
-def _mean(values: Float[np.ndarray, "S"]) -> float | None:
-    """Mean over the seeds that have a value; None if no seed has one."""
-    finite = values[np.isfinite(values)]
-    return float(finite.mean()) if len(finite) else None
+    best = best_methods(comparison, measure)
+    return [(row, best[row["setting"]]) for row in rows_of(comparison.table())]
 
 
 def _label_heads(comparison: Comparison) -> list[str]:

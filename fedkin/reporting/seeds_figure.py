@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
+from fedkin.analysis.repeated_runs import curves_of
 from fedkin.analysis.statistics import LEAST_SEEDS, interval
 from fedkin.reporting.run_figure import method_label
 from fedkin.reporting.style import (
@@ -48,7 +49,13 @@ def draw(repeated: RepeatedRuns) -> Figure:
     figure = new_figure(10.5, 4.6)
     compared = len(comparable(named)) > 1
     panels = figure.subplots(1, 2 if compared else 1, squeeze=False)[0]
-    accuracies(panels[0], named, f"{repeated.runs[0].scored_split.capitalize()} accuracy")
+    every = curves_of({name: repeated.of(name) for name in repeated.curves()}, "accuracy", True)
+    accuracies(
+        panels[0],
+        named,
+        f"{repeated.runs[0].scored_split.capitalize()} accuracy",
+        incomplete=dict(zip(named, every.values(), strict=True)),
+    )
     if compared:
         gains(panels[1], named)
     run = repeated.runs[0]
@@ -75,45 +82,87 @@ def accuracies(
         axes: the panel.
         curves: accuracies [S, R] by method.
         heading: heading of the panel.
-        incomplete: accuracies including rounds in which some clients have no cluster. They are
-            drawn pale for methods without other accuracies.
+        incomplete: accuracies including rounds in which some clients have no cluster. These
+            rounds are drawn pale, and the note says so.
         sample: singular noun for the S repetitions, such as ``seed``, or ``draw`` if the data are
             drawn repeatedly.
     """
-    least = min(map(len, curves.values()))
-    seeds = max(map(len, curves.values()))
-    count = str(seeds) if least == seeds else f"{least} to {seeds}"
-    mean = f"mean of {count} {sample}s" if seeds > 1 else f"one {sample}"
-    # Methods without any round in which all clients have a cluster, for every seed.
-    never = [name for name, curve in curves.items() if not np.isfinite(curve).all(axis=0).any()]
-    lacking = (
-        f"; without a round that is complete in all {sample}s: {', '.join(never)}" if never else ""
-    )
-    if never and incomplete:
-        lacking = "; pale: some clients never have a cluster"
-    prepare(
-        axes,
-        heading,
-        (f"{mean}; band: its 95% interval" if seeds >= LEAST_SEEDS else mean) + lacking,
-    )
+    prepare(axes, heading, _note(curves, incomplete, sample))
     ends = []
     for number, (name, curve) in enumerate(curves.items()):
         colour, dash = line_style(number)
-        pale = name in never and incomplete is not None
-        curve = incomplete[name] if pale and incomplete else curve
-        scored = np.flatnonzero(np.isfinite(curve).all(axis=0))
-        band = interval(curve[:, scored])
-        if len(curve) >= LEAST_SEEDS and not pale:
-            axes.fill_between(
-                scored, band.low.clip(0, 1), band.high.clip(0, 1), color=colour, alpha=0.18, lw=0
-            )
-        axes.plot(scored, band.mean, color=colour, ls=dash, lw=1.8, alpha=0.4 if pale else 1)
-        if len(scored):
-            ends.append((float(band.mean[-1]), name, colour))
+        every = incomplete[name] if incomplete else curve
+        evaluated = _rounds(every)
+        if len(evaluated) > len(_rounds(curve)):
+            means = every[:, evaluated].mean(axis=0)
+            axes.plot(evaluated, means, color=colour, ls=dash, lw=1.8, alpha=0.4)
+        _complete_rounds(axes, curve, evaluated, colour=colour, dash=dash)
+        # The label has the last accuracy over all clients, if there is one.
+        last = _rounds(curve)[-1:] if len(_rounds(curve)) else evaluated[-1:]
+        source = curve if len(_rounds(curve)) else every
+        if len(last):
+            ends.append((float(source[:, last].mean()), name, colour))
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     axes.set_xlabel("communication round")
     low, high = axes.get_ylim()
     label_ends(axes, ends, gap=0.11 * (high - low))
+
+
+def _note(curves: Curves, incomplete: Curves | None, sample: str) -> str:
+    """How to read a panel of accuracies, as for the function ``accuracies``."""
+    least = min(map(len, curves.values()))
+    seeds = max(map(len, curves.values()))
+    count = str(seeds) if least == seeds else f"{least} to {seeds}"
+    mean = f"mean of {count} {sample}s" if seeds > 1 else f"one {sample}"
+    partial = any(
+        len(_rounds(every)) > len(_rounds(curves[name]))
+        for name, every in (incomplete or {}).items()
+    )
+    # Methods without any round in which all clients have a cluster, for every seed.
+    never = [name for name, curve in curves.items() if not len(_rounds(curve))]
+    lacking = ""
+    if partial:
+        lacking = "; pale: rounds in which some clients have no cluster"
+    elif never:
+        lacking = f"; without a round that is complete in all {sample}s: {', '.join(never)}"
+    return (f"{mean}; band: its 95% interval" if seeds >= LEAST_SEEDS else mean) + lacking
+
+
+def _rounds(curve: Float[np.ndarray, "S R"]) -> Int[np.ndarray, "r"]:
+    """The rounds in which every seed has a value."""
+    return np.flatnonzero(np.isfinite(curve).all(axis=0))
+
+
+def _complete_rounds(
+    axes: Axes,
+    curve: Float[np.ndarray, "S R"],
+    evaluated: Int[np.ndarray, "r"],
+    colour: str,
+    dash: Any,
+) -> None:
+    """Draw the mean of the complete rounds, in which all clients have a cluster, with its interval.
+
+    The line is broken at other evaluated rounds. A complete round between two of them is a dot.
+
+    Args:
+        axes: the panel.
+        curve: accuracies; NaN in other rounds.
+        evaluated: the evaluated rounds.
+        colour, dash: how the line looks.
+    """
+    complete = np.isfinite(curve[:, evaluated]).all(axis=0)
+    if not complete.any():
+        return
+    band = interval(curve[:, evaluated])
+    if len(curve) >= LEAST_SEEDS:
+        low = band.low.clip(0, 1)
+        high = band.high.clip(0, 1)
+        axes.fill_between(evaluated, low, high, where=complete, color=colour, alpha=0.18, lw=0)
+    axes.plot(evaluated, band.mean, color=colour, ls=dash, lw=1.8, alpha=1)
+    padded = np.pad(complete, 1)
+    alone = complete & ~padded[:-2] & ~padded[2:]
+    if alone.any() and len(evaluated) > 1:
+        axes.plot(evaluated[alone], band.mean[alone], "o", color=colour, ms=4)
 
 
 def gains(axes: Axes, curves: Curves, heading: str | None = None) -> None:

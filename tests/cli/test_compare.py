@@ -116,7 +116,7 @@ def test_the_files_of_a_comparison(compared: tuple[Path, Result]) -> None:
     kept = {path.name for path in (compared[0] / "c").iterdir()}
     assert kept == {"comparison.toml", "cells", "differences.csv", "curves.csv", "summary.json"} | {
         *(f"comparison.{ending}" for ending in ("csv", "md", "tex")),
-        *("figure.png", "figure.svg"),
+        *("figure.png", "figure.svg", "runs.csv"),
     }
 
 

@@ -13,7 +13,7 @@ import tomli_w
 
 from fedkin.config import comparison_axes, inherited_options
 from fedkin.config.comparison import load
-from fedkin.config.comparison_axes import from_text
+from fedkin.config.comparison_axes import Axis, from_text
 from fedkin.config.comparison_grid import ComparisonGrid, from_description
 from fedkin.core.errors import ConfigError
 
@@ -218,7 +218,7 @@ def test_the_grid_of_a_file_may_be_written_as_tables(tmp_path: Path) -> None:
     ],
 )
 def test_a_sweep_is_parted_at_its_commas(text: str, values: list[Any]) -> None:
-    assert from_text(text) == (text.partition("=")[0].strip(), values)
+    assert from_text(text) == Axis(text.partition("=")[0].strip(), values)
 
 
 def test_values_from_python_are_those_of_a_file(tmp_path: Path) -> None:

@@ -274,9 +274,9 @@ def test_markdown_has_one_cell_per_column_with_any_label() -> None:
     found = comparison({"a|b": {"Fed|Avg": AVG, "IFCA": IFCA}, "c": {"Fed|Avg": AVG, "IFCA": IFCA}})
     text = comparison_tables.markdown(found)
     table = markdown_table(text)
-    assert [len(line) for line in table] == [10] * 6
+    assert [len(line) for line in table] == [10] * 6 + [3] * 4  # the second is methods x settings
     assert table[0] == ["setting", "method", "seeds", *HEADS]
-    assert [line[:2] for line in table[2:]] == [
+    assert [line[:2] for line in table[2:6]] == [
         [s, m] for s in ("a\\|b", "c") for m in ("Fed\\|Avg", "IFCA")
     ]
     assert "* a|b: IFCA over Fed|Avg: +21.0 points" in text
@@ -496,7 +496,10 @@ def test_latex_is_balanced_with_any_label() -> None:
     rules = [line for line in lines if line.startswith("\\") and "rule" in line]
     assert rules == [r"\toprule", r"\midrule", r"\midrule", r"\bottomrule"]
     assert lines.index(r"\end{tabular}") == lines.index(r"\bottomrule") + 1
-    after = lines[lines.index(r"\end{tabular}") + 1 :]
+    caption, label, end, *after = lines[lines.index(r"\end{tabular}") + 1 :]
+    assert caption.startswith(r"\caption{Means over the seeds") and caption.endswith("}")
+    assert (label, end) == (r"\label{tab:comparison}", r"\end{table}")
+    assert not re.search(r"(?<!\\)[%#_]", caption)
     assert after and all(line.startswith("%") for line in after)
     # A setting is told once.
     assert [line.startswith(" & ") for line in body[1:]] == [False, True, False, True]
@@ -510,6 +513,8 @@ def test_all_is_written_and_csv_reads_back(tmp_path: Path) -> None:
     assert sorted(p.name for p in out.iterdir()) == sorted(
         [
             *(f"comparison.{e}" for e in ("csv", "md", "tex")),
+            "means.tex",
+            "runs.csv",
             "differences.csv",
             "curves.csv",
             "summary.json",
@@ -610,7 +615,7 @@ def test_the_closing_tables_show_labels_as_they_are() -> None:
     for table in tables(found):
         console.print(table)
     text = console.export_text()
-    assert "[bold] one" in text and text.count(label) == 2
+    assert "[bold] one" in text and text.count(label) == 3  # the third is of methods x settings
     assert "61.0 ± 2.5" in text and "61.5" in text
 
 

@@ -135,10 +135,35 @@ def test_a_method_that_is_never_complete_is_pale_in_a_comparison() -> None:
     first, second = axes.lines
     assert first.get_alpha() == 1 and second.get_alpha() == 0.4
     np.testing.assert_array_equal(second.get_xydata(), [[1, 0.5], [2, 0.6]])
-    assert any("pale: some clients never have a cluster" in text.get_text() for text in axes.texts)
+    note = "pale: rounds in which some clients have no cluster"
+    assert any(note in text.get_text() for text in axes.texts)
     plain = new_figure(4.0, 3.0).subplots()
     accuracies(plain, curves)
     assert any("complete in all seeds: B" in text.get_text() for text in plain.texts)
+
+
+def test_partial_rounds_are_pale_and_complete_ones_are_not() -> None:
+    """Rounds 0 and 3 are complete, rounds 1, 2 and 4 are not, and round 5 was not evaluated. No
+    line joins two complete rounds across a partial one."""
+    every = np.array([[0.1, 0.2, 0.3, 0.4, 0.5, np.nan, 0.7, 0.8]] * 2)
+    complete = every.copy()
+    complete[0, [1, 2, 4]] = np.nan  # in one seed is enough
+    axes = new_figure(4.0, 3.0).subplots()
+    accuracies(axes, {"A": complete}, incomplete={"A": every})
+    pale, whole, alone = axes.lines
+    rounds = [0, 1, 2, 3, 4, 6, 7]
+    assert (pale.get_alpha(), np.asarray(pale.get_xdata()).tolist()) == (0.4, rounds)
+    nan = np.nan
+    np.testing.assert_allclose(
+        np.asarray(whole.get_ydata(), float), [0.1, nan, nan, 0.4, nan, 0.7, 0.8]
+    )
+    # A line through one round is invisible.
+    assert (alone.get_marker(), np.asarray(alone.get_xdata()).tolist()) == ("o", [0, 3])
+    notes = [text.get_text() for text in axes.texts]
+    assert any("pale: rounds in which some clients have no cluster" in note for note in notes)
+    without = new_figure(4.0, 3.0).subplots()
+    accuracies(without, {"A": every}, incomplete={"A": every})
+    assert not any("pale" in text.get_text() for text in without.texts)
 
 
 def test_the_heading_names_the_run() -> None:

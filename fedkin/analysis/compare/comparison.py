@@ -19,9 +19,12 @@ from fedkin.analysis.compare.comparison_folder import (
     read_failed,
     reopen,
 )
+from fedkin.analysis.compare.importance import importance
+from fedkin.analysis.compare.sweep import long_table, runs_table, with_sweep
+from fedkin.analysis.compare.target import first_round, last_score
 from fedkin.analysis.pairwise_tests import pairs
 from fedkin.analysis.ranks import Ranks, rank
-from fedkin.analysis.repeated_runs import CURVES, curve_of, curves_of
+from fedkin.analysis.repeated_runs import CURVES, curves_of
 from fedkin.analysis.scores import log_reasons, scores_by_method
 from fedkin.analysis.tables import clusters_and_configured, mean_and_interval, rows_of
 from fedkin.config.comparison_grid import ComparisonGrid
@@ -33,6 +36,8 @@ from fedkin.run.run import Run
 
 TABLE = "comparison.csv"
 DIFFERENCES = "differences.csv"
+RUNS = "runs.csv"
+IMPORTANCE = "importance.csv"
 # These two files need at least three methods and five settings.
 RANKS = "ranks.csv"
 RANK_TESTS = "rank_tests.csv"
@@ -192,7 +197,7 @@ class Comparison:
         targets = [run.config.target for m in self.methods for run in self.runs(setting, m)]
         if targets and targets[0] is not None:
             return float(targets[0])
-        scores = [_last_score(run) for run in self.runs(setting, self.methods[0])]
+        scores = [last_score(run) for run in self.runs(setting, self.methods[0])]
         measured = [score for score in scores if score is not None]
         return float(np.mean(measured)) if measured else None
 
@@ -215,10 +220,28 @@ class Comparison:
         seeds that reached it; ``reached`` is the number of these seeds. Round 0 is not counted,
         since methods do different things in it: some train models and form clusters, others do
         nothing.
+
+        If options were swept, each has a column, ``section.key``. The column ``chosen`` says which
+        row of a method is best on validation samples (``best of method``), and which of all methods
+        (``winner``). The column is empty without validation samples.
         """
-        return pd.DataFrame(
-            [self._row(setting, method) for setting in self.settings for method in self.methods]
-        )
+        rows = [self._row(setting, method) for setting in self.settings for method in self.methods]
+        return with_sweep(self, pd.DataFrame(rows))
+
+    def runs_table(self) -> pd.DataFrame:
+        """The table of all finished runs, one a row, with a column for each swept option."""
+        return runs_table(self)
+
+    def importance(self, measure: str | None = None) -> pd.DataFrame:
+        """How much each swept option mattered, by method (``importance.importance``). The score is
+        the best accuracy on validation samples if there are some.
+
+        Args:
+            measure: the measure without validation samples, as in ``differences``.
+
+        Raises ConfigError for an unknown measure.
+        """
+        return importance(self, measure)
 
     def _row(self, setting: str, method: str) -> dict[str, Any]:
         """The row of the table of results for a method in a setting."""
@@ -229,7 +252,7 @@ class Comparison:
             row |= mean_and_interval(name, [summary.get(name) for summary in summaries])
         row |= clusters_and_configured(summaries)
         target = self.target(setting)
-        rounds = [r for run in runs if (r := _first_round(run, target)) is not None]
+        rounds = [r for run in runs if (r := first_round(run, target)) is not None]
         row |= {
             "target": target,
             "reached": len(rounds),
@@ -351,6 +374,7 @@ class Comparison:
             "by": self.by if measure is None else measure,
             "table": rows_of(self.table()),
             "differences": rows_of(self.differences(measure)),
+            "importance": rows_of(self.importance(measure)),
             "ranks": ranks.average,
             "rank_tests": ranks.summary(),
             "ranks_missing": self.why_ranks_are_missing(measure),
@@ -359,7 +383,8 @@ class Comparison:
         }
 
     def write(self, folder: Path, measure: str | None = None) -> Path:
-        """Write comparison.csv, differences.csv, curves.csv and summary.json into a folder.
+        """Write comparison.csv, runs.csv, differences.csv, curves.csv and summary.json into a
+        folder, and importance.csv if options were tuned.
 
         ``fk.draw`` writes the formatted tables and the figure.
 
@@ -371,31 +396,13 @@ class Comparison:
         if (ranks := self.ranks(measure)).tested:
             write_atomic(folder / RANKS, ranks.table().to_csv(index=False))
             write_atomic(folder / RANK_TESTS, ranks.pairs.to_csv(index=False))
-        write_atomic(folder / CURVES, self._long_table().to_csv(index=False))
+        write_atomic(folder / CURVES, long_table(self).to_csv(index=False))
+        write_atomic(folder / RUNS, self.runs_table().to_csv(index=False))
+        if len(important := self.importance(measure)):
+            write_atomic(folder / IMPORTANCE, important.to_csv(index=False))
         summary = json.dumps(self.summary(measure), indent=2)
         write_atomic(folder / run_folder.SUMMARY, f"{summary}\n")
         return folder
-
-    def _long_table(self) -> pd.DataFrame:
-        """All accuracies as a table with one row per setting, method, seed and round, for
-        curves.csv."""
-        parts = [
-            pd.DataFrame(
-                {
-                    "setting": setting,
-                    "method": method,
-                    "seed": run.config.seed,
-                    "round": np.arange(len(run.records)),
-                    "accuracy": curve_of(run, "accuracy"),
-                }
-            )
-            for setting in self.settings
-            for method in self.methods
-            for run in self.runs(setting, method)
-        ]
-        if not parts:
-            return pd.DataFrame(columns=["setting", "method", "seed", "round", "accuracy"])
-        return pd.concat(parts, ignore_index=True)
 
     @classmethod
     def load(cls, path: str | Path) -> Comparison:
@@ -429,19 +436,3 @@ def _averaged(summaries: Sequence[Mapping[str, Any]], own: Sequence[Measure]) ->
     if any("attackers" in summary for summary in summaries):
         names += HONEST
     return names + [measure.name for measure in own]
-
-
-def _last_score(run: Run) -> float | None:
-    """A run's accuracy in its last round, on the samples on which rounds are evaluated (validation
-    or test)."""
-    if run.scored_split == "test":
-        return run.summary()["final_accuracy"]
-    return run.records[-1]["accuracy"]
-
-
-def _first_round(run: Run, target: float | None) -> int | None:
-    """The first round of a run, from round 1 on, in which all clients are scored and the accuracy
-    reaches the target; None if there is no such round."""
-    accuracy = curve_of(run, "accuracy")[1:]
-    reached = np.flatnonzero(accuracy >= target) if target is not None else []
-    return int(reached[0]) + 1 if len(reached) else None

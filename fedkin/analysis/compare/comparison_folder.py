@@ -3,6 +3,9 @@
 * ``comparison.toml``: the grid of settings, methods and seeds;
 * ``cells/SETTING/METHOD/SEED/``: the folder of a run, as ``fedkin run`` writes it;
 * ``comparison.csv``, ``.md``, ``.tex``: the table of results;
+* ``runs.csv``: the measures of each run;
+* ``sweep.tex``, ``means.tex``, ``importance.csv``, ``.tex``: the candidates of a sweep, methods x
+  settings, and how much each option mattered;
 * ``differences.csv``: the significance tests between methods;
 * ``ranks.csv``, ``.tex``, ``.png``, ``.svg``, ``rank_tests.csv``: ranks of the methods over the
   settings, and their tests, from three methods and five settings on;
@@ -40,6 +43,11 @@ _WRITTEN = (
     "comparison.csv",
     "comparison.md",
     "comparison.tex",
+    "runs.csv",
+    "sweep.tex",
+    "means.tex",
+    "importance.csv",
+    "importance.tex",
     "differences.csv",
     "curves.csv",
     "figure.png",

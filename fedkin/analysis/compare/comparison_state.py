@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedkin.analysis.compare.comparison import DIFFERENCES, TABLE, Comparison
+from fedkin.analysis.compare.comparison import DIFFERENCES, RUNS, TABLE, Comparison
 from fedkin.analysis.compare.comparison_folder import cells_of, reopen
 from fedkin.core.errors import FedkinError
 from fedkin.run.folder.folder_state import FolderState
@@ -60,10 +60,16 @@ def comparison_state(folder: Path) -> ComparisonState:
         return state
     state.complete = len(comparison.finished)
     state.finished = not comparison.missing
-    for name, table in ((TABLE, comparison.table()), (DIFFERENCES, comparison.differences())):
+    # An older version of fedkin wrote no table of runs.
+    tables = {
+        TABLE: comparison.table(),
+        DIFFERENCES: comparison.differences(),
+        RUNS: comparison.runs_table(),
+    }
+    for name, table in tables.items():
         path = folder / name
         if not path.exists():
-            if state.finished:
+            if state.finished and name != RUNS:
                 state.problems.append(f"{path} is missing")
         # The stored table must be the one that the finished runs give now.
         elif path.read_bytes() != table.to_csv(index=False).encode():

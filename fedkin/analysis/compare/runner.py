@@ -44,7 +44,8 @@ def compare(
     *overrides: str,
     methods: ComparedMethods | None = None,
     seeds: int | None = None,
-    grid: Mapping[str, Sequence[Any]] | None = None,
+    grid: Mapping[str, Sequence[Any] | str] | None = None,
+    trials: int | None = None,
     by: str = "final",
     out: str | Path,
     resume: bool = False,
@@ -66,6 +67,9 @@ def compare(
             dictionary of these by label.
         seeds: number of seeds, which replaces the file's; default 3.
         grid: values of options, such as ``{"local.lr": [0.01, 0.03]}``. All combinations are run.
+            With ``trials``, also distributions, such as ``{"local.lr": "log(0.01, 0.3)"}``.
+        trials: number of trials of a random search, the same for every method. Options are drawn
+            from the grid's distributions and lists. None: no random search.
         by: the measure by which methods are compared: ``final``, ``best``, ``bottom`` or
             ``validation``.
         out: the comparison's folder; with ``resume``, an existing folder of the same comparison.
@@ -93,7 +97,8 @@ def compare(
         Comparison(1 settings x 2 methods x 1 seeds: 2 finished, 0 missing)
     """
     file = user_path(study) if study else None
-    checked = replace(load(file, overrides, methods, seeds, axes=grid), by=by)
+    loaded = load(file, overrides, methods, seeds, axes=grid, trials=trials)
+    checked = replace(loaded, by=by)
     check_jobs(jobs, [setting.config(method) for setting, method in checked.cells], engine)
     folder = user_path(out)
     with folder_lock(folder), interruptible():

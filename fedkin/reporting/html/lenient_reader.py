@@ -64,9 +64,7 @@ def read_run(path: Path) -> tuple[Run | None, list[str]]:
     summary = _summary(path, remarks) if newest and newest[0].round == last else {}
     finished = summary.get("rounds") == last
     if not finished:
-        rounds = config.rounds
-        of = f" of {rounds}" if rounds else ""
-        remarks.append(f"{path} is incomplete; it is shown up to round {last}{of}.")
+        remarks.append(_unfinished(path, last, config.rounds))
     if newest and finished:
         state = newest[0].state
     else:
@@ -88,6 +86,17 @@ def read_run(path: Path) -> tuple[Run | None, list[str]]:
             run, best=newest[0].best, final=final_entries(summary, config.measures)
         )
     return run, remarks
+
+
+def _unfinished(path: Path, last: int, rounds: int | None) -> str:
+    """A remark about a run without results: how far it is shown."""
+    if last == rounds:
+        return (
+            f"{path} has all {rounds} rounds, but its final results are missing; resume the run to "
+            "complete it."
+        )
+    of = f" of {rounds}" if rounds else ""
+    return f"{path} is incomplete; it is shown up to round {last}{of}."
 
 
 def _runs_against(path: Path, remarks: list[str]) -> dict[str, Run]:

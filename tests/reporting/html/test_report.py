@@ -327,6 +327,16 @@ def test_migrations_into_an_unknown_cluster_are_damage(
     assert any("the migrations are damaged" in note for note in loaded["notes"]) == whole
 
 
+def test_a_run_with_all_rounds_and_no_results_is_not_called_shown_up_to_the_last(
+    tmp_path: Path,
+) -> None:
+    run = a_run(wandering(10, 6))
+    run.config.run["rounds"] = 6
+    made = contents(read_runs(unfinished(run, tmp_path / "a")))
+    assert any("has all 6 rounds, but its final results are missing" in n for n in made["notes"])
+    assert not any("up to round 6 of 6" in note for note in made["notes"])
+
+
 def _with_moves(folder: Path) -> fk.Run:
     """A run read as it is, but for moves that are another's."""
     return dataclasses.replace(

@@ -1,0 +1,66 @@
+"""Random search in a comparison: options are drawn from distributions, with the same number of
+trials for each method."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from fedkin.config.comparison_axes import Axis
+from fedkin.config.distributions import draws
+from fedkin.config.schema import check_integer
+from fedkin.core.errors import ConfigError
+
+
+class SearchAxes(NamedTuple):
+    """The axes (options with several values) of a comparison, divided by how they are tried.
+
+    Attributes:
+        crossed: axes of which each value is tried with each.
+        drawn: axes of a random search; value t of each is of trial t. Empty without one.
+    """
+
+    crossed: list[Axis]
+    drawn: list[Axis]
+
+
+def search(axes: Sequence[Axis], trials: int | None, seed: int) -> SearchAxes:
+    """Divide the axes of a comparison, and draw the values of a random search.
+
+    With a number of trials, options that can be tuned are drawn: from their distribution, or from
+    their list with equal probabilities. Lists of options that describe the problem are crossed with
+    the trials, so every problem has the same trials.
+
+    Args:
+        axes: options with lists of values or with distributions.
+        trials: number of trials; None: no random search.
+        seed: seed of the draws.
+
+    Raises:
+        ConfigError: a distribution has no number of trials or describes the problem, or there is
+            nothing to draw.
+    """
+    if trials is None:
+        for one in axes:
+            if one.distribution is not None:
+                raise ConfigError(
+                    f"{one.key}: a distribution needs a number of trials; add --trials 20, or "
+                    f"write a list, as in --grid {one.key}=A,B"
+                )
+        return SearchAxes(list(axes), [])
+    check_integer("trials", trials, 1)
+    for one in axes:
+        if one.distribution is not None and not one.tuned:
+            raise ConfigError(
+                f"{one.key}: trials on different problems have no common winner; write a list, as "
+                f"in --grid {one.key}=A,B, and every problem gets the same trials"
+            )
+    drawn = [
+        Axis(one.key, draws(one.drawn_from(), one.key, trials, seed)) for one in axes if one.tuned
+    ]
+    if not drawn:
+        raise ConfigError(
+            f"trials: {trials} trials need an option to draw; give one a distribution, as in "
+            "--grid 'local.lr=log(0.01, 0.3)'"
+        )
+    return SearchAxes([one for one in axes if not one.tuned], drawn)
