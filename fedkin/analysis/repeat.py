@@ -19,6 +19,7 @@ from fedkin.core.errors import CheckpointError, ConfigError
 from fedkin.core.plain import plain
 from fedkin.core.storage import complete_lines
 from fedkin.run.callbacks import OnRound
+from fedkin.run.experiment import Experiment
 from fedkin.run.folder import run_folder
 from fedkin.run.folder.fingerprint import fingerprint
 from fedkin.run.folder.lock import folder_lock
@@ -26,6 +27,7 @@ from fedkin.run.folder.run_folder import Folder, holds_run
 from fedkin.run.interruption import interruptible
 from fedkin.run.run import Run
 from fedkin.run.simulate import from_config
+from fedkin.run.simulated_worlds import SimulatedWorlds
 from fedkin.tracking.registry import make_trackers
 from fedkin.tracking.tracker import Tracker
 
@@ -164,6 +166,10 @@ def _execute_seeds(
         for number, seed in enumerate(() if several(jobs, engine) else seeds):
             if on_seed:
                 on_seed(number, seed)
+            if config.draws_data and number:
+                experiment = _with_drawn_data(experiment, config, seed)
+                experiment.with_seed(seed).check(methods)
+                digests = experiment.worlds.digests()
             inner = out / SEEDS / str(seed) if out else None
             begun = resume and inner is not None and holds_run(inner)
             runs.append(experiment.with_seed(seed).side_by_side(methods, digests, inner, begun))
@@ -176,6 +182,15 @@ def _execute_seeds(
         repeated.write(out)
         _warn_of_other_seeds(out, seeds)
     return repeated
+
+
+def _with_drawn_data(
+    experiment: Experiment[SimulatedWorlds], config: RunConfig, seed: int
+) -> Experiment[SimulatedWorlds]:
+    """The experiment with the data that a seed draws (``data.seed = "run"``), and a model for
+    them."""
+    drawn, _ = from_config(config, seed=seed)
+    return dataclasses.replace(experiment, worlds=drawn.worlds)
 
 
 def _side_by_side(

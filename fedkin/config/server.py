@@ -299,7 +299,7 @@ def load_client(path: Path, overrides: Sequence[str] = ()) -> ClientConfig:
         else None,
     )
     if config.data is not None:
-        registry.refuse_validation(config.data.values, sections.place)
+        registry.refuse_simulated_only(config.data.values, sections.place)
     return config
 
 

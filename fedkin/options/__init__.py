@@ -1,5 +1,5 @@
-"""Options for any method: server optimisers, personal parts, robust rules, attacks, late replies,
-privacy and secret sums.
+"""Options for any method: server optimisers, personal parts, robust rules, noise in the data,
+attacks, late replies, privacy and secret sums.
 
 ``SECTIONS`` lists all options. To add an option, write its class in a new file, and add an entry to
 ``SECTIONS`` that names the class.
@@ -72,6 +72,19 @@ SECTIONS = {
     ),
     "robust": OptionSection(
         "robust rule", {"aggregation": "fedkin.options.robust.robust:RobustAggregation"}
+    ),
+    "label_noise": OptionSection(
+        "label noise",
+        {
+            "symmetric": "fedkin.options.noise:SymmetricFlips",
+            "pair": "fedkin.options.noise:PairFlips",
+        },
+        only_simulated=True,
+    ),
+    "feature_noise": OptionSection(
+        "feature noise",
+        {"gaussian": "fedkin.options.noise:GaussianNoise"},
+        only_simulated=True,
     ),
     "attack": OptionSection(
         "attack", {"byzantine": "fedkin.options.attack.byzantine:Byzantine"}, only_simulated=True
