@@ -62,8 +62,12 @@ SECTIONS = {
     ),
     "personal": OptionSection(
         "personal part",
-        {"head": f"{_PARTS}:PersonalHead", "ditto": f"{_PARTS}:PersonalModel"},
-        titles={"head": "personal heads", "ditto": "Ditto"},
+        {
+            "head": f"{_PARTS}:PersonalHead",
+            "fedbn": f"{_PARTS}:PersonalBatchNorm",
+            "ditto": f"{_PARTS}:PersonalModel",
+        },
+        titles={"head": "personal heads", "fedbn": "FedBN", "ditto": "Ditto"},
     ),
     "privacy": OptionSection(
         "privacy",

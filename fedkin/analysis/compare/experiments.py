@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedkin.analysis.compare.comparison_folder import Cell
-from fedkin.config.comparison_grid import Setting
 from fedkin.config.registry import Entry
 from fedkin.config.run import RunConfig
 from fedkin.config.schema import error_context
