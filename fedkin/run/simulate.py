@@ -75,8 +75,10 @@ def simulate(
             * a server optimiser, which uses the mean update of each cluster as a gradient:
               ``FedAvgM(...)``, ``FedAdam(...)``, ``FedYogi(...)`` or ``FedAdagrad(...)``;
             * a personal part of the model, which stays on each client: the last layer
-              (``PersonalHead(...)``), or a model in addition to the cluster's model
-              (``PersonalModel(...)``);
+              (``PersonalHead(...)``), batch normalisation (``PersonalBatchNorm()``), or a model in
+              addition to the cluster's model (``PersonalModel(...)``);
+            * noise in the data: wrong labels (``SymmetricFlips(...)``, ``PairFlips(...)``), or
+              noisy features (``GaussianNoise(...)``);
             * ``ClientDP(...)``, client-level differential privacy: all released sums are clipped
               and noised, with cohorts of ``fk.Cohort(n, selection="poisson")``;
             * ``RobustAggregation(...)``, a robust rule instead of the mean within each cluster,
