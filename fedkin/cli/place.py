@@ -89,6 +89,8 @@ def place_command(
         if export is None:
             exported = shell_command("fedkin", "export", run, "--out", "MODELS")
             typer.echo(f"model files: {exported}, then place with --models MODELS")
+        else:
+            typer.echo(f"model files: {export.folder}")
 
 
 def _print_table(placed: list[PlacedClient], title: str, with_models: bool) -> None:
@@ -100,7 +102,7 @@ def _print_table(placed: list[PlacedClient], title: str, with_models: bool) -> N
         confidence = "-" if one.confidence is None else f"{one.confidence:.0%}"
         row = [one.client, one.samples, cluster, confidence, one.decided]
         if with_models:
-            row.append(one.model or "-")
+            row.append("-" if one.model is None else Path(one.model).name)
         rows.append(row)
     if with_models:
         heads.append("model file")

@@ -13,6 +13,7 @@ from fedkin.analysis.repeat import execute_seeds
 from fedkin.config.registry import datasets, refuse_simulated_only, resolve
 from fedkin.config.run import load
 from fedkin.core.errors import CheckpointError, ConfigError
+from fedkin.reporting.comparison_tables import table_notes
 from fedkin.run.simulate import execute
 
 SHORT = (
@@ -87,8 +88,8 @@ def test_resuming_adds_seeds_with_their_own_data(seeds: Path) -> None:
 
 def test_validation_samples_are_drawn_as_well() -> None:
     config = load(None, [*SHORT, "data.validation=0.2", "run.seed=3"])
-    own = fk.data.digits(clients=6, seed=3).with_validation(0.2, 3)
-    np.testing.assert_array_equal(config.make_data().part("validation").rows, own.validation.rows)
+    own = fk.data.digits(clients=6, seed=3).with_validation(0.2, 3).part("validation")
+    np.testing.assert_array_equal(config.make_data().part("validation").rows, own.rows)
 
 
 @pytest.mark.parametrize("jobs", [None, 2])
@@ -106,7 +107,7 @@ def test_a_comparison_pairs_methods_on_the_data_of_their_seed(
         for method in compared.methods:
             runs = compared.runs(setting, method)
             assert [samples(run) for run in runs] == [drawn(0), drawn(1), drawn(2)]
-    notes = (out / "comparison.md").read_text()
+    notes = " ".join(table_notes(compared))
     assert "Each seed draws the data, so intervals" in notes
     assert "All seeds share the data" not in notes
 

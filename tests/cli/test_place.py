@@ -61,8 +61,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def cluster_of(folder: Path, hospital: str) -> int:
     """The cluster of a hospital of the run."""
-    clients = pd.read_csv(folder / "run" / "clients.csv")
-    return int(clients.set_index("name")["cluster"][hospital])
+    clients = pd.read_parquet(folder / "run" / "clients.parquet")
+    return dict(zip(clients["name"], clients["cluster"].tolist(), strict=True))[hospital]
 
 
 def test_new_clients_join_the_cluster_of_their_kind(folder: Path) -> None:
@@ -83,15 +83,16 @@ def test_the_table_says_how_and_names_the_file(folder: Path) -> None:
         *("--models", folder / "models", "--out", out),
     )
     assert result.exit_code == 0
-    for head in ("client", "samples", "cluster", "confidence", "decided by", "model file"):
-        assert head in result.stdout
-    table = pd.read_csv(out).set_index("client")
+    for text in ("client", "samples", "cluster", "confidence", "decided by", "model file"):
+        assert text in result.stdout
+    assert ".safetensors" in result.stdout and f"model files: {folder / 'models'}" in result.stdout
+    known, north = pd.read_csv(out).to_dict("records")
     # A client of the run keeps its cluster, and nothing is tried.
-    assert table["decided"]["h1"] == "a client of the run"
-    assert table["cluster"]["h1"] == cluster_of(folder, "h1")
-    assert np.isnan(table["confidence"]["h1"])
-    cluster = table["cluster"]["north"]
-    assert table["model"]["north"] == str(folder / "models" / f"cluster-{cluster}.safetensors")
+    assert known["client"] == "h1" and known["decided"] == "a client of the run"
+    assert known["cluster"] == cluster_of(folder, "h1")
+    assert np.isnan(known["confidence"])
+    file = folder / "models" / f"cluster-{north['cluster']}.safetensors"
+    assert north["model"] == str(file) and file.exists()
 
 
 def test_a_table_without_clients_is_one_client(folder: Path) -> None:

@@ -16,7 +16,7 @@ DATA = fk.data.digits(clients=4)
 WORK = fk.SGD(epochs=1, lr=0.1)
 
 
-def module() -> nn.Module:
+def module() -> nn.Sequential:
     return nn.Sequential(nn.Linear(64, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 10))
 
 
@@ -127,7 +127,6 @@ def test_clients_are_tested_with_their_own_normalisation() -> None:
 
 
 def test_pytorch_and_jax_agree() -> None:
-    pytest.importorskip("torchax")
     compiled = fk.torch_model(module, engine="jax")
     expected = vectors(simulate(options=[fk.PersonalBatchNorm()]))
     found = vectors(simulate(options=[fk.PersonalBatchNorm()], model=compiled))
