@@ -13,40 +13,49 @@ from fedkin.core.object_repr import shell_command
 from fedkin.core.storage import check_output, write_atomic
 
 if TYPE_CHECKING:
+    from fedkin.export.reader import Export
+    from fedkin.run.run import Run
     from fedkin.run.trained.place_table import PlacedClient
 
 # The text with which a file of placements begins.
 _BEGINS = "client,samples,cluster,"
 
 
+Data = Annotated[
+    Path,
+    typer.Argument(
+        metavar="DATA",
+        help="The new clients' labelled samples: .csv, .parquet or .npz. Without a column of "
+        "clients, all samples belong to one client.",
+    ),
+]
+Columns = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[key=value]...", help="Columns: label=, client=, features=."),
+]
+Models = Annotated[
+    Path | None,
+    typer.Option(
+        "--models", metavar="DIR", help="An export of the run; show each client's model file."
+    ),
+]
+Resamples = Annotated[
+    int, typer.Option("--resamples", metavar="N", help="Resamples for the confidence.")
+]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="FILE.csv", help="Also write the table to this file."),
+]
+
+
 def place_command(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished run.")],
-    data: Annotated[
-        Path,
-        typer.Argument(
-            metavar="DATA",
-            help="The new clients' labelled samples: .csv, .parquet or .npz. Without a column of "
-            "clients, all samples belong to one client.",
-        ),
-    ],
-    options: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[key=value]...", help="Columns: label=, client=, features=."),
-    ] = None,
-    models: Annotated[
-        Path | None,
-        typer.Option(
-            "--models", metavar="DIR", help="An export of the run; show each client's model file."
-        ),
-    ] = None,
-    resamples: Annotated[
-        int, typer.Option("--resamples", metavar="N", help="Resamples for the confidence.")
-    ] = 20,
+    data: Data,
+    options: Columns = None,
+    models: Models = None,
+    resamples: Resamples = 20,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the resamples.")] = 0,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="FILE.csv", help="Also write the table to this file."),
-    ] = None,
+    out: Out = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the table as JSON instead.")
     ] = False,
@@ -54,24 +63,20 @@ def place_command(
     """Find the cluster of each new client of a table, by the method's rule for newcomers. The run
     stays as it is."""
     with error_exit():
-        from fedkin.export import load
         from fedkin.run.run import Run
         from fedkin.run.trained.external_evaluation import load_other
-        from fedkin.run.trained.place_table import check_export, place_clients
+        from fedkin.run.trained.place_table import place_clients
 
         if out is not None:
             check_output(out, [data], _BEGINS)
         loaded = Run.load(run)
-        export = None if models is None else load(models)
-        if export is not None:
-            check_export(export, loaded.fingerprint)
+        export = _export_of(loaded, models)
         trained = loaded.trained
-        chosen = dict(parse_option(text) for text in options or [])
         samples = load_other(
             data,
-            loaded.config.data,
-            trained.parts.samples,
-            options=chosen,
+            own=loaded.config.data,
+            samples=trained.parts.samples,
+            options=dict(parse_option(text) for text in options or []),
             pooled=True,
             command="place",
         )
@@ -86,11 +91,24 @@ def place_command(
         _print_table(placed, f"{data} in the clusters of {run}", export is not None)
         if out is not None:
             typer.echo(f"table: {out}")
-        if export is None:
-            exported = shell_command("fedkin", "export", run, "--out", "MODELS")
-            typer.echo(f"model files: {exported}, then place with --models MODELS")
-        else:
+        if export is not None:
             typer.echo(f"model files: {export.folder}")
+            return
+        exported = shell_command("fedkin", "export", run, "--out", "MODELS")
+        typer.echo(f"model files: {exported}, then place with --models MODELS")
+
+
+def _export_of(run: Run, models: Path | None) -> Export | None:
+    """The run's export in a folder; None without a folder. Raises ConfigError for the export of
+    another run."""
+    from fedkin.export import load
+    from fedkin.run.trained.place_table import check_export
+
+    if models is None:
+        return None
+    export = load(models)
+    check_export(export, run.fingerprint)
+    return export
 
 
 def _print_table(placed: list[PlacedClient], title: str, with_models: bool) -> None:

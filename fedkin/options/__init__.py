@@ -80,14 +80,14 @@ SECTIONS = {
     "label_noise": OptionSection(
         "label noise",
         {
-            "symmetric": "fedkin.options.noise:SymmetricFlips",
-            "pair": "fedkin.options.noise:PairFlips",
+            "symmetric": "fedkin.options.noise.data_noise:SymmetricFlips",
+            "pair": "fedkin.options.noise.data_noise:PairFlips",
         },
         only_simulated=True,
     ),
     "feature_noise": OptionSection(
         "feature noise",
-        {"gaussian": "fedkin.options.noise:GaussianNoise"},
+        {"gaussian": "fedkin.options.noise.data_noise:GaussianNoise"},
         only_simulated=True,
     ),
     "attack": OptionSection(

@@ -141,7 +141,7 @@ class Experiments:
         if key in self._kept:
             return self._kept[key]
         data = self._data_of(cell, config)
-        experiment, _ = from_config(config, False, self._on_round, data, cell.seed)
+        experiment, _ = from_config(config, on_round=self._on_round, data=data, seed=cell.seed)
         digests = experiment.worlds.digests()
         self._refuse_other_data(key, config, digests)
         self._kept[key] = experiment, digests

@@ -119,7 +119,13 @@ def _of_program(
         )
     local = LocalTraining.from_settings(config.local)
     changed, shift = simulated(_data_options(config), data, None, config.seed)
-    return Ingredients(method or _method(config.method), wrap_module(model), changed, local, shift)
+    return Ingredients(
+        method=method or _method(config.method),
+        model=wrap_module(model),
+        samples=changed,
+        local=local,
+        shift=shift,
+    )
 
 
 def _data_options(config: Description) -> dict[str, Option]:

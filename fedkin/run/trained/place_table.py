@@ -91,7 +91,7 @@ def place_clients(
             confidence = None
             decided = KNOWN
         else:
-            placement = place(trained, x[rows], given[rows], resamples, seed)
+            placement = place(trained, x[rows], given[rows], resamples=resamples, seed=seed)
             cluster = placement.cluster
             confidence = None if np.isnan(placement.confidence) else placement.confidence
             decided = _rule(trained, cluster)
