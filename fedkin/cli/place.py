@@ -94,8 +94,8 @@ def place_command(
         if export is not None:
             typer.echo(f"model files: {export.folder}")
             return
-        exported = shell_command("fedkin", "export", run, "--out", "MODELS")
-        typer.echo(f"model files: {exported}, then place with --models MODELS")
+        exported = shell_command("fedkin", "export", run)
+        typer.echo(f"model files: {exported} --out MODELS, then place with --models MODELS")
 
 
 def _export_of(run: Run, models: Path | None) -> Export | None:
