@@ -73,6 +73,10 @@ if TYPE_CHECKING:
     from fedkin.options.attack.byzantine import Byzantine as Byzantine
     from fedkin.options.base import Option as Option
     from fedkin.options.late.late_replies import LateReplies as LateReplies
+    from fedkin.options.noise.data_noise import GaussianNoise as GaussianNoise
+    from fedkin.options.noise.data_noise import PairFlips as PairFlips
+    from fedkin.options.noise.data_noise import SymmetricFlips as SymmetricFlips
+    from fedkin.options.personal.parts import PersonalBatchNorm as PersonalBatchNorm
     from fedkin.options.personal.parts import PersonalHead as PersonalHead
     from fedkin.options.personal.parts import PersonalModel as PersonalModel
     from fedkin.options.privacy.client_dp import ClientDP as ClientDP
@@ -136,6 +140,7 @@ _HOME = {
     "FedAvgM": "fedkin.options.server_optimizer",
     "FedYogi": "fedkin.options.server_optimizer",
     "FedkinError": "fedkin.core.errors",
+    "GaussianNoise": "fedkin.options.noise.data_noise",
     "LateReplies": "fedkin.options.late.late_replies",
     "Ledger": "fedkin.core.ledger",
     "LocalTraining": "fedkin.core.training",
@@ -151,6 +156,8 @@ _HOME = {
     "ModelError": "fedkin.core.errors",
     "ModelSpec": "fedkin.core.model_spec",
     "Option": "fedkin.options.base",
+    "PairFlips": "fedkin.options.noise.data_noise",
+    "PersonalBatchNorm": "fedkin.options.personal.parts",
     "PersonalHead": "fedkin.options.personal.parts",
     "PersonalModel": "fedkin.options.personal.parts",
     "Population": "fedkin.scenarios.population",
@@ -171,6 +178,7 @@ _HOME = {
     "State": "fedkin.core.method",
     "StorageError": "fedkin.core.errors",
     "Stream": "fedkin.core.randomness",
+    "SymmetricFlips": "fedkin.options.noise.data_noise",
     "TaskError": "fedkin.core.errors",
     "Tracker": "fedkin.tracking.tracker",
     "TrainingReply": "fedkin.tasks.train",

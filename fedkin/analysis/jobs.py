@@ -64,7 +64,7 @@ class Job(NamedTuple):
         description: the complete configuration (``RunConfig.description``).
         seed: the run's seed.
         out: the run's folder; an unfinished run there is resumed.
-        earlier: finished runs in the same setting.
+        earlier: finished runs in the same setting, on the same data.
     """
 
     key: Any
@@ -139,7 +139,7 @@ _prepared: _Prepared | None = None
 def work(job: Job) -> None:
     """Run or resume a job (a configuration, a seed and a folder) in this process."""
     config = from_dict(job.description.sections)
-    experiment, digests = _experiment(config)
+    experiment, digests = _experiment(config, job.seed)
     # Runs are compared only if they have the same data, which may have changed on disk meanwhile.
     for earlier in job.earlier:
         if fingerprint(earlier.config, *digests) != earlier.fingerprint:
@@ -153,16 +153,19 @@ def work(job: Job) -> None:
     seeded.side_by_side(methods, digests, job.out, holds_run(job.out))
 
 
-def _experiment(config: RunConfig) -> tuple[Experiment, Digests]:
+def _experiment(config: RunConfig, seed: int) -> tuple[Experiment, Digests]:
     """The experiment of a setting, and the digests of its data. They are reused if the previous job
-    had the same setting."""
+    had the same setting and data."""
     global _prepared
     described = config.description().with_run(against=None)
     # A setting is a configuration without its method and the methods it is compared with.
-    setting = json.dumps({**described.sections, "method": None}, sort_keys=True, default=str)
+    parts = {**described.sections, "method": None}
+    if config.draws_data:
+        parts["drawn by"] = seed
+    setting = json.dumps(parts, sort_keys=True, default=str)
     if _prepared is None or _prepared.setting != setting:
         # Free the previous setting's data first, because two data sets may not fit into memory.
         _prepared = None
-        experiment, _ = from_config(config)
+        experiment, _ = from_config(config, seed=seed)
         _prepared = _Prepared(setting, experiment, experiment.worlds.digests())
     return _prepared.experiment, _prepared.digests

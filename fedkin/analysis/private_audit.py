@@ -31,7 +31,7 @@ def audit_of_config(config: RunConfig) -> Audit:
             "privacy: there is nothing to audit without [privacy]; set privacy.name=client_dp "
             "privacy.epsilon=2"
         )
-    data = config.data.make()
+    data = config.make_data()
     method = config.method.made
     spec = config.model.make(data).spec
     run = RunFacts(method=method, plan=config.run, spec=spec, clients=data.clients, options=options)

@@ -19,6 +19,7 @@ from fedkin.core.errors import CheckpointError, ConfigError
 from fedkin.core.plain import plain
 from fedkin.core.storage import complete_lines
 from fedkin.run.callbacks import OnRound
+from fedkin.run.experiment import Experiment
 from fedkin.run.folder import run_folder
 from fedkin.run.folder.fingerprint import fingerprint
 from fedkin.run.folder.lock import folder_lock
@@ -26,6 +27,8 @@ from fedkin.run.folder.run_folder import Folder, holds_run
 from fedkin.run.interruption import interruptible
 from fedkin.run.run import Run
 from fedkin.run.simulate import from_config
+from fedkin.run.simulated_worlds import SimulatedWorlds
+from fedkin.run.worlds import Digests, Methods
 from fedkin.tracking.registry import make_trackers
 from fedkin.tracking.tracker import Tracker
 
@@ -161,12 +164,10 @@ def _execute_seeds(
                 Job(seed, config.description(), seed, out / SEEDS / str(seed)) for seed in seeds
             ]
             runs = _side_by_side(run_side_by_side(work, jobs, engine), on_round, on_seed)
-        for number, seed in enumerate(() if several(jobs, engine) else seeds):
-            if on_seed:
-                on_seed(number, seed)
-            inner = out / SEEDS / str(seed) if out else None
-            begun = resume and inner is not None and holds_run(inner)
-            runs.append(experiment.with_seed(seed).side_by_side(methods, digests, inner, begun))
+        else:
+            runs = _one_after_another(
+                experiment, methods, config=config, digests=digests, out=out, on_seed=on_seed
+            )
     except Exception:
         if folder and not resume and not (folder.path / SEEDS).exists():
             folder.abandon()
@@ -176,6 +177,49 @@ def _execute_seeds(
         repeated.write(out)
         _warn_of_other_seeds(out, seeds)
     return repeated
+
+
+def _one_after_another(
+    experiment: Experiment[SimulatedWorlds],
+    methods: Methods,
+    *,
+    config: RunConfig,
+    digests: Digests,
+    out: Path | None,
+    on_seed: OnSeed | None,
+) -> list[Run]:
+    """Run all seeds in this process.
+
+    Args:
+        experiment: the experiment, with the data of the first seed.
+        methods: the methods, with the main method first.
+        config: the configuration.
+        digests: digests of the data and the model.
+        out: the folder of all runs; None: runs are not saved.
+        on_seed: called before each run.
+    """
+    assert config.run.seeds
+    runs = []
+    for number, seed in enumerate(seeds_of(config.run.seed, config.run.seeds)):
+        if on_seed:
+            on_seed(number, seed)
+        if config.draws_data and number:
+            experiment = _with_drawn_data(experiment, config, seed)
+            experiment.with_seed(seed).check(methods)
+            digests = experiment.worlds.digests()
+        inner = out / SEEDS / str(seed) if out else None
+        begun = experiment.resume and inner is not None and holds_run(inner)
+        runs.append(experiment.with_seed(seed).side_by_side(methods, digests, inner, begun))
+    return runs
+
+
+def _with_drawn_data(
+    experiment: Experiment[SimulatedWorlds], config: RunConfig, seed: int
+) -> Experiment[SimulatedWorlds]:
+    """The experiment with the data that a seed draws (``data.seed = "run"``), and a model for
+    them."""
+    drawn, _ = from_config(config, seed=seed)
+    return dataclasses.replace(experiment, worlds=drawn.worlds)
 
 
 def _side_by_side(

@@ -21,6 +21,7 @@ from fedkin.cli.evaluate import evaluate_command
 from fedkin.cli.export import export_command
 from fedkin.cli.methods import methods_command
 from fedkin.cli.peer import peer_app
+from fedkin.cli.place import place_command
 from fedkin.cli.predict import predict_command
 from fedkin.cli.report import report_command
 from fedkin.cli.reproduce import reproduce_command
@@ -52,6 +53,7 @@ app.command("eps")(eps_command)
 app.command("evaluate")(evaluate_command)
 app.command("export")(export_command)
 app.command("predict")(predict_command)
+app.command("place")(place_command)
 
 
 def main() -> None:

@@ -225,7 +225,9 @@ def _dataset(name: str, options: list[str]) -> FederatedData:
         named = {"name": "file", "path": name} if _is_path(name) else {"name": name}
         raw, _ = read(None, overrides, {"data": named}, NAMED)
         values = raw["data"]
-    return registry.resolve("data set", registry.datasets(), values, str).make()
+    entry = registry.resolve("data set", registry.datasets(), values, str)
+    # The data of a file that says data.seed = "run" are those of its first seed.
+    return entry.drawn(int(raw.get("run", {}).get("seed", 0))).make()
 
 
 def _is_path(name: str) -> bool:

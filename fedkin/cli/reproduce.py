@@ -95,8 +95,11 @@ def _find_papers() -> None:
                 sys.path.append(str(root))
             return
     raise ConfigError(
-        "reproducing the papers' tables needs a checkout of the repository: clone it, run `make "
-        "demo` there (it installs into .venv), then `.venv/bin/fedkin reproduce`"
+        "the recipes of the papers' tables and their stored results are in the folder papers/ of "
+        "fedkin's repository, which an installed package does not have. To read the results, open "
+        "docs/results.md of the repository. To reproduce them: clone the repository, run `make "
+        "demo` there (it installs into .venv), then `.venv/bin/fedkin reproduce`; in a clone that "
+        "you have, run `fedkin reproduce` in its folder"
     )
 
 

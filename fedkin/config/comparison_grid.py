@@ -129,6 +129,12 @@ class ComparisonGrid:
         setting, method = self.cells[0]
         return setting.config(method).description().measures
 
+    @property
+    def drawn_settings(self) -> list[str]:
+        """Labels of the settings in which each seed draws the data (``data.seed = "run"``)."""
+        method = self.methods[0]
+        return [one.label for one in self.settings if one.config(method).draws_data]
+
     def measure(self, by: str | None = None) -> Measure:
         """The measure by which methods are compared: the one called ``by``, or the grid's measure.
 

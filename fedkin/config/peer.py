@@ -82,7 +82,7 @@ def from_dict(raw: dict[str, Any], place: Place = str) -> PeerConfig:
         if "lockstep" in sections
         else None,
     )
-    registry.refuse_validation(config.data.values, place)
+    registry.refuse_simulated_only(config.data.values, place)
     sections.construct("local", lambda: config.work, LocalSection)
     sections.construct("method", lambda: config.method.made)
     check_between_peers(config.method, place)

@@ -7,14 +7,15 @@ import inspect
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, wraps
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from fedkin.config import user_methods
 from fedkin.config.key_examples import raise_with_example, setting
 from fedkin.config.schema import Place, Section, Values, options_schema, toml_values, validate
 from fedkin.core.errors import ConfigError, FedkinError, unknown
+from fedkin.core.randomness import RUN_SEED
 from fedkin.data.files import is_table_file
 from fedkin.data.table_transform import NONE, TABLE_OPTIONS
 from fedkin.options import SECTIONS
@@ -25,27 +26,37 @@ NOT_OPTIONS = ("data",)  # arguments that a run passes itself
 
 def datasets() -> Registry:
     """All data sets by name, with ``file`` for a user's file. Each data set has, in addition to its
-    own options, the option ``validation``."""
+    own options, the option ``validation``, and its ``seed`` may be "run"."""
     from fedkin.data import DATASETS, load
     from fedkin.scenarios.planted_clusters import planted
 
     return {
-        name: _with_validation(make)
+        name: _with_common_options(make)
         for name, make in {"file": load, "planted": planted, **DATASETS}.items()
     }
 
 
 @cache
-def _with_validation(make: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the option ``validation`` to the function that makes a data set: the share of each
-    client's training samples that become validation samples. The data's seed draws them. None: use
-    the validation split of the file, if it has one."""
+def _with_common_options(make: Callable[..., Any]) -> Callable[..., Any]:
+    """Add what all data sets have to the function that makes one.
+
+    The option ``validation`` is the share of each client's training samples that become validation
+    samples. The data's seed draws them. None: use the validation split of the file, if it has one.
+
+    The option ``seed`` may be "run": the run's seed then also draws the data. ``Entry.drawn`` puts
+    the run's seed in its place.
+    """
     option = inspect.Parameter(
         "validation", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=float | None
     )
 
     @wraps(make)
     def call(*first: Any, validation: float | None = None, **options: Any) -> Any:
+        if options.get("seed") == RUN_SEED:
+            raise ConfigError(
+                f"seed: {RUN_SEED!r} draws the data from the seed of a run, and there is no run "
+                "here; give a number, such as seed = 0"
+            )
         if validation is None:
             return make(*first, **options)
         from fedkin.data.federated import check_validation
@@ -69,8 +80,11 @@ def _with_validation(make: Callable[..., Any]) -> Callable[..., Any]:
     # The options are read from the signature, so it must show the new one.
     signature = inspect.signature(make)
     extended = signature.replace(parameters=[*signature.parameters.values(), option])
+    types = {**typing.get_type_hints(make), option.name: option.annotation}
+    if "seed" in types:
+        types["seed"] = types["seed"] | Literal["run"]
     call.__signature__ = extended  # type: ignore[attr-defined]
-    call.__annotations__ = {**typing.get_type_hints(make), option.name: option.annotation}
+    call.__annotations__ = types
     return call
 
 
@@ -86,9 +100,9 @@ def default_model(model: Values) -> str:
     return "torch" if "torch" in model else "mclr"
 
 
-def refuse_validation(data: Values, place: Place) -> None:
-    """Raise ConfigError for a validation split on a real site. A site is scored on its test samples
-    in every round.
+def refuse_simulated_only(data: Values, place: Place) -> None:
+    """Raise ConfigError for options of [data] that only a simulation has: a validation split, since
+    a site is scored on its test samples in every round, and data that the run's seed draws.
 
     Args:
         data: the site's section [data].
@@ -98,6 +112,11 @@ def refuse_validation(data: Values, place: Place) -> None:
         raise ConfigError(
             f"{place('data.validation')}: does not apply to a real site, which is scored on its "
             "test samples after every round; remove it"
+        )
+    if data.get("seed") == RUN_SEED:
+        raise ConfigError(
+            f"{place('data.seed')}: {RUN_SEED!r} does not apply to a real site, whose data are "
+            "drawn once; give a number, such as data.seed = 0"
         )
 
 
@@ -238,6 +257,18 @@ class Entry:
     def made(self) -> Any:
         """The entry's object, made once without positional arguments."""
         return self.make()
+
+    @property
+    def drawn_by_run(self) -> bool:
+        """Whether the seed of a run draws the data of this entry (``seed = "run"``)."""
+        return getattr(self.options, "seed", None) == RUN_SEED
+
+    def drawn(self, seed: int) -> Entry:
+        """The entry with a run's seed in place of ``seed = "run"``. An entry with a fixed seed is
+        returned unchanged."""
+        if not self.drawn_by_run:
+            return self
+        return replace(self, options=self.options.model_copy(update={"seed": seed}))
 
 
 def shifts() -> Registry:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
@@ -25,6 +25,9 @@ from fedkin.measures.measure import Measure
 from fedkin.options import SECTIONS as OPTIONS
 from fedkin.options.base import Option
 from fedkin.scenarios.population import Population
+
+if TYPE_CHECKING:
+    from fedkin.data.federated import FederatedData
 
 SECTIONS = ("data", "model", "method", *OPTIONS, "local", "scenario", "shift", "run")
 
@@ -120,6 +123,21 @@ class RunConfig:
     def work(self) -> LocalTraining:
         """The settings of local training."""
         return self.local.work
+
+    @property
+    def draws_data(self) -> bool:
+        """Whether each seed of the run has separate data: with ``data.seed = "run"``, or an option
+        such as label noise with ``seed = "run"``."""
+        return self.data.drawn_by_run or any(one.drawn_by_run for one in self.options.values())
+
+    def make_data(self, seed: int | None = None) -> FederatedData:
+        """Make the data.
+
+        Args:
+            seed: the run's seed, which draws the data if ``data.seed`` is "run"; None: the seed of
+                this configuration.
+        """
+        return self.data.drawn(self.run.seed if seed is None else seed).make()
 
     def description(self) -> Description:
         """The configuration as TOML values. ``from_dict`` reads them."""

@@ -365,7 +365,7 @@ def client_from_dict(raw: dict[str, Any], place: Place, folder: Path) -> ClientC
         else None,
     )
     if config.data is not None:
-        registry.refuse_validation(config.data.values, sections.place)
+        registry.refuse_simulated_only(config.data.values, sections.place)
     return config
 
 

@@ -36,6 +36,8 @@ class ModelSpec:
     detects: bool = False  # one score per sample: whether it belongs to one class
     # Parameters that gradients do not change: running statistics and frozen parameters.
     untrained: tuple[slice, ...] = ()
+    # Batch normalisation: scales, biases and running statistics of all layers.
+    batch_norm: tuple[slice, ...] = ()
 
     def facts(self) -> dict[str, str]:
         """Texts that describe the model's size, its arrays and its last layer, by name."""

@@ -15,6 +15,9 @@ from jaxtyping import Float, UInt64
 
 from fedkin.core.errors import ConfigError
 
+# Value of a seed in a configuration that stands for the run's seed.
+RUN_SEED = "run"
+
 
 @dataclass(frozen=True)
 class Stream:

@@ -264,10 +264,14 @@ def _mobilenet(name: str, image: ImageShape, classes: int, norm: str, rate: floa
 
 
 def _with_statistics(model: Model) -> Model:
-    """The same model, but training also updates the running means and variances (``Model.fit``)."""
+    """The same model, but training also updates the running means and variances (``Model.fit``),
+    and the spec marks the normalisation layers."""
 
     def fit(network: Tree, x: Array, mask: Array, key: Array | None) -> tuple[Array, Tree]:
         return network.run(x, mask, key)
 
-    statistics = tuple(name.endswith((".mean", ".variance")) for name in model.spec.slices)
-    return replace(model, fit=fit, statistics=statistics)
+    slices = model.spec.slices
+    statistics = tuple(name.endswith((".mean", ".variance")) for name in slices)
+    batch_norm = tuple(part for name, part in slices.items() if ".norm." in name)
+    spec = replace(model.spec, batch_norm=batch_norm)
+    return replace(model, spec=spec, fit=fit, statistics=statistics)

@@ -1,5 +1,5 @@
-"""Options for any method: server optimisers, personal parts, robust rules, attacks, late replies,
-privacy and secret sums.
+"""Options for any method: server optimisers, personal parts, robust rules, noise in the data,
+attacks, late replies, privacy and secret sums.
 
 ``SECTIONS`` lists all options. To add an option, write its class in a new file, and add an entry to
 ``SECTIONS`` that names the class.
@@ -62,8 +62,12 @@ SECTIONS = {
     ),
     "personal": OptionSection(
         "personal part",
-        {"head": f"{_PARTS}:PersonalHead", "ditto": f"{_PARTS}:PersonalModel"},
-        titles={"head": "personal heads", "ditto": "Ditto"},
+        {
+            "head": f"{_PARTS}:PersonalHead",
+            "fedbn": f"{_PARTS}:PersonalBatchNorm",
+            "ditto": f"{_PARTS}:PersonalModel",
+        },
+        titles={"head": "personal heads", "fedbn": "FedBN", "ditto": "Ditto"},
     ),
     "privacy": OptionSection(
         "privacy",
@@ -72,6 +76,19 @@ SECTIONS = {
     ),
     "robust": OptionSection(
         "robust rule", {"aggregation": "fedkin.options.robust.robust:RobustAggregation"}
+    ),
+    "label_noise": OptionSection(
+        "label noise",
+        {
+            "symmetric": "fedkin.options.noise.data_noise:SymmetricFlips",
+            "pair": "fedkin.options.noise.data_noise:PairFlips",
+        },
+        only_simulated=True,
+    ),
+    "feature_noise": OptionSection(
+        "feature noise",
+        {"gaussian": "fedkin.options.noise.data_noise:GaussianNoise"},
+        only_simulated=True,
     ),
     "attack": OptionSection(
         "attack", {"byzantine": "fedkin.options.attack.byzantine:Byzantine"}, only_simulated=True

@@ -16,14 +16,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, cast
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from fedkin.core.method import Method, State
 from fedkin.core.model_spec import ModelSpec
-from fedkin.core.randomness import Stream
+from fedkin.core.randomness import RUN_SEED, Stream
 from fedkin.core.records import Record
 from fedkin.core.requirements import Requirements
 from fedkin.core.task import Task
@@ -160,6 +160,18 @@ class Option:
             needs: requirements of the method without the option.
         """
         return needs
+
+    @property
+    def drawn_by_run(self) -> bool:
+        """Whether the run's seed draws what the option does to the data (``seed = "run"``)."""
+        return getattr(self, "seed", None) == RUN_SEED
+
+    def drawn(self, seed: int) -> Option:
+        """The option with the run's seed in place of ``seed = "run"``. An option with a fixed seed,
+        or without one, is returned unchanged."""
+        if not self.drawn_by_run:
+            return self
+        return replace(cast(Any, self), seed=seed)
 
     def simulated(self, data: Any, shift: Any) -> tuple[Any, Any]:
         """The data of a simulation and their shift over rounds, as this option changes them (e.g.

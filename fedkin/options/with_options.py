@@ -34,6 +34,9 @@ ORDER = (
     "robust",
     # Adds late replies to a mean.
     "late",
+    # Change only the data, before attackers poison them.
+    "label_noise",
+    "feature_noise",
     # Changes replies on arrival, before any option above reads them.
     "attack",
     # A user's options see the same replies as the method, but not what privacy or secret sums hide.
@@ -74,16 +77,17 @@ def _place(section: str) -> int:
     return ORDER.index(section if section in ORDER else OTHERS)
 
 
-def simulated(options: Mapping[str, Option], data: Any, shift: Any) -> tuple[Any, Any]:
+def simulated(options: Mapping[str, Option], data: Any, shift: Any, seed: int) -> tuple[Any, Any]:
     """The data of a simulation and their shift over rounds, as all options change them.
 
     Args:
         options: the run's options.
         data: the user's data.
         shift: the user's shift of the data.
+        seed: the run's seed, for options that it draws.
     """
     for option in options.values():
-        data, shift = option.simulated(data, shift)
+        data, shift = option.drawn(seed).simulated(data, shift)
     return data, shift
 
 

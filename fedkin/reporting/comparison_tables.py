@@ -258,15 +258,28 @@ def _difference(row: Row, measure: Measure) -> str:
     return f"{row['method']} over {row['against']}: {gain} ({interval}), p = {row['p']:.2g}"
 
 
+def _variation(comparison: Comparison) -> str:
+    """A sentence about what differs between seeds: also the data, if each seed draws them."""
+    drawn = comparison.grid.drawn_settings
+    varied = "so intervals and tests cover the variation of"
+    if not drawn:
+        return (
+            "All seeds share the data of their setting, "
+            f"{varied} initial models, cohorts and batches."
+        )
+    if len(drawn) == len(comparison.settings):
+        return f"Each seed draws the data, {varied} data, initial models, cohorts and batches."
+    return (
+        f"Each seed draws the data in these settings: {'; '.join(drawn)}. In the others, all seeds "
+        "share the data."
+    )
+
+
 def table_notes(comparison: Comparison, measure: str | None = None) -> list[str]:
     """Notes below a comparison's table: means, tests, and the target."""
     lines = [_means_note(comparison)]
     if _is_tested(comparison):
-        lines.append(
-            "All seeds share the data of their setting, so intervals and tests cover the "
-            "variation of "
-            "initial models, cohorts and batches."
-        )
+        lines.append(_variation(comparison))
     if any(is_partial(run) for run in comparison.finished.values()):
         lines.append(
             "If clients had no cluster in the last round, its accuracies are over the other "

@@ -75,8 +75,10 @@ def simulate(
             * a server optimiser, which uses the mean update of each cluster as a gradient:
               ``FedAvgM(...)``, ``FedAdam(...)``, ``FedYogi(...)`` or ``FedAdagrad(...)``;
             * a personal part of the model, which stays on each client: the last layer
-              (``PersonalHead(...)``), or a model in addition to the cluster's model
-              (``PersonalModel(...)``);
+              (``PersonalHead(...)``), batch normalisation (``PersonalBatchNorm()``), or a model in
+              addition to the cluster's model (``PersonalModel(...)``);
+            * noise in the data: wrong labels (``SymmetricFlips(...)``, ``PairFlips(...)``), or
+              noisy features (``GaussianNoise(...)``);
             * ``ClientDP(...)``, client-level differential privacy: all released sums are clipped
               and noised, with cohorts of ``fk.Cohort(n, selection="poisson")``;
             * ``RobustAggregation(...)``, a robust rule instead of the mean within each cluster,
@@ -134,15 +136,15 @@ def simulate(
     measure_entries, measures = user_measures.resolved(scoring.measures, "measures")
     settings = RunSettings.of(rounds, cohort, seed, scoring=scoring, compute=compute)
     settings = dataclasses.replace(settings, measures=measure_entries or None)
-    # Simulated attacks poison the data or shift them during the run. The description has the
-    # original ones.
-    poisoned, shifts = simulated(sections, data, shift)
+    # Options may change the data or shift them during the run, such as attacks that poison them, or
+    # noise. The description has the original ones.
+    changed, shifts = simulated(sections, data, shift, settings.seed)
     folder = user_path(out) if out else None
     listeners = by_kind(callbacks, folder)
     with shown(listeners.progress, rounds, listeners.on_round) as on_round:
         experiment = Experiment(
             worlds=SimulatedWorlds(
-                poisoned, model, local=local, population=scenario, shift=shifts, compute=compute
+                changed, model, local=local, population=scenario, shift=shifts, compute=compute
             ),
             plan=settings,
             description=description_of(
@@ -204,6 +206,7 @@ def from_config(
     resume: bool = False,
     on_round: OnRound | None = None,
     data: FederatedData | None = None,
+    seed: int | None = None,
 ) -> tuple[Experiment[SimulatedWorlds], Methods]:
     """The experiment that a configuration describes, and its methods.
 
@@ -212,17 +215,20 @@ def from_config(
         resume: whether the run's folder already holds the run.
         on_round: called with the record of every round, of every method.
         data: the configuration's data, if the caller has loaded them.
+        seed: the run's seed, for data that each seed draws (``data.seed = "run"``); None: the seed
+            of the configuration.
     """
+    seed = config.run.seed if seed is None else seed
     with error_context("data"):
-        federated = config.data.make() if data is None else data
+        federated = config.make_data(seed) if data is None else data
     with error_context("model"):
         model = trainable(config.model.make(federated))
     shift = config.shift.made if config.shift else None
-    poisoned, shifts = simulated(config.options, federated, shift)
+    changed, shifts = simulated(config.options, federated, shift, seed)
     description = config.description()
     experiment = Experiment(
         worlds=SimulatedWorlds(
-            poisoned,
+            changed,
             model,
             local=config.work,
             population=config.scenario,

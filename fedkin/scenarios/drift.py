@@ -26,8 +26,9 @@ from jaxtyping import Bool, Int, Shaped
 from fedkin.core.errors import DataError
 from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
-from fedkin.data.federated import FederatedData, Ragged
+from fedkin.data.federated import FederatedData
 from fedkin.scenarios import validation
+from fedkin.scenarios.own_rows import parts_of, with_own_rows
 from fedkin.scenarios.variants import label_permutations, rotate_images
 
 
@@ -99,7 +100,7 @@ class Drift:
             # A client's first variant is not a shift.
             shifted = np.zeros(len(variant), bool)
             changing = variant != 0
-            current = _with_own_rows(original)
+            current = with_own_rows(original)
         else:
             shifted = variant != self.variants(original.clients, round - 1, stream)
             changing = shifted
@@ -121,7 +122,7 @@ class Drift:
     ) -> FederatedData:
         """The data in which the samples of these clients are replaced by their variants. Each row
         (sample) of ``data`` must have one owner, so that no other client is affected."""
-        parts = _parts(original)
+        parts = parts_of(original)
         source = np.concatenate([part.rows for part in parts.values()])
         owner = np.concatenate([part.owners() for part in parts.values()])
         rows = np.flatnonzero(clients[owner])
@@ -207,33 +208,6 @@ class Rotate(Drift):
         pixels = (float(data.x.min()), float(data.x.max()))
         rotated = rotate_images(images, variant, self.kinds, pixels)
         return "x", rotated.reshape(len(rows), *data.x.shape[1:])
-
-
-def _with_own_rows(data: FederatedData) -> FederatedData:
-    """The data with a separate copy of every sample for each client that owns it. Rows are ordered
-    by split and then by client, as in ``_parts``."""
-    parts = _parts(data)
-    source = np.concatenate([part.rows for part in parts.values()])
-    copied: dict[str, Ragged] = {}
-    start = 0
-    for split, part in parts.items():
-        end = start + len(part.rows)
-        copied[split] = Ragged(np.arange(start, end), part.offsets)
-        start = end
-    return data.with_rows(
-        train=copied["train"],
-        test=copied["test"],
-        validation=copied.get("validation"),
-        x=data.x[source],
-        y=data.y[source],
-    )
-
-
-def _parts(data: FederatedData) -> dict[str, Ragged]:
-    """The rows (samples) of each split of the data: training, test, and validation if the data have
-    it."""
-    splits = [split for split in ("train", "test", "validation") if split in data.splits]
-    return {split: data.part(split) for split in splits}
 
 
 def _image_shape(data: FederatedData) -> tuple[int, ...]:

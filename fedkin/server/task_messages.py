@@ -26,6 +26,7 @@ from fedkin.server.handshake import model_digest
 from fedkin.server.message import InvalidMessageError, RpcMessage
 
 _SLICE = "slice"  # key under which a header has a slice
+_SLICES = "slices"  # key under which a header has several slices
 _PLAIN = (bool, int, float, str)  # types of settings
 MODELS = "trained_models"  # in a message with means: the index of each mean's model
 
@@ -284,7 +285,10 @@ def _encode_setting(
         header[name] = plain_entries
         return
     if isinstance(value, slice):
-        header[name] = {_SLICE: [value.start, value.stop, value.step]}
+        header[name] = {_SLICE: _bounds(value)}
+        return
+    if isinstance(value, tuple) and value and all(isinstance(part, slice) for part in value):
+        header[name] = {_SLICES: [_bounds(part) for part in value]}
         return
     entries = value if isinstance(value, tuple) else (value,)
     plain = [entry.item() if isinstance(entry, np.generic) else entry for entry in entries]
@@ -297,6 +301,11 @@ def _encode_setting(
     header[name] = plain if isinstance(value, tuple) else plain[0]
 
 
+def _bounds(part: slice) -> list[int | None]:
+    """A slice as a list of plain values."""
+    return [part.start, part.stop, part.step]
+
+
 def _decode_setting(message: RpcMessage, name: str, default: Any) -> Any:
     """Read a setting that ``_encode_setting`` added.
 
@@ -307,6 +316,8 @@ def _decode_setting(message: RpcMessage, name: str, default: Any) -> Any:
     value = message.header[name]
     if isinstance(value, dict) and value.keys() == {_SLICE}:
         return slice(*value[_SLICE])
+    if isinstance(value, dict) and value.keys() == {_SLICES}:
+        return tuple(slice(*part) for part in value[_SLICES])
     if isinstance(value, dict):
         prefix = f"{name}."
         arrays = {

@@ -1,6 +1,9 @@
 """FedPer's and FedRep's client work: the head of each client's model never leaves the client
 (Arivazhagan et al. 2019; Collins et al. 2021).
 
+The head need not be the last layer. With FedBN, it is all batch normalisation layers (Li et al.
+2021); the body is then all other layers.
+
 Shapes: n rows (clients with their models), r rows of a portion, K models, P parameters, h numbers
 of the head, b = P - h numbers of the body.
 """
@@ -27,6 +30,10 @@ from fedkin.core.training import LocalTraining
 from fedkin.tasks.evaluate import Evaluate
 from fedkin.tasks.train import TrainingReply, and_padding, shortened
 
+# The entries of a flat model that stay on a client: one slice, or several in ascending order; None
+# for no entries.
+Part = slice | tuple[slice, ...] | None
+
 _MAX_LOSS = 1e30  # a larger loss cannot be true
 _HEAD = "personal_head"
 _MEMORY = {_HEAD: Memory("h", np.float32)}
@@ -46,7 +53,7 @@ class Personal(Task):
         work: training settings.
         model_index: body of each row (a client). A client has one row, since it has one head.
         start: the run's initial model.
-        head: slice of a whole model that is the head; None without a head.
+        head: slice (or slices) of a whole model that is the head; None without a head.
         head_epochs: epochs (or steps) of a first phase, which trains only the head. A second phase,
             as in ``work``, then trains only the body. 0: head and body are trained together.
         reduce: whether the server needs only the mean update of each body.
@@ -56,7 +63,7 @@ class Personal(Task):
     work: LocalTraining = setting()
     model_index: Int[np.ndarray, "n"] = each()
     start: Float[np.ndarray, "P"] = initial("P")
-    head: slice | None = None
+    head: Part = None
     head_epochs: int = 0
     reduce: bool = True
 
@@ -126,7 +133,7 @@ class Personal(Task):
     def _only(self, head: bool) -> Bool[np.ndarray, "P"]:
         """Mask of the parameters that a phase trains: those of the head, or all others."""
         trained = np.full(len(self.start), not head)
-        trained[_slice(self.head)] = head
+        trained[entries_of(self.head)] = head
         return trained
 
     def _results(
@@ -144,7 +151,7 @@ class Personal(Task):
             local: results of the training of whole models.
         """
         update = np.asarray(local.update)
-        heads = kept + update[:, _slice(self.head)]
+        heads = kept + update[:, entries_of(self.head)]
         losses = {
             "loss": np.asarray(local.loss, np.float64),
             "first_loss": np.asarray(local.first_loss, np.float64),
@@ -201,19 +208,24 @@ class EvaluatePersonal(Task):
         models: the bodies.
         model_index: the body of each row (a client).
         start: the run's initial model.
-        head: slice of a whole model that is the head; None without a head.
+        head: slice (or slices) of a whole model that is the head; None without a head.
         split: ``test``, ``train``, or ``validation`` if the data have one.
     """
 
     models: Float[np.ndarray, "K b"] = chosen("K b")
     model_index: Int[np.ndarray, "n"] = each()
     start: Float[np.ndarray, "P"] = initial("P")
-    head: slice | None = None
+    head: Part = None
     split: str = "test"
 
     up = Evaluate.up
     memory = _MEMORY
     can_be_lost = False  # an evaluation covers every client
+
+    @property
+    def layer(self) -> str:
+        """The kind of layer that clients keep, for messages."""
+        return "batch normalisation layer" if isinstance(self.head, tuple) else "last layer"
 
     def compute(self, client: Client) -> dict[str, Any]:
         model = join(self.models[self.model_index[0]], _own_head(self, client), self.head)
@@ -245,24 +257,24 @@ class EvaluatePersonal(Task):
             raise TaskError(f"task {self.name}: the scores have more correct samples than samples")
 
 
-def body_of(models: Float[np.ndarray, "... P"], head: slice | None) -> Float[np.ndarray, "... b"]:
+def body_of(models: Float[np.ndarray, "... P"], head: Part) -> Float[np.ndarray, "... b"]:
     """Models without their heads; whole models if there is no head."""
-    return np.delete(models, _slice(head), axis=-1)
+    return np.delete(models, entries_of(head), axis=-1)
 
 
 def join(
-    bodies: Float[np.ndarray, "*n b"], heads: Float[np.ndarray, "*n h"], head: slice | None
+    bodies: Float[np.ndarray, "*n b"], heads: Float[np.ndarray, "*n h"], head: Part
 ) -> Float[np.ndarray, "*n P"]:
     """Join bodies and heads to whole models.
 
     Args:
         bodies: all parameters except the head.
         heads: one for each body.
-        head: slice of a whole model that is the head.
+        head: slice (or slices) of a whole model that is the head.
     """
     models = np.empty((*bodies.shape[:-1], bodies.shape[-1] + heads.shape[-1]), np.float32)
     is_head = np.zeros(models.shape[-1], bool)
-    is_head[_slice(head)] = True
+    is_head[entries_of(head)] = True
     models[..., is_head] = heads
     models[..., ~is_head] = bodies
     return models
@@ -283,14 +295,19 @@ def _schema(reduce: bool) -> Schema:
     )
 
 
-def _slice(head: slice | None) -> slice:
-    """The entries of the head in a whole model; an empty slice if the model has no head."""
-    return slice(0) if head is None else head
+def entries_of(head: Part) -> slice | Int[np.ndarray, "h"]:
+    """The entries of the head in a whole model: a slice, or the indices of several slices. They are
+    empty if the model has no head."""
+    if head is None:
+        return slice(0)
+    if isinstance(head, slice):
+        return head
+    return np.concatenate([np.arange(part.start, part.stop) for part in head])
 
 
 def _own_head(task: Personal | EvaluatePersonal, client: Client) -> Float[np.ndarray, "h"]:
     """The head that a client has kept, or the head of the initial model."""
-    return client.memory.get(_HEAD, task.start[_slice(task.head)])
+    return client.memory.get(_HEAD, task.start[entries_of(task.head)])
 
 
 def _heads(
@@ -298,13 +315,20 @@ def _heads(
 ) -> Float[np.ndarray, "r h"]:
     """The heads that a portion's clients have kept. A client that has kept none gets the head of
     the initial model."""
-    first = task.start[_slice(task.head)]
+    first = task.start[entries_of(task.head)]
     first_heads = np.broadcast_to(first, (len(portion), len(first)))
     return rows.memory.read(_HEAD, rows.clients[portion], first_heads)
 
 
 def _check_parts(task: Personal | EvaluatePersonal) -> None:
-    """Raise TaskError unless the bodies are as long as the body of the initial model."""
+    """Raise TaskError unless the head is a part of the initial model, and the bodies are as long as
+    the body of the initial model."""
+    parts = task.head if isinstance(task.head, tuple) else ()
+    if any(not 0 <= part.start <= part.stop <= len(task.start) for part in parts):
+        raise TaskError(
+            f"task {task.name}: the head must be a part of the model's {len(task.start)} "
+            f"parameters, got {parts}"
+        )
     body = body_of(task.start, task.head)
     if len(body) != task.models.shape[1]:
         raise TaskError(

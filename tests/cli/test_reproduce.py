@@ -272,7 +272,14 @@ def test_without_a_checkout_it_says_where_the_tables_are(
     directory."""
     monkeypatch.setattr("sys.path", sys.path[:])
     monkeypatch.setattr("fedkin.cli.reproduce._ROOT", elsewhere / "site-packages")
-    refused(reproduce(), "checkout of the repository", "make demo", ".venv/bin/fedkin reproduce")
+    refused(
+        reproduce(),
+        "stored results are in the folder papers/",
+        "docs/results.md",
+        "clone the repository",
+        "make demo",
+        ".venv/bin/fedkin reproduce",
+    )
     (elsewhere / "papers").mkdir()
     (elsewhere / "papers" / "catalogue.py").touch()
     assert reproduce().exit_code == 0  # in the working directory

@@ -28,6 +28,7 @@ ABOUT = {  # the purpose of a package, in two words
     "options.personal": "heads, Ditto",
     "options.robust": "robust rules",
     "options.attack": "Byzantine clients",
+    "options.noise": "noise in data",
     "options.late": "late replies",
     "options.secret": "secret sums",
     "options.privacy": "noisy sums",

@@ -29,6 +29,7 @@ PACKAGES: dict[str, str] = {
     "options.personal": "core tasks options",
     "options.robust": "core clustering measures options",
     "options.attack": "core measures data scenarios options options.robust",
+    "options.noise": "core data scenarios options",
     "options.late": "aggregation core options",
     "options.secret": "core security secret tasks options",
     "options.privacy": "core secret tracking options options.secret",
@@ -50,7 +51,7 @@ PACKAGES: dict[str, str] = {
     "config export server run.folder run.metrics run.trained run reporting",
     "analysis": "core clustering measures tasks methods data tracking options options.secret "
     "options.privacy simulation simulation.ray config run.folder run.metrics run",
-    "analysis.compare": "core measures config run.folder run analysis",
+    "analysis.compare": "core measures data config run.folder run analysis",
     "analysis.advise": "core clustering measures tasks methods data simulation config run analysis",
     "reporting": "core measures options.privacy config run.folder run.metrics run analysis "
     "analysis.compare analysis.advise",

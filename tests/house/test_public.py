@@ -17,7 +17,8 @@ from fedkin.scenarios.shifts import SHIFTS
 
 ROOT = Path(__file__).resolve().parents[2]
 WRITTEN = """
-FedAvgM FedAdam FedYogi FedAdagrad Option PersonalHead PersonalModel
+FedAvgM FedAdam FedYogi FedAdagrad Option PersonalBatchNorm PersonalHead PersonalModel
+GaussianNoise PairFlips SymmetricFlips
 Byzantine
 ClientDP
 Cohort Compute Progress Scoring

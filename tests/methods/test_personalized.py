@@ -167,7 +167,7 @@ def test_a_state_goes_through_a_checkpoint_with_a_server_optimiser_too(
         assert len(read.extras) == 1 + len(optimizers)
         assert evaluation_task(read, w.spec, np.arange(2)) is not None
     head = w.spec.head
-    if personal.head:  # which no optimiser moves
+    if personal.layers:  # which no optimiser moves
         np.testing.assert_array_equal(
             state.models[:, head], np.repeat(start_of(state)[None, head], 3, 0)
         )

@@ -53,7 +53,7 @@ def test_a_resumed_run_is_the_same_and_can_be_read(tmp_path: Path, personal: Any
         read.predict(x, client=1, proba=True), whole.predict(x, client=1, proba=True)
     )
     assert whole.evaluate().summary["accuracy"] == whole.summary()["final_accuracy"]
-    if personal.head:
+    if personal.layers:
         with pytest.raises(fk.MethodError, match="has a model for each client"):
             whole.predict(x, cluster=0)
     else:  # a personal part, in addition to the models of the clusters

@@ -138,7 +138,7 @@ def of_config(
         progress: called with a line about each step.
     """
     with error_context("data"):
-        data = config.data.make()
+        data = config.make_data()
     with error_context("model"):
         model = config.model.make(data)
     run = config.run

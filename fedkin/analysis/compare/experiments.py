@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedkin.analysis.compare.comparison_folder import Cell
-from fedkin.config.comparison_grid import Setting
 from fedkin.config.registry import Entry
 from fedkin.config.run import RunConfig
+from fedkin.config.schema import error_context
 from fedkin.core.errors import CheckpointError, FedkinError, StorageError
 from fedkin.core.records import Record
+from fedkin.data.federated import FederatedData
 from fedkin.run.callbacks import OnRound
 from fedkin.run.experiment import Experiment
 from fedkin.run.folder.fingerprint import fingerprint
@@ -23,11 +24,24 @@ from fedkin.run.worlds import Digests, Methods
 
 SimulatedExperiment = Experiment[SimulatedWorlds]
 Pair = tuple[str, str]  # labels of a setting and of a method
+# Label of a setting, and the seed that has drawn its data; None if all seeds share the data.
+DrawnData = tuple[str, int | None]
 
 
 def reason_of(error: Exception) -> str:
     """Why a run failed, as text. Errors that do not come from fedkin begin with their type."""
     return str(error) if isinstance(error, FedkinError) else f"{type(error).__name__}: {error}"
+
+
+def drawn_data(setting: str, config: RunConfig, seed: int) -> DrawnData:
+    """Which data a run of a setting has. Runs share their data if these values are equal.
+
+    Args:
+        setting: label of the setting.
+        config: the configuration of a method in this setting.
+        seed: the run's seed.
+    """
+    return setting, seed if config.draws_data else None
 
 
 class Observer:
@@ -56,6 +70,7 @@ class Experiments:
     """Makes and runs the experiments of all settings (data sets and configurations).
 
     Settings with the same data use one copy of the data. Only one data set is in memory at a time.
+    With ``data.seed = "run"``, each seed of a setting has separate data.
     """
 
     def __init__(
@@ -69,11 +84,12 @@ class Experiments:
         """
         self._before = before
         self._on_round = on_round
-        self._described: Entry | None = None  # the configuration of the data
-        # The worlds hold the data that the stored experiments share.
-        self._worlds: SimulatedWorlds | None = None
-        self._running: str | None = None  # label of the setting of the last run
-        self._kept: dict[str, tuple[SimulatedExperiment, Digests]] = {}  # by label of the setting
+        # The configuration of the data, and the seed that has drawn them.
+        self._described: tuple[Entry, int | None] | None = None
+        # The data that the stored experiments share, before options such as attacks change them.
+        self._data: FederatedData | None = None
+        self._running: DrawnData | None = None  # setting and data of the last run
+        self._kept: dict[DrawnData, tuple[SimulatedExperiment, Digests]] = {}
 
     def refusals(self, cells: Sequence[Cell]) -> dict[Pair, str]:
         """Reasons why methods cannot run in their settings, checked without training.
@@ -102,10 +118,11 @@ class Experiments:
         """Run one cell of the comparison (a method in a setting with a seed), or resume its run."""
         config = cell.setting.config(cell.method)
         methods = _methods(config)
-        if self._running is not None and self._running != cell.setting.label:
+        data = drawn_data(cell.setting.label, config, cell.seed)
+        if self._running is not None and self._running != data:
             self._kept.pop(self._running, None)  # its compiled programs are no longer needed
-        self._running = cell.setting.label
-        experiment, digests = self._experiment(cell.setting, config)
+        self._running = data
+        experiment, digests = self._experiment(cell, config)
         return experiment.with_seed(cell.seed).side_by_side(
             methods, digests, cell.path, holds_run(cell.path)
         )
@@ -114,33 +131,39 @@ class Experiments:
         """Raise FedkinError if the method of a cell (one method, setting and seed) cannot run in
         the cell's setting."""
         config = cell.setting.config(cell.method)
-        experiment, _ = self._experiment(cell.setting, config)
+        experiment, _ = self._experiment(cell, config)
         experiment.with_seed(cell.seed).check(_methods(config))
 
-    def _experiment(
-        self, setting: Setting, config: RunConfig
-    ) -> tuple[SimulatedExperiment, Digests]:
-        """The experiment of a setting (data, model and training), and the digests of its data."""
-        if setting.label in self._kept:
-            return self._kept[setting.label]
-        if (
-            self._described != config.data
-        ):  # free the old data first, to keep only one data set in memory
-            self._kept.clear()
-            self._worlds = None
-        data = None if self._worlds is None else self._worlds.data
-        experiment, _ = from_config(config, False, self._on_round, data)
+    def _experiment(self, cell: Cell, config: RunConfig) -> tuple[SimulatedExperiment, Digests]:
+        """The experiment of a cell's setting (data, model and training), and the digests of its
+        data."""
+        key = drawn_data(cell.setting.label, config, cell.seed)
+        if key in self._kept:
+            return self._kept[key]
+        data = self._data_of(cell, config)
+        experiment, _ = from_config(config, on_round=self._on_round, data=data, seed=cell.seed)
         digests = experiment.worlds.digests()
-        self._refuse_other_data(setting, digests)
-        self._described = config.data
-        self._worlds = experiment.worlds
-        self._kept[setting.label] = experiment, digests
-        return self._kept[setting.label]
+        self._refuse_other_data(key, config, digests)
+        self._kept[key] = experiment, digests
+        return self._kept[key]
 
-    def _refuse_other_data(self, setting: Setting, digests: Digests) -> None:
-        """Raise CheckpointError if the data have changed since earlier runs of this setting."""
-        for (label, *_), run in self._before.items():
-            if label == setting.label and fingerprint(run.config, *digests) != run.fingerprint:
+    def _data_of(self, cell: Cell, config: RunConfig) -> FederatedData:
+        """The data of a cell, before options such as attacks change them."""
+        described = config.data, cell.seed if config.data.drawn_by_run else None
+        if self._data is None or self._described != described:
+            # Free the old data first, to keep only one data set in memory.
+            self._kept.clear()
+            self._data = None
+            with error_context("data"):
+                self._data = config.make_data(cell.seed)
+            self._described = described
+        return self._data
+
+    def _refuse_other_data(self, key: DrawnData, config: RunConfig, digests: Digests) -> None:
+        """Raise CheckpointError if the data have changed since earlier runs on them."""
+        for (label, _, seed), run in self._before.items():
+            same = drawn_data(label, config, seed) == key
+            if same and fingerprint(run.config, *digests) != run.fingerprint:
                 raise CheckpointError(
                     f"{run.folder} was run on other data, or with another model or version of JAX, "
                     "than the missing runs of this comparison would use; start a new "

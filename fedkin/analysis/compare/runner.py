@@ -20,7 +20,7 @@ from fedkin.analysis.compare.comparison_folder import (
     finished_run,
     reopen_same,
 )
-from fedkin.analysis.compare.experiments import Experiments, Observer, reason_of
+from fedkin.analysis.compare.experiments import Experiments, Observer, drawn_data, reason_of
 from fedkin.analysis.jobs import Earlier, Job, Outcome, check_jobs, replay, several
 from fedkin.analysis.parallel_runs import run_side_by_side
 from fedkin.config.comparison import Methods as ComparedMethods
@@ -308,15 +308,17 @@ def _at_once(
 
 def _job(cell: Cell, before: Mapping[Key, Run]) -> Job:
     """The job that runs a cell (one method, setting and seed) in another process. The job also gets
-    the finished runs of the same setting, to check that their data are the same."""
+    the finished runs on the same data, to check that the data have not changed."""
+    config = cell.setting.config(cell.method)
+    data = drawn_data(cell.setting.label, config, cell.seed)
     earlier = tuple(
         Earlier(run.config, run.fingerprint, str(run.folder))
-        for (label, *_), run in before.items()
-        if label == cell.setting.label
+        for (label, _, seed), run in before.items()
+        if drawn_data(label, config, seed) == data
     )
     return Job(
         key=cell.key,
-        description=cell.setting.config(cell.method).description(),
+        description=config.description(),
         seed=cell.seed,
         out=cell.path,
         earlier=earlier,

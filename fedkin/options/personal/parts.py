@@ -1,22 +1,27 @@
 """Personal parts for any method that averages: each client keeps its own last layer (FedRep,
-FedPer) or its own model (Ditto).
+FedPer), its own batch normalisation (FedBN) or its own model (Ditto).
 
     head    w_i = (b_k, h_i): body b_k of the client's cluster, head h_i of the client (fedper.py)
+    fedbn   the same; h_i are the batch normalisation layers: scales, biases and running statistics
     ditto   v_i in addition to w_k. v_i is regularised towards the w_k that the client received in
             this round (ditto.py)
 
-With one cluster these are FedRep (``head_epochs=0``: FedPer) and Ditto, to the last bit. Clients
-are tested with the part that they keep. A client that never trained is tested with the initial
-head, or with its cluster's model. A client that changes its cluster keeps its personal part.
+FedBN: X. Li, M. Jiang, X. Zhang, M. Kamp, Q. Dou: FedBN: Federated Learning on Non-IID Features via
+Local Batch Normalization. ICLR 2021, arXiv 2102.07623.
+
+With one cluster these are FedRep (``head_epochs=0``: FedPer), FedBN and Ditto, to the last bit.
+Clients are tested with the part that they keep. A client that never trained is tested with the
+initial part, or with its cluster's model (Ditto). A client that changes its cluster keeps its
+personal part.
 
 Clients use their personal parts only in the method's rounds. In a cold start, and when new clients
-are assigned to clusters, clients train whole models. The head of every cluster's model is always
-reset to the initial model's head. So heads are changed neither by server optimisers nor by sharing
-between clusters. In rounds, the updates that the method sees (and may cluster by) are zero in the
-head's entries.
+are assigned to clusters, clients train whole models. The personal entries of every cluster's model
+are always reset to the initial model's. So they are changed neither by server optimisers nor by
+sharing between clusters. In rounds, the updates that the method sees (and may cluster by) are zero
+in the personal entries.
 
 Two kinds of methods cannot be used with personal parts (``refusal``): methods that compare clients
-by last layers that they share (``ModelParts.shared_head``), and methods that keep a part of the
+by layers that would not be shared (``ModelParts.shared_head``), and methods that keep a part of the
 model on each client already (``ModelParts.own``).
 """
 
@@ -42,36 +47,43 @@ from fedkin.core.world import World
 from fedkin.core.world_proxy import WorldProxy
 from fedkin.options.base import ActiveOption, Around, Call, Option, RunFacts
 from fedkin.tasks.ditto import TrainBeside
-from fedkin.tasks.fedper import EvaluatePersonal, Personal, body_of, join
+from fedkin.tasks.fedper import EvaluatePersonal, Part, Personal, body_of, entries_of, join
 from fedkin.tasks.own_model import EvaluateOwn
 from fedkin.tasks.train import Train
+
+# Array in the state of a run whose clients keep batch normalisation layers.
+_OF_BATCH_NORM = "batch_norm"
 
 
 class PersonalPart(Option):
     """A part of a model that stays on each client."""
 
     section = "personal"
-    head: ClassVar[bool]  # whether the part is the model's last layer, which is then not shared
+    # The layers that stay on the client and are not shared, for messages; empty if all layers are
+    # shared.
+    layers: ClassVar[str] = ""
 
-    def task(self, task: Train, start: Float[np.ndarray, "P"], head: slice | None) -> Task:
+    @staticmethod
+    def entries(spec: ModelSpec) -> Part:
+        """The entries of a flat model that stay on the client and are not shared."""
+        return None
+
+    def task(self, task: Train, start: Float[np.ndarray, "P"], own: Part) -> Task:
         """The training that clients do, with their personal part, instead of the method's training.
 
         Args:
             task: the method's training.
             start: the run's initial model.
-            head: the entries of the last layer in a flat model.
+            own: the entries of a flat model that stay on the client.
         """
         raise NotImplementedError
 
     def refusal(self, run: RunFacts) -> str:
-        why = refusal(run.method, self)
-        return why or (head_refusal(run.method, run.spec) if self.head else "")
+        return refusal(run.method, self) or self.model_refusal(run.method, run.spec)
 
-    def requirements(self, needs: Requirements) -> Requirements:
-        if self.head:
-            return replace(needs, model=replace(needs.model, last_layer=True, hidden_layers=True))
-        kept = needs.memory.kept_models + 1
-        return replace(needs, memory=replace(needs.memory, kept_models=kept))
+    def model_refusal(self, method: Method, spec: ModelSpec) -> str:
+        """Why clients of a method cannot keep this part of a model; empty if they can."""
+        return ""
 
     def bind(self, run: RunFacts) -> ActiveOption:
         return ActivePersonalPart(self)
@@ -80,18 +92,52 @@ class PersonalPart(Option):
     def evaluation(
         cls, state: State, spec: ModelSpec, clients: Int[np.ndarray, "n"]
     ) -> Task | None:
-        start = state.extras[cls.section]["start"]
+        arrays = state.extras[cls.section]
+        start = arrays["start"]
         clusters = state.assignment[clients]
-        # The initial model is stored only if clients keep heads; otherwise they keep whole models.
+        # The initial model is stored only if clients keep layers; otherwise they keep whole models.
         if not len(start):
             return EvaluateOwn(state.models, clusters)
-        bodies = body_of(state.models, spec.head)
-        return EvaluatePersonal(bodies, clusters, start, spec.head)
+        own = spec.batch_norm if _OF_BATCH_NORM in arrays else spec.head
+        return EvaluatePersonal(body_of(state.models, own), clusters, start, own)
+
+
+@dataclass(frozen=True)
+class PersonalLayers(PersonalPart):
+    """Layers of the model that stay on each client, while the other layers are shared."""
+
+    shares_part = True
+
+    @property
+    def first_epochs(self) -> int:
+        """Epochs in which only the personal layers are trained, before the others; 0: together."""
+        return 0
+
+    def task(self, task: Train, start: Float[np.ndarray, "P"], own: Part) -> Task:
+        """The training with personal layers.
+
+        Raises MethodError if clients choose among models, or reply with gradients.
+        """
+        if task.model_index is None or task.gradient:
+            raise MethodError(
+                f"personal {self.layers}: the method's clients compare models or send gradients, "
+                "which needs whole models, but clients share models without these layers; leave "
+                f"out personal {self.layers}, or use another method"
+            )
+        return Personal(
+            models=body_of(task.models, own),
+            work=task.work,
+            model_index=task.model_index,
+            start=start,
+            head=own,
+            head_epochs=self.first_epochs,
+            reduce=task.reduce,
+        )
 
 
 @plain_options
 @dataclass(frozen=True)
-class PersonalHead(PersonalPart):
+class PersonalHead(PersonalLayers):
     """A separate last layer for each client. It is trained alone before the other layers, or
     together with them if ``head_epochs`` is 0.
 
@@ -107,33 +153,52 @@ class PersonalHead(PersonalPart):
 
     head_epochs: int = 10  # epochs in which only the head is trained, before the body
 
-    head = True
-    shares_part = True
+    layers = "heads"
 
     def __post_init__(self) -> None:
         if self.head_epochs:
             check_positive_integer("head_epochs", self.head_epochs)
 
-    def task(self, task: Train, start: Float[np.ndarray, "P"], head: slice | None) -> Task:
-        """The training with personal heads (last layers).
+    @staticmethod
+    def entries(spec: ModelSpec) -> Part:
+        return spec.head
 
-        Raises MethodError if clients choose among models, or reply with gradients.
-        """
-        if task.model_index is None or task.gradient:
-            raise MethodError(
-                "personal heads: the method's clients compare models or send gradients, which "
-                "needs models with a last layer, but clients share models without it; leave out "
-                "personal heads, or use another method"
-            )
-        bodies = body_of(task.models, head)
-        return Personal(
-            models=bodies,
-            work=task.work,
-            model_index=task.model_index,
-            start=start,
-            head=head,
-            head_epochs=self.head_epochs,
-            reduce=task.reduce,
+    @property
+    def first_epochs(self) -> int:
+        return self.head_epochs
+
+    def requirements(self, needs: Requirements) -> Requirements:
+        return replace(needs, model=replace(needs.model, last_layer=True, hidden_layers=True))
+
+    def model_refusal(self, method: Method, spec: ModelSpec) -> str:
+        return head_refusal(method, spec)
+
+
+@plain_options
+@dataclass(frozen=True)
+class PersonalBatchNorm(PersonalLayers):
+    """Separate batch normalisation layers for each client (FedBN): scales, biases and running
+    statistics never leave the client.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> fk.PersonalBatchNorm()
+        PersonalBatchNorm()
+    """
+
+    layers = "batch normalisation"
+
+    @staticmethod
+    def entries(spec: ModelSpec) -> Part:
+        return spec.batch_norm
+
+    def model_refusal(self, method: Method, spec: ModelSpec) -> str:
+        if spec.batch_norm:
+            return ""
+        return (
+            f"{type(method).__name__} with personal batch normalisation needs a model with batch "
+            "normalisation layers, and this model has none: use one such as model.name=mobilenet, "
+            "or a PyTorch module with nn.BatchNorm2d, or set personal.name=head"
         )
 
 
@@ -153,8 +218,6 @@ class PersonalModel(PersonalPart):
     own_epochs: int | None = None
     own_lr: float | None = None  # learning rate of v_i; None for the run's
 
-    head = False
-
     def __post_init__(self) -> None:
         check_not_negative("strength", self.strength)
         if self.own_epochs is not None:
@@ -162,7 +225,11 @@ class PersonalModel(PersonalPart):
         if self.own_lr is not None:
             check_positive("own_lr", self.own_lr)
 
-    def task(self, task: Train, start: Float[np.ndarray, "P"], head: slice | None) -> Task:
+    def requirements(self, needs: Requirements) -> Requirements:
+        kept = needs.memory.kept_models + 1
+        return replace(needs, memory=replace(needs.memory, kept_models=kept))
+
+    def task(self, task: Train, start: Float[np.ndarray, "P"], own: Part) -> Task:
         """The training of the cluster's model together with the client's personal model."""
         training = {field.name: getattr(task, field.name) for field in fields(Train)}
         return TrainBeside(
@@ -176,7 +243,7 @@ class PersonalModel(PersonalPart):
 class ActivePersonalPart(ActiveOption):
     """A personal part in a run.
 
-    The state holds the run's initial model, whose head (last layer) is the initial head of all
+    The state holds the run's initial model, whose personal layers are the initial ones of all
     clients.
 
     Args:
@@ -189,33 +256,36 @@ class ActivePersonalPart(ActiveOption):
 
     def around(self, world: World, before: State | None, call: Call) -> Around:
         start = self._first_model(world, call) if before is None else self.arrays(before)["start"]
-        head = world.spec.head
+        own = self._part.entries(world.spec)
 
         def personal(task: Train) -> Task:
-            return self._part.task(task, start, head)
+            return self._part.task(task, start, own)
 
         def finish(after: State) -> State:
-            return self._with_first_heads(world, start, after)
+            return self._with_first_layers(own, start, after)
 
-        seen = PersonalWorld(world, personal, head) if call.step == "round" else world
+        seen = PersonalWorld(world, personal, own) if call.step == "round" else world
         return Around(seen, finish)
 
     def _first_model(self, world: World, call: Call) -> Float[np.ndarray, "P"]:
-        """The run's initial model, from which clients take their initial head (last layer). The
-        result is an empty array if clients keep whole models, since these start as the cluster's
-        model."""
-        if not self._part.head:
+        """The run's initial model, from which clients take their initial layers. The result is an
+        empty array if clients keep whole models, since these start as the cluster's model."""
+        if not self._part.layers:
             return np.zeros(0, np.float32)
         return world.initial(call.stream.child("model"))
 
-    def _with_first_heads(self, world: World, start: Float[np.ndarray, "P"], after: State) -> State:
-        """The state that the method returned, with the last layer of the initial model in the
-        models of all clusters, since no cluster's head is trained."""
-        if self._part.head:
+    def _with_first_layers(self, own: Part, start: Float[np.ndarray, "P"], after: State) -> State:
+        """The state that the method returned, with the personal layers of the initial model in the
+        models of all clusters, since clusters do not train these layers."""
+        if self._part.layers:
+            entries = entries_of(own)
             models = after.models.copy()
-            models[:, world.spec.head] = start[world.spec.head]
+            models[:, entries] = start[entries]
             after = replace(after, models=models)
-        return self.with_arrays(after, {"start": start})
+        arrays = {"start": start}
+        if isinstance(self._part, PersonalBatchNorm):
+            arrays[_OF_BATCH_NORM] = np.array(True)
+        return self.with_arrays(after, arrays)
 
 
 def refusal(method: Method, personal: PersonalPart) -> str:
@@ -233,9 +303,10 @@ def refusal(method: Method, personal: PersonalPart) -> str:
             "the personal part out"
         )
     compared = needs.parts.shared_head
-    if personal.head and compared:
+    if personal.layers and compared:
+        shared = "last layers" if personal.layers == "heads" else personal.layers
         return (
-            f"{name} compares {compared}, which needs last layers that clients share; set "
+            f"{name} compares {compared}, which needs {shared} that clients share; set "
             "personal.name=ditto, or use another method"
         )
     return ""
@@ -260,13 +331,13 @@ class PersonalWorld(WorldProxy):
     Args:
         world: the clients.
         personal: function from the method's training to the training that clients do instead.
-        head: the entries of the last layer in a flat model.
+        own: the entries of a flat model that stay on the clients.
     """
 
-    def __init__(self, world: World, personal: Callable[[Train], Task], head: slice | None) -> None:
+    def __init__(self, world: World, personal: Callable[[Train], Task], own: Part) -> None:
         super().__init__(world)
         self._personal = personal
-        self._head = head
+        self._own = own
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
         """The clients' reply. A training of whole models becomes personal training; any other task
@@ -276,18 +347,18 @@ class PersonalWorld(WorldProxy):
         personal = self._personal(task)
         reply = self._world.run(personal, clients, stream)
         if isinstance(personal, Personal):
-            return whole(reply, task.models.shape[1], self._head)
+            return whole(reply, task.models.shape[1], self._own)
         return reply
 
 
-def whole(reply: Reply, parameters: int, head: slice | None) -> Reply:
-    """Extend updates of bodies to updates of whole models, with zeros in the head's entries.
+def whole(reply: Reply, parameters: int, own: Part) -> Reply:
+    """Extend updates of bodies to updates of whole models, with zeros in the personal entries.
 
     Args:
-        reply: reply with updates of bodies (models without the last layer).
+        reply: reply with updates of bodies (models without the personal layers).
         parameters: number of parameters P of a whole model.
-        head: the entries of the last layer in a flat model.
+        own: the entries of a flat model that stay on the clients.
     """
     bodies: Float[np.ndarray, "n b"] = reply.update
     heads = np.zeros((len(bodies), parameters - bodies.shape[1]), np.float32)
-    return replace(reply, arrays={**reply.arrays, "update": join(bodies, heads, head)})
+    return replace(reply, arrays={**reply.arrays, "update": join(bodies, heads, own)})

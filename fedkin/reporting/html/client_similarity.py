@@ -155,7 +155,7 @@ def _compute(run: Run, data: FederatedData | None, model: AnyModel | None) -> Cl
                 "model=model)"
             )
         made = config.from_dict(settings.sections)
-        data = made.data.make() if data is None else data
+        data = made.make_data() if data is None else data
         model = made.model.make(data) if model is None else model
         local = made.work
         population = made.scenario

@@ -35,6 +35,8 @@ def overview(report: ReportInput) -> list[tuple[str, str]]:
         ("Secret sums", _secret_sums),
         ("Late replies", lambda run: _options(run.config.section("late"))),
         ("Robust rule", lambda run: _options(run.config.section("robust"))),
+        ("Label noise", lambda run: _options(run.config.section("label_noise"))),
+        ("Feature noise", lambda run: _options(run.config.section("feature_noise"))),
         ("Attack", lambda run: _options(run.config.section("attack"))),
         ("Scenario", _scenario),
         ("Data shift", lambda run: _options(run.config.shift)),

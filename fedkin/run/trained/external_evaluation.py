@@ -101,7 +101,12 @@ def _name(data: str, cluster: int | None) -> str:
 
 
 def load_other(
-    path: Path, own: dict[str, Any], samples: Samples, options: dict[str, Any], pooled: bool
+    path: Path,
+    own: dict[str, Any],
+    samples: Samples,
+    options: dict[str, Any],
+    pooled: bool,
+    command: str = "evaluate",
 ) -> FederatedData:
     """Load external data from a file. By default its columns have the names of the run's columns;
     columns that the run does not know are ignored.
@@ -112,6 +117,7 @@ def load_other(
         samples: the run's samples.
         options: options of ``fk.data.load``, such as ``label`` and ``client``.
         pooled: whether a file without a column of clients is taken as one client's data.
+        command: the command whose help lists the options, for messages.
 
     Raises:
         ConfigError, DataError: as for ``fk.data.load``, or an option is unknown.
@@ -124,7 +130,7 @@ def load_other(
     for name in options:
         if name not in known:
             raise ConfigError(
-                f"{unknown('option', name, known)}; fedkin evaluate --help lists the options"
+                f"{unknown('option', name, known)}; fedkin {command} --help lists the options"
             )
     chosen = {
         name: own[name] for name in (*known, "label_names") if own.get(name) is not None

@@ -16,6 +16,9 @@ from fedkin.core.method import Method
 from fedkin.core.model_spec import Samples
 from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData
+from fedkin.options import SECTIONS
+from fedkin.options.base import Option
+from fedkin.options.with_options import by_section, simulated
 from fedkin.scenarios.shift import Shift
 from fedkin.simulation.torch import wrap_module
 from fedkin.simulation.workers import AnyModel
@@ -80,10 +83,12 @@ def parts_of(
         return _of_program(config, model, data, method)
     settings = from_dict(config.sections)
     with error_context("data"):
-        samples = settings.data.make() if data is None else data
+        samples = settings.make_data() if data is None else data
     with error_context("model"):
         model = settings.model.make(samples) if model is None else model
     shift = settings.shift.made if settings.shift else None
+    # Options such as label noise change the data, as they did for the run.
+    samples, shift = simulated(settings.options, samples, shift, config.seed)
     return Ingredients(
         method=method or settings.method.made,
         model=wrap_module(model),
@@ -113,7 +118,29 @@ def _of_program(
             "from its folder; use the run in memory"
         )
     local = LocalTraining.from_settings(config.local)
-    return Ingredients(method or _method(config.method), wrap_module(model), data, local)
+    changed, shift = simulated(_data_options(config), data, None, config.seed)
+    return Ingredients(
+        method=method or _method(config.method),
+        model=wrap_module(model),
+        samples=changed,
+        local=local,
+        shift=shift,
+    )
+
+
+def _data_options(config: Description) -> dict[str, Option]:
+    """The options of a run that may change its data, such as label noise and attacks, by section.
+    A user's own options are not among them, since a description does not say where their classes
+    are."""
+    entries = {
+        section: config.section(section)
+        for section, option in SECTIONS.items()
+        if option.only_simulated and config.section(section)
+    }
+    return by_section(
+        registry.resolve(section, SECTIONS[section].classes(), values, str).made
+        for section, values in entries.items()
+    )
 
 
 def _of_federation(config: Description, model: Any, method: Method | None) -> Ingredients:

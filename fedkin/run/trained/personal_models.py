@@ -1,4 +1,5 @@
-"""Personal parts of a run's trained models: a client's last layer, or its whole model.
+"""Personal parts of a run's trained models: a client's last layer, its batch normalisation layers,
+or its whole model.
 
 Shapes: P parameters.
 """
@@ -14,7 +15,7 @@ from jaxtyping import Float
 from fedkin.core.client_memory import ClientMemory
 from fedkin.core.errors import MethodError
 from fedkin.core.task import Task
-from fedkin.tasks.fedper import EvaluatePersonal, join
+from fedkin.tasks.fedper import EvaluatePersonal, entries_of, join
 from fedkin.tasks.own_model import EvaluateOwn
 
 _HEAD = "personal_head"
@@ -43,23 +44,23 @@ def whole_model(
             "client's accuracy and loss"
         )
     if memory is None:
-        parts = "last layers of" if isinstance(task, EvaluatePersonal) else "personal models of"
-        raise MethodError(f"the {parts} {method} are stored only on its clients' machines")
+        parts = f"{task.layer}s" if isinstance(task, EvaluatePersonal) else "personal models"
+        raise MethodError(f"the {parts} of {method} are stored only on its clients' machines")
     kept = _restored(memory, total)
     if isinstance(task, EvaluateOwn):
         only = np.array([client])
         return task.read(
             lambda name, first: kept.read(name, only, first), task.models[task.model_index]
         )[0]
-    own = kept.read(_HEAD, np.array([client]), task.start[None, task.head or slice(0)])[0]
+    own = kept.read(_HEAD, np.array([client]), task.start[None, entries_of(task.head)])[0]
     return join(task.models[task.model_index[0]], own, task.head)
 
 
 def check_head(
     task: Task | None, client: int, total: int, memory: Mapping[str, np.ndarray], name: str
 ) -> None:
-    """Raise MethodError for a client that has not trained its personal last layer yet, since the
-    initial layer predicts at random.
+    """Raise MethodError for a client that has not trained its personal layers yet, since it would
+    predict with the initial layers.
 
     Args:
         task: the task that evaluates this client; None: clients have no personal part.
@@ -73,7 +74,7 @@ def check_head(
         and not _restored(memory, total).has(_HEAD, np.array([client]))[0]
     ):
         raise MethodError(
-            f"client {name} has no personal last layer, because it was in no cohort; train one "
+            f"client {name} has no personal {task.layer}, because it was in no cohort; train one "
             "with run.fine_tune(client, epochs=...), or give the run more rounds, or cohorts that "
             "reach all clients (run.selection=round_robin)"
         )
@@ -90,8 +91,8 @@ def check_shared(task: Task | None, personal: bool, method: str) -> None:
     """
     if isinstance(task, EvaluatePersonal):
         raise MethodError(
-            f"{method} has a model for each client, not for a cluster, because last layers are "
-            "personal; give a client, or train a last layer for a new client: "
+            f"{method} has a model for each client, not for a cluster, because {task.layer}s are "
+            f"personal; give a client, or train a {task.layer} for a new client: "
             "run.fine_tune(cluster=..., x=..., y=..., epochs=...)"
         )
     if personal and not isinstance(task, EvaluateOwn):  # with EvaluateOwn, clusters have models too

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Shaped, UInt32
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedkin.core.errors import ModelError
 from fedkin.core.model_spec import ModelSpec
@@ -88,6 +89,14 @@ def float_entries(module: nn.Module) -> dict[str, Tensor]:
 def trainable_entries(module: nn.Module) -> dict[str, Tensor]:
     """The entries that gradient steps change: no running statistics, no frozen parameters."""
     return {name: entry for name, entry in float_entries(module).items() if entry.requires_grad}
+
+
+def batch_norm_entries(module: nn.Module) -> set[str]:
+    """The names of the entries of all batch normalisation layers: weights, biases and running
+    statistics."""
+    layers = [layer for layer in module.modules() if isinstance(layer, _BatchNorm)]
+    owned = {id(entry) for layer in layers for entry in float_entries(layer).values()}
+    return {name for name, entry in float_entries(module).items() if id(entry) in owned}
 
 
 def flat_vector(module: nn.Module) -> Float[np.ndarray, "P"]:

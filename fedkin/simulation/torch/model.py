@@ -23,6 +23,7 @@ from fedkin.data.federated import FederatedData
 from fedkin.simulation.torch.engine_choice import model_in_jax
 from fedkin.simulation.torch.flat_module import (
     FlatModule,
+    batch_norm_entries,
     error_reason,
     float_entries,
     initialised,
@@ -193,9 +194,11 @@ def build_model(
     spec = spec_from_shapes(shapes, detects)
     trained = trainable_entries(module)
     untrained = tuple(part for key, part in spec.slices.items() if key not in trained)
+    normalises = batch_norm_entries(module)
+    batch_norm = tuple(part for key, part in spec.slices.items() if key in normalises)
     return TorchModel(
         name=name,
-        spec=replace(spec, untrained=untrained),
+        spec=replace(spec, untrained=untrained, batch_norm=batch_norm),
         module=module,
         threads=threads,
         make=(lambda: module) if fixed else make,

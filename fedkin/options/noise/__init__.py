@@ -1,0 +1,1 @@
+"""Noise in the labels and features of simulated clients."""
