@@ -24,9 +24,13 @@ def block(lines: Iterable[Sequence[str]]) -> str:
 
 def math(tex: str) -> str:
     """One formula as MathML, with the large forms of fractions and sums."""
-    return convert(tex).replace('display="inline"', 'displaystyle="true"', 1)
+    return convert(tex, display="block")
 
 
-def in_text(text: str) -> str:
-    """A text in which each TeX between dollar signs has become MathML."""
-    return re.sub(r"\$([^$]+)\$", lambda found: convert(found[1]), text)
+def paragraph(text: str) -> str:
+    """A text in which each TeX between dollar signs has become MathML, as HTML.
+
+    It is one line of HTML, because Markdown would begin a paragraph at a formula.
+    """
+    line = " ".join(text.split())
+    return f"<p>{re.sub(r'[$]([^$]+)[$]', lambda found: convert(found[1]), line)}</p>"

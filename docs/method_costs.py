@@ -1,7 +1,7 @@
 """The cost of each method, compared with FedAvg, for the methods' pages.
 
-Bytes come from the ledger of a small run. ``python -m docs.method_costs`` makes these runs, in one
-or two minutes, and writes ``methods/costs.json``, which the site reads. Times come from the table of
+Bytes come from the ledger of a small run. ``python -m docs.method_costs`` makes these runs in a few
+minutes, and writes ``methods/costs.json``, which the site reads. Times come from the table of
 ``benchmarks-methods.md``.
 """
 

@@ -16,7 +16,7 @@ import sys
 import tomllib
 import typing
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fedkin.config.registry import method_rows
 
@@ -76,7 +76,7 @@ def page(module: str, methods: dict[str, type]) -> str:
         picture(name, told, methods),
         "## Formulas",
         formulas.block(told.formulas),
-        formulas.in_text(told.symbols),
+        formulas.paragraph(told.symbols),
         "## When to use it",
         told.use,
         "## Try it",

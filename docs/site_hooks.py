@@ -1,7 +1,7 @@
 """Changes to all pages of the site while it is built.
 
-A column of numbers is aligned right, and a table with many columns is set in smaller print, so that
-a page's author need not think of either. mkdocs runs this file as one of its ``hooks``.
+A column of numbers is aligned right, and a table with many columns is set in smaller print, or with
+upright heads. So a page's author need not think of either. mkdocs runs this file as one of its ``hooks``.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from markdown.extensions import Extension
 from markdown.treeprocessors import Treeprocessor
 
 MANY_COLUMNS = 8  # a table with more is set in smaller print
+# A table with more has heads of numbers that stand upright.
+TOO_MANY_COLUMNS = 12
 LONGEST_NUMBER = 26  # characters; a longer cell is text, even if it begins with a number
 SHARE_OF_NUMBERS = 0.6  # of a column's cells that have content
 # Cells that say that there is no number.
@@ -32,7 +34,7 @@ def on_config(config: Any) -> Any:
 class TableLayout(Extension):
     """The extension of Markdown that sets the layout of tables."""
 
-    def extendMarkdown(self, md: Markdown) -> None:
+    def extendMarkdown(self, md: Markdown) -> None:  # noqa: N802 (Markdown calls it by this name)
         md.treeprocessors.register(_Tables(md), "table_layout", 0)
 
 
@@ -45,16 +47,17 @@ class _Tables(Treeprocessor):
             if not rows:
                 continue
             if len(rows[0]) > MANY_COLUMNS:
-                table.set("data-wide", "")
-                for row in rows:
-                    for cell in row:
-                        cell.text = with_breaks(cell.text)
+                table.set("data-wide", "very" if len(rows[0]) > TOO_MANY_COLUMNS else "")
+            # Heads are wider than numbers; in a wide table all cells count.
+            for row in rows if "data-wide" in table.attrib else rows[:1]:
+                for cell in row:
+                    cell.text = with_breaks(cell.text)
             for column in range(len(rows[0])):
                 align([row[column] for row in rows if column < len(row)])
 
 
 def with_breaks(text: str | None) -> str | None:
-    """A cell of a wide table, in which a line may end after an underscore or a plus sign."""
+    """A cell's text, in which a line may end after an underscore or a plus sign."""
     return re.sub(r"([_+])(?=\w)", "\\1\u200b", text) if text else text
 
 

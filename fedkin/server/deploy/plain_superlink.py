@@ -1,7 +1,8 @@
 """Flower's SuperLink with a log that has no colour codes.
 
 Flower (1.41) colours its log lines even in a file, and so do the processes that its SuperLink
-starts. ``fedkin deploy up`` runs this module in place of ``flower-superlink``, with the same options.
+starts. ``fedkin deploy up`` runs this module in place of ``flower-superlink``. It has the same
+options.
 """
 
 from __future__ import annotations
