@@ -91,7 +91,7 @@ class FedDrift:
 
     every: int = 200  # number of rounds in a step
     models: int = 10  # largest number of models (M)
-    delta: float = 0.06  # a larger drop of accuracy is a drift
+    delta: float = 0.06  # drop of accuracy above which a client drifts
     delta_merge: float | None = None  # threshold for merging (delta'); None: delta
     isolation: int = 1  # number of steps in which a client is alone after a drift (W)
     linkage: Literal["complete", "average"] = "complete"  # linkage by which models merge

@@ -93,7 +93,7 @@ class SattlerCFL:
 
     eps1: float = 0.4  # split only if the norm of the mean update is below this
     eps2: float = 1.6  # split only if the largest norm of an update is above this
-    first_split: int = 20  # no split up to this round, which is included
+    first_split: int = 20  # last round without a split
     min_size: int = 2  # clusters with at most this many replies are not split
     gamma_max: float | None = None  # bound on gradients within a cluster; None: not checked
     weighting: Literal["simple", "examples"] = "simple"  # weights of replies in a mean

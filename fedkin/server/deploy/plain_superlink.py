@@ -11,14 +11,14 @@ import atexit
 import os
 import re
 import threading
-from typing import BinaryIO
+from io import BufferedIOBase
 
 _COLOUR = re.compile(rb"\x1b\[[\d;]*m")
 _OUTPUTS = (1, 2)  # the numbers of standard output and standard error
 _WAIT = 1.0  # seconds for the last lines at the end
 
 
-def without_colours(lines: BinaryIO, target: BinaryIO) -> None:
+def without_colours(lines: BufferedIOBase, target: BufferedIOBase) -> None:
     """Copy lines until their end, without colour codes.
 
     Args:
@@ -47,7 +47,7 @@ def plain_output() -> None:
     atexit.register(_finish, target, copier)
 
 
-def _finish(target: BinaryIO, copier: threading.Thread) -> None:
+def _finish(target: BufferedIOBase, copier: threading.Thread) -> None:
     """Write the last lines. Processes that still run may hold the pipe open, so the wait is
     short."""
     for output in _OUTPUTS:
