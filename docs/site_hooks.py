@@ -1,7 +1,8 @@
 """Changes to all pages of the site while it is built.
 
 A column of numbers is aligned right, and a table with many columns is set in smaller print, or with
-upright heads. So a page's author need not think of either. mkdocs runs this file as one of its ``hooks``.
+upright heads. So a page's author need not think of either. mkdocs runs this file as one of its
+``hooks``.
 """
 
 from __future__ import annotations

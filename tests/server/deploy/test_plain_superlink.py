@@ -16,7 +16,7 @@ plain_output()
 print("\\x1b[92mINFO \\x1b[0m: one", flush=True)
 print("\\x1b[93mWARNING \\x1b[0m: two", file=sys.stderr, flush=True)
 subprocess.run([sys.executable, "-c", "print('\\x1b[91mERROR \\x1b[0m: three')"])
-print("the last line, without an end", end="", flush=True)
+print("the last line", end="", flush=True)
 """
 
 
@@ -33,6 +33,6 @@ def test_processes_that_it_starts_write_no_colour_codes() -> None:
         "INFO : one",
         "WARNING : two",
         "ERROR : three",
-        "the last line, without an end",
+        "the last line",
     ]
     assert not done.stderr
