@@ -10,7 +10,6 @@ offers for a user's own tasks, so that a new name needs no line here.
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import inspect
 import re
@@ -23,7 +22,6 @@ import mkdocs_gen_files
 
 import fedkin
 import fedkin.tasks
-from fedkin.config import key_meanings
 from fedkin.core.schema import Array
 from fedkin.methods import METHODS
 
@@ -66,12 +64,6 @@ REFERENCE = {
         "fedkin.core.errors": "Errors",
     },
 }
-STEPS = """::: {}
-    options:
-      heading_level: 3
-      show_root_heading: false
-      show_root_toc_entry: false
-"""
 
 
 def by_module() -> dict[str, dict[str, type]]:
@@ -93,46 +85,6 @@ def page(module: str) -> str:
 def page_of(name: str) -> str:
     """The page of a method, by its name in configurations."""
     return page(METHODS[name].__module__)
-
-
-def method_page(module: str, methods: dict[str, type]) -> str:
-    """The module's docstring, its methods' hyper-parameters, and their steps."""
-    docstring = inspect.getdoc(sys.modules[module]) or ""
-    path = module.replace(".", "/") + ".py"
-    parts = [f"# {titles(methods)}", with_lists(docstring), f"It is one file, `{path}`."]
-    for name, method in methods.items():
-        names = f'`method.name = "{name}"` in a configuration, `fk.{method.__name__}` in Python.'
-        parts += [
-            f"## {method.__name__}",
-            names,
-            hyper_parameters(method),
-            STEPS.format(f"{module}.{method.__name__}"),
-        ]
-    return "\n\n".join(parts) + "\n"
-
-
-def with_lists(text: str) -> str:
-    """Put the empty line before and after each list that Markdown needs."""
-    text = re.sub(r"(?m)^((?:[*-] |  ).*)\n(?=[^\s*-])", r"\1\n\n", text)
-    return re.sub(r"(?m)^(?!\s*[*-] |\s*$|  )(.+)\n(?=[*-] )", r"\1\n\n", text)
-
-
-def hyper_parameters(method: type) -> str:
-    """The fields of a method in a table: name, type, default, and the comment of each."""
-    rows = []
-    for field in dataclasses.fields(method):
-        home = next(
-            kind for kind in method.__mro__ if field.name in vars(kind).get("__annotations__", {})
-        )
-        annotation, comment = key_meanings.field_source(home, field.name)
-        # A bar in code needs no escape here, and would show one.
-        meaning = comment.replace("|", "\\|")
-        default = field.default
-        if field.default_factory is not dataclasses.MISSING:
-            default = field.default_factory()
-        rows.append(f"| `{field.name}` | `{annotation}` | `{default!r}` | {meaning} |")
-    head = ["| hyper-parameter | type | default | |", "|---|---|---|---|"]
-    return "\n".join([*head, *rows]) if rows else "It has no hyper-parameters."
 
 
 def index() -> str:
@@ -266,6 +218,7 @@ def entries_named(nav: list[Any], name: str) -> list[Any]:
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS))
 configuration_tables = importlib.import_module("configuration_tables")
+method_pages = importlib.import_module("method_pages")
 tables = importlib.import_module("tables")
 tour_source = importlib.import_module("tour_source")
 marked = {
@@ -277,7 +230,10 @@ marked = {
     **configuration_tables.all_tables(),
 }
 pages = {"methods/index.md": index(), "methods/map.md": tables.page(METHODS), **reference()}
-pages |= {page(module): method_page(module, methods) for module, methods in by_module().items()}
+pages |= {
+    page(module): method_pages.page(module, methods) for module, methods in by_module().items()
+}
+pages |= method_pages.schemes(by_module())
 pages["reference/measures.md"] = measures("".join(text.read_text() for text in DOCS.glob("*.md")))
 pages["contributing.md"] = contributing((DOCS.parent / "CONTRIBUTING.md").read_text())
 for written in DOCS.glob("*.md"):

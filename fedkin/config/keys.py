@@ -117,7 +117,11 @@ def default_words(field: FieldInfo) -> str:
     """A default as TOML has it; empty if none is set."""
     if field.is_required():
         return "required"
-    value = field.get_default(call_default_factory=True)
+    return value_words(field.get_default(call_default_factory=True))
+
+
+def value_words(value: Any) -> str:
+    """A value as TOML has it; empty if it sets nothing."""
     if value is None or value in ({}, [], (), ""):
         return ""
     return json.dumps(value, default=str)

@@ -102,12 +102,12 @@ class CFLGP:
         },
     )
 
-    clusters: int | None = 4  # K, the number of clusters; None: estimated at the first query
-    period: int = 2  # p, the number of rounds from one query to the next
-    last_query: int = 10  # T_c, after which there is no query
+    clusters: int | None = 4  # number of clusters (K); None: estimated at the first query
+    period: int = 2  # number of rounds from one query to the next (p)
+    last_query: int = 10  # last round with a query (T_c)
     weighting: Literal["mean", "as_coded"] = "mean"  # weighting of a client's gradients
     warm_up: int = 0  # rounds with one model before the first query
-    max_clusters: int = 10  # largest K that is tried
+    max_clusters: int = 10  # largest number of clusters that is tried
 
     def __post_init__(self) -> None:
         for name in ("clusters", "period", "last_query", "max_clusters"):

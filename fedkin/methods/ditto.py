@@ -69,9 +69,11 @@ class Ditto:
         paper="Li et al., ICML 2021",
     )
 
-    strength: float = 1.0  # lambda, the strength of the regularisation
-    own_epochs: int | None = None  # epochs (or steps, as in the run) of v_i; None for the run's
-    own_lr: float | None = None  # learning rate of v_i; None for the run's
+    strength: float = 1.0  # strength of the regularisation (lambda)
+    own_epochs: int | None = (
+        None  # epochs (or steps, as in the run) of the personal model; None for the run's
+    )
+    own_lr: float | None = None  # learning rate of the personal model; None for the run's
 
     def __post_init__(self) -> None:
         check_not_negative("strength", self.strength)

@@ -90,10 +90,10 @@ class FedDrift:
     )
 
     every: int = 200  # number of rounds in a step
-    models: int = 10  # M, the largest number of models
-    delta: float = 0.06  # a larger drop of accuracy is a drift
-    delta_merge: float | None = None  # delta', the threshold for merging; None: delta
-    isolation: int = 1  # W, the number of steps in which a client is alone after a drift
+    models: int = 10  # largest number of models (M)
+    delta: float = 0.06  # drop of accuracy above which a client drifts
+    delta_merge: float | None = None  # threshold for merging (delta'); None: delta
+    isolation: int = 1  # number of steps in which a client is alone after a drift (W)
     linkage: Literal["complete", "average"] = "complete"  # linkage by which models merge
     eager: bool = False  # FedDrift-Eager: one new model for all that drift in a step, no merging
 

@@ -94,7 +94,7 @@ class FedEM:
         },
     )
 
-    clusters: int = 3  # K, the number of components
+    clusters: int = 3  # number of components (K)
     average_over: Literal["all", "cohort"] = "all"  # clients over which a round's mean is taken
 
     def __post_init__(self) -> None:

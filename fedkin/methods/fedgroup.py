@@ -106,12 +106,14 @@ class FedGroup:
         },
     )
 
-    clusters: int = 3  # m, the number of groups
-    alpha: int = 20  # alpha m clients are pre-trained for the group cold start
-    eta_g: float = 0.01  # inter-group learning rate
-    mu: float = 0.0  # proximal term of the local solver; above 0 this is FedGrouProx
-    components: int = 3  # base directions: three, hence "ternary"
-    centers: Literal["kmeans", "random"] = "kmeans"  # "random": the RCC ablation
+    clusters: int = 3  # number of clusters (m in the paper)
+    alpha: int = 20  # clients per cluster that the group cold start trains first
+    eta_g: float = 0.01  # learning rate between clusters; 0: clusters share nothing
+    mu: float = 0.0  # weight of the proximal term; above 0 this is FedGrouProx
+    components: int = 3  # number of base directions: three, hence "ternary"
+    centers: Literal["kmeans", "random"] = (
+        "kmeans"  # how clusters are formed; "random": the RCC ablation
+    )
     # How clients outside the cold start are placed. "similarity": by their updates from w_0,
     # "latest": eq. 10 as printed, "random": the RAC ablation.
     newcomers: Literal["similarity", "latest", "random"] = "similarity"

@@ -93,7 +93,7 @@ class FedRC:
         },
     )
 
-    clusters: int = 3  # K, the number of components
+    clusters: int = 3  # number of components (K)
     hard: bool = False  # clients predict only with the model of largest weight
 
     def __post_init__(self) -> None:

@@ -98,11 +98,11 @@ class FedSoft:
         },
     )
 
-    clusters: int = 2  # K, the number of centres
-    strength: float = 0.1  # lambda, the strength of the proximal terms
-    floor: float = 1e-4  # sigma, which replaces an importance of 0
-    every: int = 1  # tau, the number of rounds from one measurement of u to the next
-    selected: int | None = None  # S, clients drawn for each centre; None: all, with weights v
+    clusters: int = 2  # number of centres (K)
+    strength: float = 0.1  # strength of the proximal terms (lambda)
+    floor: float = 1e-4  # importance that replaces 0 (sigma)
+    every: int = 1  # rounds from one measurement of importance to the next (tau)
+    selected: int | None = None  # clients drawn for each centre (S); None: all, weighted
 
     def __post_init__(self) -> None:
         check_positive_integer("clusters", self.clusters)

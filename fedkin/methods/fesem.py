@@ -113,14 +113,14 @@ class FeSEM:
         },
     )
 
-    clusters: int = 3  # K, the number of clusters
+    clusters: int = 3  # number of clusters (K)
     part: Literal["all", "head"] = "all"  # measured parameters; "head": weights of the last layer
     # weights of clients in a mean; "first_client" is FlexCFL's error, as coded
     weighting: Literal["simple", "examples", "first_client"] = "simple"
     newcomers: Literal["own", "loss", "random"] = "own"  # "own": by distance, as for all clients
     migration: Literal["none", "label_blind", "label_aware"] = "none"  # shift test of clients
     threshold: float = 0.2  # share of changed samples that counts as a shift
-    eta_g: float = 0.0  # inter-group learning rate
+    eta_g: float = 0.0  # learning rate between clusters; 0: clusters share nothing
 
     def __post_init__(self) -> None:
         check_positive_integer("clusters", self.clusters)

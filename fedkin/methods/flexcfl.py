@@ -100,17 +100,19 @@ class FlexCFL:
         },
     )
 
-    clusters: int = 3  # m, the number of groups
-    alpha: int = 20  # alpha m clients are pre-trained for the group cold start
+    clusters: int = 3  # number of clusters (m in the paper)
+    alpha: int = 20  # clients per cluster that the group cold start trains first
     steps: int = cluster_steps.PRETRAINING_STEPS  # number of mini-batches of the pre-training
     measure: Literal["edc", "madc"] = "edc"  # dissimilarity of two updates
-    eta_g: float = 0.0  # inter-group learning rate
+    eta_g: float = 0.0  # learning rate between clusters; 0: clusters share nothing
     mu: float = 0.0  # weight of the proximal term in rounds, as in FedProx; 0: none
     # test with which clients detect a shift of their data
     migration: Literal["none", "label_blind", "label_aware"] = "label_blind"
     threshold: float = 0.2  # share of changed samples that counts as a shift
-    centers: Literal["clustered", "random"] = "clustered"  # "random": the RCC ablation
-    newcomers: Literal["direction", "loss", "random"] = "direction"  # "random": the RAC ablation
+    centers: Literal["clustered", "random"] = "clustered"  # how clusters are formed; "random": RCC
+    newcomers: Literal["direction", "loss", "random"] = (
+        "direction"  # how clients are placed later; "random": RAC
+    )
     normalize: bool = True  # divides the inter-group sum; False: the paper's plain sum
 
     def __post_init__(self) -> None:

@@ -96,11 +96,11 @@ class FLHC:
     distance: float | Literal["silhouette"] | None = None
     cluster_round: int = 20  # the clustering round; the rounds before are FedAvg
     metric: Literal["l1", "l2", "cosine"] = "l2"  # distance between updates
-    linkage: Literal["ward", "complete", "average", "single"] = "ward"  # ward needs l2
+    linkage: Literal["ward", "complete", "average", "single"] = "ward"  # linkage; ward needs l2
     newcomers: Literal["loss", "direction", "random"] = "loss"  # how clients are placed later
     migration: Literal["none", "label_blind", "label_aware"] = "none"  # shift test of clients
     threshold: float = 0.2  # share of changed samples that counts as a shift
-    eta_g: float = 0.0  # inter-group learning rate
+    eta_g: float = 0.0  # learning rate between clusters; 0: clusters share nothing
 
     def __post_init__(self) -> None:
         if self.clusters is not None:

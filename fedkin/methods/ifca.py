@@ -82,7 +82,7 @@ class IFCA:
         },
     )
 
-    clusters: int = 3  # k, the number of clusters
+    clusters: int = 3  # number of clusters (k)
     averaging: Literal["models", "gradients"] = "models"  # content of a reply
     # weights of clients in a mean; "first_client" is FlexCFL's error, as coded
     weighting: Literal["simple", "examples", "first_client"] = "simple"
@@ -91,7 +91,7 @@ class IFCA:
     newcomers: Literal["round", "loss", "random"] = "round"
     migration: Literal["none", "label_blind", "label_aware"] = "none"  # shift test of clients
     threshold: float = 0.2  # share of changed samples that counts as a shift
-    eta_g: float = 0.0  # inter-group learning rate
+    eta_g: float = 0.0  # learning rate between clusters; 0: clusters share nothing
 
     def __post_init__(self) -> None:
         check_positive_integer("clusters", self.clusters)

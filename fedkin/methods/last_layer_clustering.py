@@ -100,7 +100,9 @@ class LastLayerClustering:
     clusters: int | None = None  # number of clusters for kmeans
     layer: Literal["bias", "last_layer"] = "bias"  # clustered part: the bias, or the whole layer
     noise: Literal["own", "nearest"] = "own"  # noise clients: clusters of one, or nearest cluster
-    suspicious: float | None = None  # excludes clients farther than this from all others; or None
+    suspicious: float | None = (
+        None  # excludes clients farther than this from all others; None: no client
+    )
     pretraining: int = 10  # local epochs of the clustering round
 
     def __post_init__(self) -> None:

@@ -49,7 +49,7 @@ class Oracle(PeerMethod):
         },
     )
 
-    neighbours: int = 3  # k, the number of peers to average with
+    neighbours: int = 3  # number of peers to average with (k)
 
     def __post_init__(self) -> None:
         check_positive_integer("neighbours", self.neighbours)

@@ -99,8 +99,10 @@ class PACFL:
     )
 
     p: int = 3  # number of vectors per label
-    threshold: float = 3.5  # beta, the largest angle at which clusters merge, in degrees
-    angle: Literal["smallest", "same_rank", "sum", "as_coded"] = "smallest"  # A_ij, as above
+    threshold: float = 3.5  # largest angle at which clusters merge, in degrees (beta)
+    angle: Literal["smallest", "same_rank", "sum", "as_coded"] = (
+        "smallest"  # angle of two clients, as in the formulas
+    )
     # linkage by which clusters merge
     linkage: Literal["weighted", "average", "complete", "single"] = "weighted"
 

@@ -70,10 +70,10 @@ class Matching(PeerMethod):
     """Base of PANM and PANMLoss: peers choose neighbours in stage one. In stage two each keeps a
     list of similar peers (its bag), which it updates from time to time (matching)."""
 
-    neighbours: int = 3  # k, the number of neighbours
-    candidates: int = 6  # l, the number of candidates
-    stage_one: int = 100  # T1, the number of rounds of stage one
-    # tau, the number of rounds from one matching of the bag to the next; the poster has 1
+    neighbours: int = 3  # number of neighbours (k)
+    candidates: int = 6  # number of candidates (l)
+    stage_one: int = 100  # number of rounds of stage one (T1)
+    # rounds from one matching of the bag to the next (tau); the poster has 1
     period: int = 10
 
     def __post_init__(self) -> None:

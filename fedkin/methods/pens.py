@@ -69,8 +69,8 @@ class PENS(PeerMethod):
         },
     )
 
-    sampled: int = 10  # n_s, the number of peers queried in a round
-    top: int = 2  # n_t, the number of best peers in a round
+    sampled: int = 10  # number of peers queried in a round (n_s)
+    top: int = 2  # number of best peers in a round (n_t)
     stage_one: int = 200  # number of rounds of stage one
 
     similarity_of: ClassVar[str] = "loss"

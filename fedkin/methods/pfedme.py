@@ -76,8 +76,8 @@ class PFedMe:
         paper="Dinh et al., NeurIPS 2020",
     )
 
-    strength: float = 15.0  # lambda, the strength of the proximal term
-    own_steps: int = 5  # number of SGD steps to theta on each batch
+    strength: float = 15.0  # strength of the proximal term (lambda)
+    own_steps: int = 5  # number of SGD steps of the personal model on each batch
     own_lr: float = 0.01  # learning rate of these steps
     beta: float = 1.0  # server step size; 1: the mean of the clients' models
 

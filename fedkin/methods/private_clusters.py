@@ -92,8 +92,8 @@ class PrivateClusters:
         },
     )
 
-    clusters: int = 3  # K, the number of clusters
-    sketch: int = 64  # s, the size of a sketched update
+    clusters: int = 3  # number of clusters (K)
+    sketch: int = 64  # size of a sketched update (s)
     candidates: int = 4  # number of initial directions of K-means per cluster
     refinements: int = 1  # number of further K-means steps, each with one noisy sum
 

@@ -92,15 +92,15 @@ class SattlerCFL:
     )
 
     eps1: float = 0.4  # split only if the norm of the mean update is below this
-    eps2: float = 1.6  # and if the largest norm of an update is above this
-    first_split: int = 20  # no split up to this round, which is included
+    eps2: float = 1.6  # split only if the largest norm of an update is above this
+    first_split: int = 20  # last round without a split
     min_size: int = 2  # clusters with at most this many replies are not split
     gamma_max: float | None = None  # bound on gradients within a cluster; None: not checked
     weighting: Literal["simple", "examples"] = "simple"  # weights of replies in a mean
     newcomers: Literal["loss", "direction", "random"] = "loss"  # how clients are placed later
     migration: Literal["none", "label_blind", "label_aware"] = "none"  # shift test of clients
     threshold: float = 0.2  # share of changed samples that counts as a shift
-    eta_g: float = 0.0  # inter-group learning rate
+    eta_g: float = 0.0  # learning rate between clusters; 0: clusters share nothing
 
     def __post_init__(self) -> None:
         for name in ("eps1", "eps2", "first_split"):

@@ -65,8 +65,8 @@ class SCAFFOLD:
         leaves="the change of its control variate, in a sum",
     )
 
-    option: Literal["I", "II"] = "II"  # rule for c_i: from one more gradient, or from the steps
-    server_lr: float = 1.0  # eta, the server learning rate
+    option: Literal["I", "II"] = "II"  # rule for control variates: one more gradient, or the steps
+    server_lr: float = 1.0  # learning rate of the server (eta)
 
     def __post_init__(self) -> None:
         check_choice("option", self.option, ("I", "II"))

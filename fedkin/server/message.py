@@ -176,6 +176,15 @@ def from_parts(parts: Frames) -> RpcMessage:
     return message
 
 
+def operation_of(parts: Frames) -> str:
+    """The operation (name of a task) that a request names, for a line of a log."""
+    try:
+        header, _ = codec.decode(parts.rest)
+    except ValueError:
+        return "a message that cannot be read"
+    return one_line(header.get("operation", "a message without a task"), 60)
+
+
 def _as_it_is(array: np.ndarray) -> bool:
     """Whether an array is sent without compression.
 

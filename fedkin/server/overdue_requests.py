@@ -124,7 +124,12 @@ class OverdueRequests:
             collector = self._collector(request.task, request.clients)
             collector.read(rows, arrays, request.used)
         except (NoReplyError, InvalidMessageError, TaskError) as error:
-            _log.warning("a late reply from round %d cannot be used: %s", request.round, error)
+            _log.warning(
+                "round %d, %s: a late reply cannot be used: %s",
+                request.round,
+                request.task.name,
+                error,
+            )
             return
         self._replies.append(
             LateReply(

@@ -106,16 +106,17 @@ class RequestRound:
         self.bytes_received = 0
         if not requests:
             return {}
+        operation = str(next(iter(requests.values())).header["operation"])
         start = self.clock()
         end = start + _SHARE * (self._deadline - start)
         if end <= start:
             _log.warning(
-                "round %d: the deadline passed before requests could be sent to %d nodes",
+                "round %d, %s: the deadline passed before requests could be sent to %d nodes",
                 round,
+                operation,
                 len(requests),
             )
             return {}
-        operation = str(next(iter(requests.values())).header["operation"])
         longer = late * self.settings.deadline
         waiting = self._push(requests, list(requests), round, end - start + longer)
         retries = dict.fromkeys(requests, 0)
@@ -189,7 +190,12 @@ class RequestRound:
             if sent.request_id is not None
         ]
         for node in set(nodes) - {node for _, node in accepted}:
-            _log.warning("round %d: Flower did not accept a request for node %d", round, node)
+            _log.warning(
+                "round %d, %s: Flower did not accept a request for node %d",
+                round,
+                requests[node].header["operation"],
+                node,
+            )
         self.bytes_sent += sum(sent.size for sent, _ in accepted)
         return {str(sent.request_id): node for sent, node in accepted}
 

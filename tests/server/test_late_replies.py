@@ -148,7 +148,7 @@ def test_a_late_reply_is_checked_as_one_in_time_is(
     federation.slow.tamper = lambda request, reply: reply
     federation.round(2, [0, 1])
     assert federation.counts() == (0, 0)
-    assert "a late reply from round 1 cannot be used" in caplog.text
+    assert "round 1, train: a late reply cannot be used" in caplog.text
 
 
 def test_training_outside_rounds_is_not_waited_for() -> None:

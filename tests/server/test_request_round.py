@@ -84,7 +84,7 @@ def test_requests_of_which_the_engine_takes_none_take_no_time(
         assert ask(requests, (1, 2)) == {}
     assert transport.clock.now == 0 and requests.bytes_sent == 0 and not requests.missed
     assert [record.getMessage() for record in caplog.records] == [
-        f"round 1: Flower did not accept a request for node {node}" for node in (1, 2)
+        f"round 1, train: Flower did not accept a request for node {node}" for node in (1, 2)
     ]
 
 

@@ -37,6 +37,7 @@ from fedkin.server.deploy.worker_client import WorkerFailure
 from fedkin.server.deploy.worker_link import WorkerLinkError
 from fedkin.server.flower_record import parts_to_record, record_to_parts
 from fedkin.server.frames import Frames
+from fedkin.server.message import one_line, operation_of
 
 _log = logging.getLogger("fedkin")
 # Seconds between polls for a message: this share of the time since the last message, within limits.
@@ -162,11 +163,14 @@ def _answer_next(connection: Connection, answer: Answer) -> bool:
     # The id, a digest of the content, is not sent. Flower's SuperNode sets it in the same way.
     message.metadata.__dict__["_message_id"] = tree.object_id
     fetched = time.monotonic()
-    reply = _reply(message, answer)
+    parts = record_to_parts(message.content)
+    name = f"round {one_line(message.metadata.group_id, 20)}, {operation_of(parts)}"
+    reply = _reply(message, parts, name, answer)
     answered = time.monotonic()
     _send(connection, run, reply, answered - fetched)
     _log.info(
-        "message: fetched in %.2f s, answered in %.2f s, reply sent in %.2f s",
+        "%s: fetched in %.2f s, answered in %.2f s, reply sent in %.2f s",
+        name,
         fetched - start,
         answered - fetched,
         time.monotonic() - answered,
@@ -174,14 +178,21 @@ def _answer_next(connection: Connection, answer: Answer) -> bool:
     return True
 
 
-def _reply(message: Message, answer: Answer) -> Message:
+def _reply(message: Message, parts: Frames, name: str, answer: Answer) -> Message:
     """The worker's reply to a message. If the worker gives no reply, the result is the error
-    message that Flower sends for a client that raised an exception."""
+    message that Flower sends for a client that raised an exception.
+
+    Args:
+        message: the message.
+        parts: its content.
+        name: its round and task, for the log.
+        answer: gives the worker's reply.
+    """
     try:
-        reply = answer(record_to_parts(message.content))
+        reply = answer(parts)
         return Message(parts_to_record(reply), reply_to=message)
     except (WorkerLinkError, WorkerFailure, ValueError) as error:
-        _log.error("a message is answered with an error: %s", error)
+        _log.error("%s: answered with an error: %s", name, error)
         return Message(Error(_RAISED, f"{type(error).__name__}: {error}"), reply_to=message)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from fedkin.core.errors import ConfigError
 from fedkin.server.deploy import deployment_folder as files
-from fedkin.server.deploy import flower_commands
+from fedkin.server.deploy import flower_commands, plain_superlink
 from fedkin.server.deploy.processes import SITE, STARTER, SUPERLINK, Program, Started, start
 from fedkin.server.deploy.selection import Selection
 
@@ -99,7 +99,8 @@ def start_superlink(folder: Path) -> Started:
     """Start the SuperLink of a deployment. Raises ConfigError if it exits at once."""
     address = files.read_address(folder / files.FLOWER)
     options = [word for line in files.superlink_options(address) for word in line]
-    process = start(Program(folder, SUPERLINK), ["flower-superlink", *options], _variables(folder))
+    command = [sys.executable, "-m", plain_superlink.__name__, *options]
+    process = start(Program(folder, SUPERLINK), command, _variables(folder))
     time.sleep(_PAUSE)
     _refuse_ended(process, folder)
     return process

@@ -4,6 +4,7 @@ are as they were."""
 from __future__ import annotations
 
 import inspect
+import logging
 import time
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -144,6 +145,17 @@ def test_a_worker_that_fails_is_an_error_at_the_server() -> None:
         and reply.error.code == 2
         and "ZeroDivisionError" in str(reply.error.reason)
     )
+
+
+def test_a_line_about_a_message_names_round_and_task(caplog: pytest.LogCaptureFixture) -> None:
+    requests = [RpcMessage({"operation": name}, ARRAYS) for name in ("train", "evil\nname")]
+    with caplog.at_level(logging.INFO, "fedkin"):
+        served(SuperLink(*requests), echo)
+        served(SuperLink(RpcMessage({"operation": "losses"})), fail)
+    lines = [record.getMessage() for record in caplog.records]
+    assert lines[0].startswith("round 3, train: fetched in ")
+    assert lines[1].startswith("round 3, evil name: fetched in ")
+    assert lines[2].startswith("round 3, losses: answered with an error: ZeroDivisionError")
 
 
 def test_a_run_that_has_ended_is_left_alone() -> None:
