@@ -22,9 +22,8 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from fedkin.config.description import Description
 from fedkin.config.registry import method_title
 from fedkin.measures.measure import Measure
+from fedkin.reporting.method_styles import method_style, method_styles
 from fedkin.reporting.style import (
-    COLOURS,
-    DASHES,
     FADED,
     INK,
     headline,
@@ -32,6 +31,7 @@ from fedkin.reporting.style import (
     new_figure,
     prepare,
     save_as,
+    share_axis,
 )
 from fedkin.run.metrics.partial_rounds import CAUSE
 
@@ -137,7 +137,9 @@ def _accuracy(axes: Axes, histories: dict[str, pd.DataFrame]) -> None:
         f"all clients together{f'; pale: {_why_pale(histories)}' if partial else ''}",
     )
     ends = []
-    for (name, history), colour, dash in zip(histories.items(), COLOURS, DASHES, strict=False):
+    styles = method_styles(histories)
+    for name, history in histories.items():
+        colour, dash = styles[name].line
         scored = history.dropna(subset=["accuracy"])
         if scored.empty:  # no client has test samples
             continue
@@ -147,10 +149,9 @@ def _accuracy(axes: Axes, histories: dict[str, pd.DataFrame]) -> None:
         axes.plot(scored.index, pale, color=colour, alpha=0.35, lw=2.2)
         axes.plot(scored.index, accuracy.where(~partial), color=colour, ls=dash, lw=2.2)
         ends.append((float(scored["accuracy"].iloc[-1]), name, colour))
-    axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    share_axis(axes)
     axes.set_xlabel("communication round")
-    low, high = axes.get_ylim()
-    label_ends(axes, ends, gap=0.1 * (high - low))
+    label_ends(axes, ends)
 
 
 def _why_pale(histories: dict[str, pd.DataFrame]) -> str:
@@ -162,10 +163,12 @@ def _why_pale(histories: dict[str, pd.DataFrame]) -> str:
 def _bottom(axes: Axes, histories: dict[str, pd.DataFrame]) -> None:
     """Draw the mean accuracy of the bottom 10% of clients over the rounds."""
     prepare(axes, "Bottom 10% of clients", f"mean {_split(histories)} accuracy")
-    for history, colour, dash in zip(histories.values(), COLOURS, DASHES, strict=False):
+    styles = method_styles(histories)
+    for name, history in histories.items():
+        colour, dash = styles[name].line
         known = history["bottom_decile"].dropna().astype(float)
         axes.plot(known.index, known, color=colour, ls=dash, lw=1.6)
-    axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    share_axis(axes)
     axes.set_xlabel("communication round")
 
 
@@ -176,7 +179,9 @@ def _clients(axes: Axes, runs: dict[str, Run]) -> None:
         "Accuracy of each client",
         "after the last round, lowest first; grey: bottom 10% of clients",
     )
-    for run, colour, dash in zip(runs.values(), COLOURS, DASHES, strict=False):
+    styles = method_styles(runs)
+    for name, run in runs.items():
+        colour, dash = styles[name].line
         if "accuracy" in run.clients:
             accuracies = np.sort(run.clients["accuracy"].dropna().to_numpy(float))
             shares = (np.arange(len(accuracies)) + 0.5) / max(1, len(accuracies))
@@ -185,8 +190,8 @@ def _clients(axes: Axes, runs: dict[str, Run]) -> None:
     axes.set_xlim(0, 1)
     axes.set_xlabel("share of the clients")
     axes.xaxis.set_major_locator(MaxNLocator(5))
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(PercentFormatter(1, decimals=0))
+    axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    share_axis(axes)
 
 
 def _mark_shifts(axes: Axes, run: Run) -> None:
@@ -211,7 +216,9 @@ def _discrepancy(axes: Axes, histories: dict[str, pd.DataFrame]) -> None:
     """Draw the discrepancy over the rounds: the mean distance of client models to their
     aggregate."""
     prepare(axes, "Discrepancy", "mean L2 distance of client models to their aggregate")
-    for (_, history), colour, dash in zip(histories.items(), COLOURS, DASHES, strict=False):
+    styles = method_styles(histories)
+    for name, history in histories.items():
+        colour, dash = styles[name].line
         known = history["discrepancy_mean"].dropna().astype(float)
         axes.plot(known.index, known, color=colour, ls=dash, lw=1.6)
     axes.set_ylim(bottom=0)
@@ -221,13 +228,15 @@ def _discrepancy(axes: Axes, histories: dict[str, pd.DataFrame]) -> None:
 def _measure(axes: Axes, histories: dict[str, pd.DataFrame], measure: Measure) -> None:
     """Draw a measure over the rounds, such as a user's measure."""
     prepare(axes, measure.heading, "" if measure.title == measure.head else measure.title)
-    for history, colour, dash in zip(histories.values(), COLOURS, DASHES, strict=False):
+    styles = method_styles(histories)
+    for name, history in histories.items():
+        colour, dash = styles[name].line
         if measure.column not in history:  # the run does not have it
             continue
         known = history[measure.column].dropna().astype(float)
         axes.plot(known.index, known, color=colour, ls=dash, lw=1.6)
     if measure.unit == "share":
-        axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+        share_axis(axes)
     axes.set_xlabel("communication round")
 
 
@@ -260,6 +269,7 @@ def _neighbours(axes: Axes, name: str, history: pd.DataFrame) -> None:
     """Draw the mean number of peers that a peer trusts, over the rounds. Peers are the clients of a
     method without a server."""
     prepare(axes, "Neighbours", f"mean number of peers that a peer of {name} trusts")
-    axes.plot(history.index, history["neighbours"].astype(float), color=COLOURS[0], lw=1.6)
+    colour, _ = method_style(name).line
+    axes.plot(history.index, history["neighbours"].astype(float), color=colour, lw=1.6)
     axes.set_ylim(bottom=0)
     axes.set_xlabel("communication round")

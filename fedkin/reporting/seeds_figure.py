@@ -10,18 +10,18 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
 
 from fedkin.analysis.statistics import LEAST_SEEDS, interval
+from fedkin.reporting.method_styles import method_styles
 from fedkin.reporting.run_figure import method_label
 from fedkin.reporting.style import (
     FADED,
     headline,
     label_ends,
-    line_style,
     new_figure,
     prepare,
     save_as,
+    share_axis,
 )
 
 if TYPE_CHECKING:
@@ -97,8 +97,9 @@ def accuracies(
         (f"{mean}; band: its 95% interval" if seeds >= LEAST_SEEDS else mean) + lacking,
     )
     ends = []
-    for number, (name, curve) in enumerate(curves.items()):
-        colour, dash = line_style(number)
+    styles = method_styles(curves)
+    for name, curve in curves.items():
+        colour, dash = styles[name].line
         pale = name in never and incomplete is not None
         curve = incomplete[name] if pale and incomplete else curve
         scored = np.flatnonzero(np.isfinite(curve).all(axis=0))
@@ -110,10 +111,9 @@ def accuracies(
         axes.plot(scored, band.mean, color=colour, ls=dash, lw=1.8, alpha=0.4 if pale else 1)
         if len(scored):
             ends.append((float(band.mean[-1]), name, colour))
-    axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    share_axis(axes)
     axes.set_xlabel("communication round")
-    low, high = axes.get_ylim()
-    label_ends(axes, ends, gap=0.11 * (high - low))
+    label_ends(axes, ends)
 
 
 def gains(axes: Axes, curves: Curves, heading: str | None = None) -> None:
@@ -135,12 +135,13 @@ def gains(axes: Axes, curves: Curves, heading: str | None = None) -> None:
         note += "; band: 95% interval"
     prepare(axes, heading or f"Gain of {ours}", note)
     ends = []
-    for number, name in enumerate(others, 1):
+    styles = method_styles(curves)
+    for name in others:
         gain = 100 * (curves[ours] - curves[name])  # paired by seed
         scored = np.flatnonzero(np.isfinite(gain).all(axis=0))
         if not len(scored):
             continue
-        colour, dash = line_style(number)
+        colour, dash = styles[name].line
         band = interval(gain[:, scored])
         if seeds >= LEAST_SEEDS:
             axes.fill_between(scored, band.low, band.high, color=colour, alpha=0.18, lw=0)
@@ -154,8 +155,7 @@ def gains(axes: Axes, curves: Curves, heading: str | None = None) -> None:
     axes.set_xlim(0, len(curves[ours][0]) - 1)
     axes.set_xlabel("communication round")
     axes.set_ylabel("percentage points")
-    low, high = axes.get_ylim()
-    label_ends(axes, ends, gap=0.11 * (high - low), template="{:+.1f}")
+    label_ends(axes, ends, template="{:+.1f}")
 
 
 def comparable(curves: Curves) -> Curves:
