@@ -64,9 +64,14 @@ class ProgressDisplay:
     twenty lines elsewhere.
 
     It is a context manager, and is called with the record of every round.
+
+    Args:
+        rounds: the configured number of rounds.
+        seeds: the number of seeds.
+        opening: a line that is printed once, when the first seed or round is there; empty: none.
     """
 
-    def __init__(self, rounds: int, seeds: int = 1) -> None:
+    def __init__(self, rounds: int, seeds: int = 1, opening: str = "") -> None:
         self.rounds = rounds
         self.seeds = seeds
         # The number of the current seed (from 0), and the seed itself.
@@ -76,6 +81,7 @@ class ProgressDisplay:
         self._bars = Progress(
             *_bar_columns(), console=self.console, disable=not self.console.is_terminal
         )
+        self._opening = opening
         self._notebook: Any = None  # handle of the updated output
 
     def __enter__(self) -> ProgressDisplay:
@@ -88,11 +94,13 @@ class ProgressDisplay:
 
     def begin(self, number: int, seed: int) -> None:
         """Begin the run of the next seed. ``number`` counts the seeds from 0."""
+        self._open()
         self._seed = (number, seed)
 
     def __call__(self, record: Record) -> None:
         """Show the record of a round. If several seeds are run and the output is not a terminal,
         only the last round of each seed is shown."""
+        self._open()
         if self.console.is_terminal:
             with suppress_hangup():
                 self._update_bar(record)
@@ -106,6 +114,15 @@ class ProgressDisplay:
         # About LINES lines in a whole run, and always the last round.
         elif record["round"] % -(-self.rounds // LINES) == 0 or record["round"] == self.rounds:
             print(plain_line(record, self.rounds), file=sys.stderr, flush=True)
+
+    def _open(self) -> None:
+        """Print the opening line, if it is not printed yet. Bad input ends a run before its first
+        round, with an error message as the only line."""
+        if not self._opening:
+            return
+        with suppress_hangup():
+            self.console.print(self._opening, soft_wrap=True, markup=False, highlight=False)
+        self._opening = ""
 
     def _draw_in_notebook(self) -> None:
         """Redraw the bars in place, without the widgets that rich's live display needs."""
