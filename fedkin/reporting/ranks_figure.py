@@ -79,8 +79,8 @@ def _draw_axis(axes: Axes, methods: int) -> None:
 
 
 def _draw_critical_difference(axes: Axes, ranks: Ranks, figure: Figure) -> None:
-    """Draw the critical difference as a bar above the axis, from rank 1 on, with its value. If it is
-    longer than the axis, the bar ends with the axis."""
+    """Draw the critical difference as a bar above the axis, from rank 1 on, with its value. The bar
+    ends with the axis if it is longer."""
     width = ranks.critical_difference
     longest = len(ranks.average) - 1
     end = 1 + min(width, longest)
@@ -99,8 +99,8 @@ def _draw_critical_difference(axes: Axes, ranks: Ranks, figure: Figure) -> None:
 
 
 def _move_ties_apart(average: Mapping[str, float], drawn: Mapping[str, list[Any]]) -> None:
-    """Draw the lines of methods with (nearly) equal ranks next to each other, because one would hide
-    the other. Bars are extended to these lines.
+    """Draw the lines of methods with (nearly) equal ranks next to each other, because one would
+    hide the other. Bars are extended to these lines.
 
     Args:
         average: average rank of each method.
@@ -110,7 +110,7 @@ def _move_ties_apart(average: Mapping[str, float], drawn: Mapping[str, list[Any]
     ordered = sorted(average.values())
     methods = len(ordered)
     gap = _TIED * (methods - 1)
-    places = spread(ordered, gap, low=1, high=methods)
+    places = spread(ordered, gap, low=1.0, high=float(methods))
     left = (methods + 1) // 2
     numbers = [*range(left), *reversed(range(left, methods))]
     parts = zip(numbers, drawn["elbows"], drawn["markers"], drawn["labels"], strict=True)

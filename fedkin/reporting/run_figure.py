@@ -26,10 +26,12 @@ from fedkin.reporting.method_styles import method_style, method_styles
 from fedkin.reporting.style import (
     FADED,
     INK,
+    draw_curve,
     headline,
     label_ends,
     new_figure,
     prepare,
+    round_axis,
     save_as,
     share_axis,
 )
@@ -120,6 +122,11 @@ def _sizes_change(history: pd.DataFrame) -> bool:
     return any(sizes != rows[0] for sizes in rows)
 
 
+def _last_round(histories: dict[str, pd.DataFrame]) -> int:
+    """The last round of all methods."""
+    return max(int(history.index[-1]) for history in histories.values())
+
+
 def _split(histories: dict[str, pd.DataFrame]) -> str:
     """The split on which rounds were evaluated: ``validation`` or ``test``."""
     return "validation" if any("split" in history for history in histories.values()) else "test"
@@ -146,11 +153,11 @@ def _accuracy(axes: Axes, histories: dict[str, pd.DataFrame]) -> None:
         accuracy = scored["accuracy"].astype(float)
         partial = scored["partial"].astype(bool)
         pale = accuracy.where(partial | partial.shift(1, fill_value=False))
-        axes.plot(scored.index, pale, color=colour, alpha=0.35, lw=2.2)
-        axes.plot(scored.index, accuracy.where(~partial), color=colour, ls=dash, lw=2.2)
+        draw_curve(axes, scored.index, pale, (colour, "-"), width=2.2, alpha=0.35)
+        draw_curve(axes, scored.index, accuracy.where(~partial), (colour, dash), width=2.2)
         ends.append((float(scored["accuracy"].iloc[-1]), name, colour))
     share_axis(axes)
-    axes.set_xlabel("communication round")
+    round_axis(axes, _last_round(histories))
     label_ends(axes, ends)
 
 
@@ -165,11 +172,10 @@ def _bottom(axes: Axes, histories: dict[str, pd.DataFrame]) -> None:
     prepare(axes, "Bottom 10% of clients", f"mean {_split(histories)} accuracy")
     styles = method_styles(histories)
     for name, history in histories.items():
-        colour, dash = styles[name].line
         known = history["bottom_decile"].dropna().astype(float)
-        axes.plot(known.index, known, color=colour, ls=dash, lw=1.6)
+        draw_curve(axes, known.index, known, styles[name].line, width=1.6)
     share_axis(axes)
-    axes.set_xlabel("communication round")
+    round_axis(axes, _last_round(histories))
 
 
 def _clients(axes: Axes, runs: dict[str, Run]) -> None:
@@ -218,11 +224,10 @@ def _discrepancy(axes: Axes, histories: dict[str, pd.DataFrame]) -> None:
     prepare(axes, "Discrepancy", "mean L2 distance of client models to their aggregate")
     styles = method_styles(histories)
     for name, history in histories.items():
-        colour, dash = styles[name].line
         known = history["discrepancy_mean"].dropna().astype(float)
-        axes.plot(known.index, known, color=colour, ls=dash, lw=1.6)
+        draw_curve(axes, known.index, known, styles[name].line, width=1.6)
     axes.set_ylim(bottom=0)
-    axes.set_xlabel("communication round")
+    round_axis(axes, _last_round(histories))
 
 
 def _measure(axes: Axes, histories: dict[str, pd.DataFrame], measure: Measure) -> None:
@@ -230,14 +235,13 @@ def _measure(axes: Axes, histories: dict[str, pd.DataFrame], measure: Measure) -
     prepare(axes, measure.heading, "" if measure.title == measure.head else measure.title)
     styles = method_styles(histories)
     for name, history in histories.items():
-        colour, dash = styles[name].line
         if measure.column not in history:  # the run does not have it
             continue
         known = history[measure.column].dropna().astype(float)
-        axes.plot(known.index, known, color=colour, ls=dash, lw=1.6)
+        draw_curve(axes, known.index, known, styles[name].line, width=1.6)
     if measure.unit == "share":
         share_axis(axes)
-    axes.set_xlabel("communication round")
+    round_axis(axes, _last_round(histories))
 
 
 def _sizes(axes: Axes, name: str, history: pd.DataFrame) -> None:
@@ -262,7 +266,7 @@ def _sizes(axes: Axes, name: str, history: pd.DataFrame) -> None:
             )
     axes.set_ylim(0, max(1.0, float(sizes.sum(axis=0).max())))
     axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
-    axes.set_xlabel("communication round")
+    round_axis(axes, int(history.index[-1]))
 
 
 def _neighbours(axes: Axes, name: str, history: pd.DataFrame) -> None:
@@ -270,6 +274,7 @@ def _neighbours(axes: Axes, name: str, history: pd.DataFrame) -> None:
     method without a server."""
     prepare(axes, "Neighbours", f"mean number of peers that a peer of {name} trusts")
     colour, _ = method_style(name).line
-    axes.plot(history.index, history["neighbours"].astype(float), color=colour, lw=1.6)
+    known = history["neighbours"].dropna().astype(float)
+    draw_curve(axes, known.index, known, (colour, "-"), width=1.6)
     axes.set_ylim(bottom=0)
-    axes.set_xlabel("communication round")
+    round_axis(axes, int(history.index[-1]))

@@ -16,10 +16,12 @@ from fedkin.reporting.method_styles import method_styles
 from fedkin.reporting.run_figure import method_label
 from fedkin.reporting.style import (
     FADED,
+    draw_curve,
     headline,
     label_ends,
     new_figure,
     prepare,
+    round_axis,
     save_as,
     share_axis,
 )
@@ -108,11 +110,11 @@ def accuracies(
             axes.fill_between(
                 scored, band.low.clip(0, 1), band.high.clip(0, 1), color=colour, alpha=0.18, lw=0
             )
-        axes.plot(scored, band.mean, color=colour, ls=dash, lw=1.8, alpha=0.4 if pale else 1)
+        draw_curve(axes, scored, band.mean, (colour, dash), width=1.8, alpha=0.4 if pale else 1.0)
         if len(scored):
             ends.append((float(band.mean[-1]), name, colour))
     share_axis(axes)
-    axes.set_xlabel("communication round")
+    round_axis(axes, max(len(curve[0]) for curve in curves.values()) - 1)
     label_ends(axes, ends)
 
 
@@ -145,7 +147,7 @@ def gains(axes: Axes, curves: Curves, heading: str | None = None) -> None:
         band = interval(gain[:, scored])
         if seeds >= LEAST_SEEDS:
             axes.fill_between(scored, band.low, band.high, color=colour, alpha=0.18, lw=0)
-        axes.plot(scored, band.mean, color=colour, ls=dash, lw=1.8)
+        draw_curve(axes, scored, band.mean, (colour, dash), width=1.8)
         ends.append((float(band.mean[-1]), f"over {name}", colour))
     axes.axhline(0, color=FADED, lw=0.8)
     low, high = axes.get_ylim()

@@ -8,7 +8,7 @@ import math
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib
 import numpy as np
@@ -183,10 +183,10 @@ def _move_apart(axes: Axes) -> None:
         return
     frame = axes.get_window_extent()
     extents = [label.get_window_extent() for label in labels]
-    gap = 1.06 * max(extent.height for extent in extents)
-    middles = [(extent.y0 + extent.y1) / 2 for extent in extents]
+    gap = 1.06 * max(float(extent.height) for extent in extents)
+    middles = [float(extent.y0 + extent.y1) / 2 for extent in extents]
     # A label may be half a label above or below the panel.
-    heights = spread(middles, gap, frame.y0, frame.y1)
+    heights = spread(middles, gap, float(frame.y0), float(frame.y1))
     to_axes = axes.transAxes.inverted()
     for label, height in zip(labels, heights, strict=True):
         assert isinstance(label, Annotation)
@@ -194,6 +194,42 @@ def _move_apart(axes: Axes) -> None:
         label.xycoords = label.anncoords = "axes fraction"
         label.xy = place
         label.set_position(place)
+
+
+def draw_curve(
+    axes: Axes, rounds: Any, values: Any, line: tuple[str, Any], width: float, alpha: float = 1.0
+) -> None:
+    """Draw a curve over the rounds. A curve of one point is drawn as a dot, because a line would be
+    invisible.
+
+    Args:
+        axes: the panel.
+        rounds: the rounds of the points.
+        values: the values in these rounds; NaN: no value.
+        line: colour and dashes.
+        width: width of the line in points.
+        alpha: opacity.
+    """
+    colour, dash = line
+    one = int(np.isfinite(np.asarray(values, float)).sum()) == 1
+    axes.plot(
+        rounds,
+        values,
+        color=colour,
+        ls=dash,
+        lw=width,
+        alpha=alpha,
+        marker="o" if one else None,
+        ms=5,
+        clip_on=not one,
+    )
+
+
+def round_axis(axes: Axes, last: int) -> None:
+    """Show the x axis of a panel from round 0 to the last round, also if a curve has one point
+    only."""
+    axes.set_xlim(0, max(1, last))
+    axes.set_xlabel("communication round")
 
 
 def share_axis(axes: Axes) -> None:
@@ -214,7 +250,8 @@ def share_ticks(low: float, high: float) -> tuple[float, float, float]:
     ``high``. The last tick is at most 1, and there are at most seven ticks."""
     low = min(max(low, 0.0), 1.0)
     high = min(max(high, low), 1.0)
-    step = next(step for step in SHARE_STEPS if high - low <= 5 * step)
+    # Equal values need no fine ticks.
+    step = next((step for step in SHARE_STEPS if 0 < high - low <= 5 * step), SHARE_STEPS[-1])
     # The small number absorbs rounding errors, such as in 0.3 / 0.1.
     bottom = step * math.floor(low / step + 1e-9)
     top = step * math.ceil(high / step - 1e-9)
@@ -260,26 +297,33 @@ def spread(
         low: smallest height of a label. It is exceeded only if there is too little room.
         high: largest height of a label.
     """
-    # Groups of touching labels: the sum of their wishes for the lowest label, and their number.
-    groups: list[list[float]] = []
+    groups: list[_Group] = []
     for value in values:
-        groups.append([min(max(value, low), high), 1])
-        while len(groups) > 1 and _lowest(groups[-2], gap) + gap * groups[-2][1] > _lowest(
-            groups[-1], gap
+        groups.append(_Group(min(max(value, low), high), 1))
+        while len(groups) > 1 and groups[-1].lowest(gap) < groups[-2].lowest(gap) + (
+            gap * groups[-2].labels
         ):
             upper = groups.pop()
-            groups[-1] = [groups[-1][0] + upper[0], groups[-1][1] + upper[1]]
-    heights = [
-        _lowest(group, gap) + gap * place for group in groups for place in range(int(group[1]))
-    ]
+            lower = groups.pop()
+            groups.append(_Group(lower.total + upper.total, lower.labels + upper.labels))
+    heights = [group.lowest(gap) + gap * place for group in groups for place in range(group.labels)]
     return _within(heights, gap, low, high)
 
 
-def _lowest(group: list[float], gap: float) -> float:
-    """The height of the lowest label of a group, so that the group's middle is the mean of its
-    values."""
-    total, count = group
-    return total / count - gap * (count - 1) / 2
+class _Group(NamedTuple):
+    """Labels that touch each other.
+
+    Attributes:
+        total: the sum of the heights that they should have.
+        labels: their number.
+    """
+
+    total: float
+    labels: int
+
+    def lowest(self, gap: float) -> float:
+        """The height of the lowest label, so that the group's middle is the mean of the heights."""
+        return self.total / self.labels - gap * (self.labels - 1) / 2
 
 
 def _within(heights: list[float], gap: float, low: float, high: float) -> list[float]:

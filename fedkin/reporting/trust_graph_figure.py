@@ -31,6 +31,7 @@ from fedkin.run.run import Run
 
 _PANELS = 4
 MISTAKE = INK  # trust in a peer of another cluster; no cluster has this colour
+OTHERS = "#999999"  # peers whose cluster has no colour
 # Black is left out, since it looks like a mistake.
 _CLUSTERS = (*COLOURS[:-1], "#882255", "#44AA99", "#AA4499")
 
@@ -67,25 +68,27 @@ def draw(run: Run) -> Figure:
         axes.set_title(f"after round {round}", fontsize=10)
     if known:
         _precision_and_recall(figure.add_subplot(grid[1, :]), run.history)
-    _caption(figure, known)
+    _caption(figure, known, OTHERS in cluster_colours(clusters))
     headline(
         figure, f"{method_title(run.config.method_name)} on {run.config.data_name}: trust graph"
     )
     return figure
 
 
-def _caption(figure: Figure, known: bool) -> None:
-    """Write an explanation of the circles and arrows below them."""
+def _caption(figure: Figure, known: bool, others: bool) -> None:
+    """Write an explanation of the circles and arrows below them. ``others`` says whether some peers
+    are grey."""
     where = (
         "true cluster (black and dashed: trust in a peer of another cluster)"
         if known
         else "final cluster"
     )
+    grey = "; grey: single peers and small clusters" if others else ""
     arrows = (
         "An arrow points from a peer to a peer that it trusts; a line without a head is mutual "
         "trust."
     )
-    lines = textwrap.wrap(f"Colours: {where}. {arrows}", int(14 * figure.get_figwidth()))
+    lines = textwrap.wrap(f"Colours: {where}{grey}. {arrows}", int(14 * figure.get_figwidth()))
     figure.supxlabel("\n".join(lines), fontsize=8.5, color="#666", x=0.008, ha="left")
 
 
@@ -156,17 +159,17 @@ def draw_circle(
 
 
 def cluster_colours(clusters: Int[np.ndarray, "N"]) -> list[str]:
-    """The colour of each peer, by its cluster. With more clusters than colours, the largest
-    clusters have colours, and the peers of all others are grey.
+    """The colour of each peer, by its cluster. With more clusters than colours, the largest ones
+    are coloured. All other peers are grey, and so are peers that are alone in their cluster.
 
     Args:
         clusters: the cluster of each peer.
     """
     numbers, sizes = np.unique(clusters, return_counts=True)
-    largest = numbers[np.argsort(-sizes, kind="stable")]
-    coloured = sorted(largest[: len(_CLUSTERS)].tolist())
-    by_cluster = dict(zip(coloured, _CLUSTERS, strict=False))
-    return [by_cluster.get(int(cluster), FADED) for cluster in clusters]
+    by_size = np.argsort(-sizes, kind="stable")
+    largest = numbers[by_size][sizes[by_size] > 1][: len(_CLUSTERS)]
+    colours = dict(zip(sorted(largest.tolist()), _CLUSTERS, strict=False))
+    return [colours.get(int(cluster), OTHERS) for cluster in clusters]
 
 
 def _arrowheads(

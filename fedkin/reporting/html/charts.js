@@ -79,7 +79,7 @@ const rounds = (last, extra) => ({ title: { text: "communication round" }, unifi
 function shares(curves, title) {
   const known = curves.flat().filter((value) => value !== null && value !== undefined).map((value) => Math.min(1, Math.max(0, value)));
   const low = known.length ? Math.min(...known) : 0, high = known.length ? Math.max(...known) : 1;
-  const step = SHARE_STEPS.find((one) => high - low <= 5 * one + 1e-9);
+  const step = SHARE_STEPS.find((one) => high > low && high - low <= 5 * one + 1e-9) || 0.2; // equal values need no fine ticks
   let bottom = step * Math.floor(low / step + 1e-9), top = step * Math.ceil(high / step - 1e-9);
   if (top === bottom) [bottom, top] = top < 1 ? [bottom, top + step] : [bottom - step, top];
   const room = 0.03 * (top - bottom), ticks = Math.round((top - bottom) / step) + 1;
