@@ -202,7 +202,7 @@ def _name_classes(axes: Axes, data: FederatedData) -> None:
 
 
 def _kind(data: FederatedData) -> str:
-    """The word for what is written below the clients."""
+    """The word for the texts below the clients: names or ids."""
     return "ids" if data.client_names is None else "names"
 
 

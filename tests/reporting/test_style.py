@@ -29,7 +29,7 @@ from fedkin.reporting.style import (
         (1.0, 1.0, (0.8, 1.0, 0.2)),
         (0.62, 1.0, (0.6, 1.0, 0.1)),
         (0.3, 0.6, (0.3, 0.6, 0.1)),  # 0.3 / 0.1 is below 3 in floating point
-        (-0.2, 1.3, (0.0, 1.0, 0.2)),  # intervals beyond what is possible
+        (-0.2, 1.3, (0.0, 1.0, 0.2)),  # an interval beyond 0 and 1
     ],
 )
 def test_an_axis_of_shares_begins_and_ends_with_a_tick(

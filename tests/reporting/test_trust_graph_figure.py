@@ -79,6 +79,8 @@ def test_colours_are_clusters_and_mistakes_are_dashed() -> None:
     (dots,) = [one for one in axes.collections if isinstance(one, PathCollection)]
     of_peers = [to_hex(colour) for colour in dots.get_facecolors()]
     assert len(set(of_peers)) == 2 and WRONG not in of_peers
+    right: Any
+    wrong: Any
     right, wrong = lines(axes)
     source, target = np.nonzero(TRUST)
     kept = KINDS[source] == KINDS[target]
