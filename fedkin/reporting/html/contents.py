@@ -121,7 +121,8 @@ def _subtitle(report: ReportInput) -> str:
     parts = [f"{len(run.assignment):,} clients"]
     if isinstance(run.config.cohort, int):
         parts.append(f"{run.config.cohort:,} a round")
-    parts.append(f"{max(one.run.records[-1]['round'] for one in report.runs):,} rounds")
+    rounds = max(one.run.records[-1]["round"] for one in report.runs)
+    parts.append(f"{rounds:,} round{'' if rounds == 1 else 's'}")
     parts.append(f"model {run.config.model_name}")
     parts.append(
         f"seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} seeds ({seeds[0]} to {seeds[-1]})"

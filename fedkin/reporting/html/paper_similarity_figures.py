@@ -21,25 +21,24 @@ def draw_map(figure: Figure, run: Json, similarity: Json) -> None:
     """Draw each client at the principal components of its update, coloured by cluster."""
     axes = figure.subplots()
     clusters = np.array(run["assignment"])
-    # Outliers are drawn at the edge.
+    # Outliers are drawn at the edge, hollow.
     x = np.clip(similarity["x"], *similarity["x_range"])
     y = np.clip(similarity["y"], *similarity["y_range"])
+    outlying = (x != similarity["x"]) | (y != similarity["y"])
     for k in np.unique(clusters).tolist():
-        members = clusters == k
         marker = "."
         name = "no cluster" if k < 0 else None
         if k in run["largest_clusters"]:
             marker = _MARKERS[hue(run, k) % len(_MARKERS)]
             name = f"cluster {k}"
+        colour = cluster_colour(run, k)
+        usual = (clusters == k) & ~outlying
         axes.scatter(
-            x[members],
-            y[members],
-            s=12,
-            color=cluster_colour(run, k),
-            marker=marker,
-            lw=0,
-            alpha=0.85,
-            label=name,
+            x[usual], y[usual], s=12, color=colour, marker=marker, lw=0, alpha=0.85, label=name
+        )
+        hollow = (clusters == k) & outlying
+        axes.scatter(
+            x[hollow], y[hollow], s=12, facecolors="none", edgecolors=colour, marker=marker, lw=0.7
         )
     first, second = similarity["explained"]
     axes.set(
