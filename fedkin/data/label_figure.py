@@ -174,16 +174,19 @@ def _matrix(axes: Axes, counts: Int[np.ndarray, "N C"], figure: Figure) -> None:
 def _name_clients(axes: Axes, data: FederatedData, order: Int[np.ndarray, "N"]) -> None:
     """Write the id of each client below its column, or its name if it has one. With many clients,
     only some of them are named, evenly spread."""
-    names = [str(client) for client in order]
-    if data.client_names is not None:
-        names = [_shortened(data.client_names[client]) for client in order]
+
+    def name(client: int) -> str:
+        return str(client) if data.client_names is None else _shortened(data.client_names[client])
+
     # Short names stand next to each other; many or long ones are turned.
-    turned = len(names) * (max(map(len, names)) + 1) > _ROOM
-    step = -(-len(names) // _TURNED) if turned else 1
-    shown = np.arange(0, len(names), step)
+    longest = 1
+    if len(order) <= _ROOM:
+        longest = max(len(name(client)) for client in order.tolist())
+    turned = len(order) * (longest + 1) > _ROOM
+    step = -(-len(order) // _TURNED) if turned else 1
     axes.set_xticks(
-        shown,
-        [names[place] for place in shown],
+        np.arange(0, len(order), step),
+        [name(client) for client in order[::step].tolist()],
         rotation=90 if turned else 0,
         fontsize=8,
         parse_math=False,

@@ -39,7 +39,7 @@ def test_an_axis_of_shares_begins_and_ends_with_a_tick(
 
 
 def panel(values: list[float]) -> Axes:
-    axes = new_figure(6, 3).add_subplot()
+    axes = new_figure(6.0, 3.0).add_subplot()
     for value in values:
         axes.plot([0, 4], [0.5, value])
     return axes
@@ -58,7 +58,7 @@ def test_the_ticks_and_limits_are_set() -> None:
     ]
     low, high = axes.get_ylim()
     assert 0.45 < low < 0.5 and 1 < high < 1.05
-    empty = new_figure(6, 3).add_subplot()
+    empty = new_figure(6.0, 3.0).add_subplot()
     share_axis(empty)
     assert empty.get_yticks().tolist() == pytest.approx([0, 0.2, 0.4, 0.6, 0.8, 1])
 
@@ -91,7 +91,7 @@ def test_labels_stay_in_their_order_and_between_the_ends() -> None:
 
 
 def test_a_curve_of_one_point_is_a_dot_on_an_axis_of_whole_rounds() -> None:
-    axes = new_figure(4, 3).add_subplot()
+    axes = new_figure(4.0, 3.0).add_subplot()
     draw_curve(axes, [0, 1], [np.nan, 0.4], ("k", "-"), width=1.0)
     draw_curve(axes, [0, 1], [0.2, 0.4], ("k", "-"), width=1.0)
     round_axis(axes, 1)
