@@ -7,21 +7,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from rich.box import SIMPLE_HEAD
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    Task,
-    TaskID,
-    TextColumn,
-)
+from rich.progress import Progress, TaskID
 from rich.table import Table
-from rich.text import Text
 
 from fedkin.config.registry import method_title
 from fedkin.core.progress import in_notebook
@@ -30,6 +20,7 @@ from fedkin.measures.lookup import measures_of
 from fedkin.measures.measure import Measure
 from fedkin.measures.number_texts import both_ways, percent
 from fedkin.measures.table import MEASURES
+from fedkin.reporting.progress_bars import Pace, bar_columns
 from fedkin.reporting.terminal import plain_console
 from fedkin.run.metrics.partial_rounds import away_text, partial_text
 from fedkin.run.run_repr import robust_text
@@ -79,7 +70,7 @@ class ProgressDisplay:
         self.console = plain_console(stderr=True)
         self._tasks: dict[str, TaskID] = {}
         self._bars = Progress(
-            *_bar_columns(), console=self.console, disable=not self.console.is_terminal
+            *bar_columns(), console=self.console, disable=not self.console.is_terminal
         )
         self._opening = opening
         self._notebook: Any = None  # handle of the updated output
@@ -145,7 +136,7 @@ class ProgressDisplay:
                 "",
                 total=self.rounds * self.seeds,
                 method=method_title(name),
-                pace=_Pace(completed, time.monotonic()),
+                pace=Pace(completed, time.monotonic()),
                 measure=shown["measure"],
                 accuracy=shown["accuracy"],
                 clusters=shown["clusters"],
@@ -161,40 +152,6 @@ class ProgressDisplay:
                 clusters=shown["clusters"],
                 sizes=shown["sizes"],
             )
-
-
-def _bar_columns() -> list[ProgressColumn]:
-    """The columns of a method's progress bar, from left to right."""
-    return [
-        TextColumn("{task.fields[method]}", style="bold", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[measure]} {task.fields[accuracy]}", markup=False),
-        TextColumn("clusters {task.fields[clusters]}  sizes {task.fields[sizes]}", markup=False),
-        _TimeLeft(),
-    ]
-
-
-@dataclass(frozen=True)
-class _Pace:
-    """The round and the time at which this process began a run, which it may have resumed."""
-
-    round: int
-    time: float
-
-
-class _TimeLeft(ProgressColumn):
-    """Column with the time left, estimated from the mean seconds per round in this process."""
-
-    def render(self, task: Task) -> Text:
-        """The time left for one method's bar; empty before its first round and after its last."""
-        pace: _Pace = task.fields["pace"]
-        done = task.completed - pace.round
-        if task.finished or done <= 0:
-            return Text("")
-        each = (time.monotonic() - pace.time) / done
-        minutes, seconds = divmod(round(each * (task.remaining or 0)), 60)
-        return Text(f"{minutes}:{seconds:02d} left")
 
 
 def plain_line(record: Record, rounds: int) -> str:

@@ -237,7 +237,8 @@ def share_axis(axes: Axes) -> None:
     ends with 100% if a curve is near it. Call it after the curves are drawn."""
     low, high = axes.dataLim.intervaly
     if not np.isfinite([low, high]).all():
-        low, high = 0.0, 1.0
+        low = 0.0
+        high = 1.0
     bottom, top, step = share_ticks(float(low), float(high))
     room = 0.03 * (top - bottom)  # so that lines along the ends are seen whole
     axes.set_ylim(bottom - room, top + room)

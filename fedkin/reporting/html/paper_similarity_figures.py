@@ -18,7 +18,13 @@ _MARKERS = "osD^PXv*ph"
 
 
 def draw_map(figure: Figure, run: Json, similarity: Json) -> None:
-    """Draw each client at the principal components of its update, coloured by cluster."""
+    """Draw each client at the principal components of its update, coloured by cluster.
+
+    Args:
+        figure: the empty figure.
+        run: the charts of the run.
+        similarity: the similarity of its clients.
+    """
     axes = figure.subplots()
     clusters = np.array(run["assignment"])
     # Outliers are drawn at the edge, hollow.
@@ -51,7 +57,13 @@ def draw_map(figure: Figure, run: Json, similarity: Json) -> None:
 
 
 def draw_similarity(figure: Figure, run: Json, similarity: Json) -> None:
-    """Draw the matrix of cosines between the updates of clients, with the tree on its left."""
+    """Draw the matrix of cosines between the updates of clients, with the tree on its left.
+
+    Args:
+        figure: the empty figure.
+        run: the charts of the run.
+        similarity: the similarity of its clients.
+    """
     left, right = figure.subplots(1, 2, width_ratios=(0.38, 1))
     tree = run["tree"]
     n = len(similarity["ids"])

@@ -26,7 +26,13 @@ _GREY = "#9AA3AD"
 
 
 def legend(figure: Figure, axes: Axes, title: str | None = None) -> None:
-    """Write the legend of a panel below it, in up to six columns."""
+    """Write the legend of a panel below it, in up to six columns.
+
+    Args:
+        figure: the figure.
+        axes: the panel.
+        title: heading of the legend; default: none.
+    """
     handles, names = axes.get_legend_handles_labels()
     columns = 3 if any(len(name) > 4 for name in names) else 6
     figure.legend(
