@@ -116,7 +116,8 @@ def _execute(config: RunConfig, folder: Path, resume: bool, track: list[str]) ->
     from fedkin.reporting.progress import ProgressDisplay
     from fedkin.run.simulate import execute
 
-    with ProgressDisplay(config.run.rounds) as display:
+    opening = f"kept in {folder}; live page: {command('watch', folder)}"
+    with ProgressDisplay(config.run.rounds, opening=opening) as display:
         return execute(config, out=folder, resume=resume, on_round=display, track=track)
 
 
@@ -132,7 +133,8 @@ def _execute_seeds(
     from fedkin.analysis.repeat import execute_seeds
     from fedkin.reporting.progress import ProgressDisplay
 
-    with ProgressDisplay(config.run.rounds, config.run.seeds or 1) as display:
+    opening = f"kept in {folder}"
+    with ProgressDisplay(config.run.rounds, config.run.seeds or 1, opening) as display:
         return execute_seeds(
             config,
             out=folder,

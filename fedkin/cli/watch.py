@@ -11,13 +11,19 @@ from fedkin.cli.common import error_exit
 from fedkin.cli.live_pages import deployment_page, serve
 
 HOST = "The address at which the page is served."
+RUNS = Path("runs")  # where the command ``run`` keeps its runs
 PORT = "The port at which the page is served; 0 for any free port."
 
 
 def watch_command(
     folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="The folder of a run; the run may start later.")
-    ],
+        Path | None,
+        typer.Argument(
+            metavar="[DIR]",
+            help="The folder of a run or a deployment; the run may start later (default: the "
+            "newest run in runs/).",
+        ),
+    ] = None,
     host: Annotated[str, typer.Option("--host", metavar="HOST", help=HOST)] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help=PORT)] = 0,
 ) -> None:
@@ -32,6 +38,9 @@ def watch_command(
         from fedkin.run.folder.run_folder import holds_run
         from fedkin.server.deploy import deployment_folder as files
 
+        if folder is None:
+            folder = _newest_run(RUNS)
+            typer.echo(f"newest run: {folder}")
         if (folder / files.SERVER).is_file():
             return serve(deployment_page(folder), host, port)
         if (
@@ -44,3 +53,20 @@ def watch_command(
                 "folder that `fedkin run` wrote"
             )
         serve(LivePage(folder), host, port)
+
+
+def _newest_run(folder: Path) -> Path:
+    """The run below a folder whose last round is the newest, also one of several seeds or of a
+    comparison. Raises ConfigError if there is none."""
+    from fedkin.core.errors import ConfigError
+    from fedkin.run.folder import run_folder
+
+    written = list(folder.rglob(run_folder.METRICS))
+    if not written:
+        raise ConfigError(
+            f"{folder} has no run yet; start one with `fedkin run`, or name a folder, such as "
+            "`fedkin watch study/run-1`"
+        )
+    newest = max(written, key=lambda path: path.stat().st_mtime).parent
+    # The page of a run also shows the methods that it is compared with, in against/NAME.
+    return newest.parents[1] if newest.parent.name == run_folder.AGAINST else newest

@@ -121,6 +121,17 @@ class Description:
         return self.run.get("target")
 
     @property
+    def against(self) -> list[Description]:
+        """The descriptions of the methods that are compared with this one, in the order in which
+        they are run."""
+        entries = self.run.get("against") or []
+        return [
+            Description({**self.sections, "method": entry})
+            for entry in entries
+            if isinstance(entry, Mapping) and "name" in entry
+        ]
+
+    @property
     def measures(self) -> tuple[Measure, ...]:
         """The user's measures, which every table of the run shows after the built-in ones."""
         return measures_in(self.sections)

@@ -67,6 +67,7 @@ def _statistics(data: FederatedData, split: str) -> dict[str, str]:
     by_class = counts.sum(axis=0)
     statistics = {
         "clients": f"{data.clients:,}",
+        **_client_names(data),
         "clients without samples": f"{int((sizes == 0).sum()):,}",
         "samples": f"{samples:,}",
         "samples owned more than once": f"{owned_again:,}",
@@ -85,6 +86,13 @@ def _statistics(data: FederatedData, split: str) -> dict[str, str]:
         cluster_sizes = np.bincount(data.true_clusters)
         statistics["clients per true cluster"] = ", ".join(map(str, cluster_sizes))
     return statistics
+
+
+def _client_names(data: FederatedData) -> dict[str, str]:
+    """The names of the clients, in the order of their ids; empty if they have none."""
+    if data.client_names is None:
+        return {}
+    return {"names of clients": listed(data.client_names)}
 
 
 def _features(data: FederatedData) -> dict[str, str]:

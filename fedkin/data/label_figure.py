@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import ListedColormap, LogNorm
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogFormatter, MaxNLocator
+from matplotlib.ticker import LogFormatter
 
 from fedkin.core.errors import StorageError
 from fedkin.core.storage import WRITTEN_BY, check_output, user_path
@@ -40,6 +40,10 @@ STYLE: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "fedkin",
 }
+_LONGEST = 20  # characters of a name
+_CLASSES = 24  # largest number of named classes
+_TURNED = 60  # largest number of turned names below the clients
+_ROOM = 110  # characters of all names that stand next to each other
 
 
 def picture(data: FederatedData, path: str | Path, *, split: str = "train") -> list[Path]:
@@ -105,11 +109,14 @@ def _draw(data: FederatedData, split: str) -> Figure:
         above = below = figure.subplots()
     _title(above, sizes, data, split)
     _matrix(below, counts[order], figure)
+    _name_clients(below, data, order)
+    _name_classes(below, data)
     if data.true_clusters is None:
-        below.set_xlabel("clients, grouped by majority class")
+        below.set_xlabel(f"{_kind(data)} of the clients, grouped by majority class")
         return figure
     below.set_xlabel(
-        "clients, grouped by true cluster (between the orange lines) and majority class"
+        f"{_kind(data)} of the clients, grouped by true cluster (between the orange lines) and "
+        "majority class"
     )
     for edge in np.flatnonzero(np.diff(data.true_clusters[order])):
         below.axvline(edge + 0.5, color=ORANGE, lw=1)
@@ -162,6 +169,47 @@ def _matrix(axes: Axes, counts: Int[np.ndarray, "N C"], figure: Figure) -> None:
     bar = figure.colorbar(image, ax=axes, label="samples of a class", pad=0.01)
     # Tick labels are counts such as 1, 2 and 10, not powers of ten.
     bar.formatter = bar.minorformatter = LogFormatter()
-    axes.set(ylabel="class")
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(MaxNLocator(integer=True))
+
+
+def _name_clients(axes: Axes, data: FederatedData, order: Int[np.ndarray, "N"]) -> None:
+    """Write the id of each client below its column, or its name if it has one. With many clients,
+    only some of them are named, evenly spread."""
+
+    def name(client: int) -> str:
+        return str(client) if data.client_names is None else _shortened(data.client_names[client])
+
+    # Short names stand next to each other; many or long ones are turned.
+    longest = 1
+    if len(order) <= _ROOM:
+        longest = max(len(name(client)) for client in order.tolist())
+    turned = len(order) * (longest + 1) > _ROOM
+    step = -(-len(order) // _TURNED) if turned else 1
+    axes.set_xticks(
+        np.arange(0, len(order), step),
+        [name(client) for client in order[::step].tolist()],
+        rotation=90 if turned else 0,
+        fontsize=8,
+        parse_math=False,
+    )
+
+
+def _name_classes(axes: Axes, data: FederatedData) -> None:
+    """Write the name of each class next to its row, or its number if it has none. With many
+    classes, only some of them are named, evenly spread."""
+    names = [str(number) for number in range(data.classes)]
+    if data.label_names is not None:
+        names = [_shortened(name) for name in data.label_names]
+    shown = np.arange(0, data.classes, -(-data.classes // _CLASSES))
+    axes.set_yticks(shown, [names[place] for place in shown], fontsize=8, parse_math=False)
+    axes.set_ylabel("class")
+
+
+def _kind(data: FederatedData) -> str:
+    """The word for the texts below the clients: names or ids."""
+    return "ids" if data.client_names is None else "names"
+
+
+def _shortened(name: object) -> str:
+    """A name with at most ``_LONGEST`` characters."""
+    text = str(name)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 NO_NUMBER = "-"
 # Number of decimal places by unit.
 DIGITS = {
@@ -13,6 +15,7 @@ DIGITS = {
     "bytes": 1,
     "seconds": 1,
 }
+_BYTE_UNITS = ("B", "kB", "MB", "GB", "TB")
 _MARKS = {"share": "%", "bytes": "MB"}
 
 
@@ -76,11 +79,33 @@ def seconds_text(seconds: float | int) -> str:
 
 def byte_text(count: float | int) -> str:
     """Bytes as text with a suitable unit: ``1.2 MB``, ``310 B``."""
-    for unit in ("B", "kB", "MB", "GB", "TB"):
+    for unit in _BYTE_UNITS:
         if count < 1000 or unit == "TB":
             return f"{count:,.0f} {unit}" if unit == "B" else f"{count:,.1f} {unit}"
         count /= 1000
     raise AssertionError
+
+
+def byte_ticks(most: float | int) -> list[tuple[int, str]]:
+    """Ticks of an axis of bytes: values and texts. All ticks have one unit: ``0``, ``2 MB``,
+    ``4 MB``.
+
+    Args:
+        most: the largest number of bytes on the axis.
+    """
+    power = min(len(_BYTE_UNITS) - 1, int(math.log10(max(1, most))) // 3)
+    unit = _BYTE_UNITS[power]
+    highest = max(1, most) / 1000**power
+    # The largest step of 1, 2 or 5 times a power of ten with at least two ticks above zero.
+    scale = 10 ** math.floor(math.log10(highest / 2))
+    step = max(factor * scale for factor in (1, 2, 5) if 2 * factor * scale <= highest)
+    if unit == "B":
+        step = max(1, step)
+    numbers = [place * step for place in range(int(highest / step + 1e-9) + 1)]
+    return [
+        (round(number * 1000**power), f"{number:,g} {unit}" if number else "0")
+        for number in numbers
+    ]
 
 
 def duration(seconds: float | int) -> str:

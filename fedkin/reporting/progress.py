@@ -7,21 +7,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from rich.box import SIMPLE_HEAD
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    Task,
-    TaskID,
-    TextColumn,
-)
+from rich.progress import Progress, TaskID
 from rich.table import Table
-from rich.text import Text
 
 from fedkin.config.registry import method_title
 from fedkin.core.progress import in_notebook
@@ -30,6 +20,7 @@ from fedkin.measures.lookup import measures_of
 from fedkin.measures.measure import Measure
 from fedkin.measures.number_texts import both_ways, percent
 from fedkin.measures.table import MEASURES
+from fedkin.reporting.progress_bars import Pace, bar_columns
 from fedkin.reporting.terminal import plain_console
 from fedkin.run.metrics.partial_rounds import away_text, partial_text
 from fedkin.run.run_repr import robust_text
@@ -64,9 +55,14 @@ class ProgressDisplay:
     twenty lines elsewhere.
 
     It is a context manager, and is called with the record of every round.
+
+    Args:
+        rounds: the configured number of rounds.
+        seeds: the number of seeds.
+        opening: a line that is printed once, when the first seed or round is there; empty: none.
     """
 
-    def __init__(self, rounds: int, seeds: int = 1) -> None:
+    def __init__(self, rounds: int, seeds: int = 1, opening: str = "") -> None:
         self.rounds = rounds
         self.seeds = seeds
         # The number of the current seed (from 0), and the seed itself.
@@ -74,8 +70,9 @@ class ProgressDisplay:
         self.console = plain_console(stderr=True)
         self._tasks: dict[str, TaskID] = {}
         self._bars = Progress(
-            *_bar_columns(), console=self.console, disable=not self.console.is_terminal
+            *bar_columns(), console=self.console, disable=not self.console.is_terminal
         )
+        self._opening = opening
         self._notebook: Any = None  # handle of the updated output
 
     def __enter__(self) -> ProgressDisplay:
@@ -88,11 +85,13 @@ class ProgressDisplay:
 
     def begin(self, number: int, seed: int) -> None:
         """Begin the run of the next seed. ``number`` counts the seeds from 0."""
+        self._open()
         self._seed = (number, seed)
 
     def __call__(self, record: Record) -> None:
         """Show the record of a round. If several seeds are run and the output is not a terminal,
         only the last round of each seed is shown."""
+        self._open()
         if self.console.is_terminal:
             with suppress_hangup():
                 self._update_bar(record)
@@ -106,6 +105,15 @@ class ProgressDisplay:
         # About LINES lines in a whole run, and always the last round.
         elif record["round"] % -(-self.rounds // LINES) == 0 or record["round"] == self.rounds:
             print(plain_line(record, self.rounds), file=sys.stderr, flush=True)
+
+    def _open(self) -> None:
+        """Print the opening line, if it is not printed yet. Bad input ends a run before its first
+        round, with an error message as the only line."""
+        if not self._opening:
+            return
+        with suppress_hangup():
+            self.console.print(self._opening, soft_wrap=True, markup=False, highlight=False)
+        self._opening = ""
 
     def _draw_in_notebook(self) -> None:
         """Redraw the bars in place, without the widgets that rich's live display needs."""
@@ -128,7 +136,7 @@ class ProgressDisplay:
                 "",
                 total=self.rounds * self.seeds,
                 method=method_title(name),
-                pace=_Pace(completed, time.monotonic()),
+                pace=Pace(completed, time.monotonic()),
                 measure=shown["measure"],
                 accuracy=shown["accuracy"],
                 clusters=shown["clusters"],
@@ -144,40 +152,6 @@ class ProgressDisplay:
                 clusters=shown["clusters"],
                 sizes=shown["sizes"],
             )
-
-
-def _bar_columns() -> list[ProgressColumn]:
-    """The columns of a method's progress bar, from left to right."""
-    return [
-        TextColumn("{task.fields[method]}", style="bold", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[measure]} {task.fields[accuracy]}", markup=False),
-        TextColumn("clusters {task.fields[clusters]}  sizes {task.fields[sizes]}", markup=False),
-        _TimeLeft(),
-    ]
-
-
-@dataclass(frozen=True)
-class _Pace:
-    """The round and the time at which this process began a run, which it may have resumed."""
-
-    round: int
-    time: float
-
-
-class _TimeLeft(ProgressColumn):
-    """Column with the time left, estimated from the mean seconds per round in this process."""
-
-    def render(self, task: Task) -> Text:
-        """The time left for one method's bar; empty before its first round and after its last."""
-        pace: _Pace = task.fields["pace"]
-        done = task.completed - pace.round
-        if task.finished or done <= 0:
-            return Text("")
-        each = (time.monotonic() - pace.time) / done
-        minutes, seconds = divmod(round(each * (task.remaining or 0)), 60)
-        return Text(f"{minutes}:{seconds:02d} left")
 
 
 def plain_line(record: Record, rounds: int) -> str:

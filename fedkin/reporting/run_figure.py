@@ -22,16 +22,18 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from fedkin.config.description import Description
 from fedkin.config.registry import method_title
 from fedkin.measures.measure import Measure
+from fedkin.reporting.method_styles import method_style, method_styles
 from fedkin.reporting.style import (
-    COLOURS,
-    DASHES,
     FADED,
     INK,
+    draw_curve,
     headline,
     label_ends,
     new_figure,
     prepare,
+    round_axis,
     save_as,
+    share_axis,
 )
 from fedkin.run.metrics.partial_rounds import CAUSE
 
@@ -120,6 +122,11 @@ def _sizes_change(history: pd.DataFrame) -> bool:
     return any(sizes != rows[0] for sizes in rows)
 
 
+def _last_round(histories: dict[str, pd.DataFrame]) -> int:
+    """The last round of all methods."""
+    return max(int(history.index[-1]) for history in histories.values())
+
+
 def _split(histories: dict[str, pd.DataFrame]) -> str:
     """The split on which rounds were evaluated: ``validation`` or ``test``."""
     return "validation" if any("split" in history for history in histories.values()) else "test"
@@ -137,20 +144,21 @@ def _accuracy(axes: Axes, histories: dict[str, pd.DataFrame]) -> None:
         f"all clients together{f'; pale: {_why_pale(histories)}' if partial else ''}",
     )
     ends = []
-    for (name, history), colour, dash in zip(histories.items(), COLOURS, DASHES, strict=False):
+    styles = method_styles(histories)
+    for name, history in histories.items():
+        colour, dash = styles[name].line
         scored = history.dropna(subset=["accuracy"])
         if scored.empty:  # no client has test samples
             continue
         accuracy = scored["accuracy"].astype(float)
         partial = scored["partial"].astype(bool)
         pale = accuracy.where(partial | partial.shift(1, fill_value=False))
-        axes.plot(scored.index, pale, color=colour, alpha=0.35, lw=2.2)
-        axes.plot(scored.index, accuracy.where(~partial), color=colour, ls=dash, lw=2.2)
+        draw_curve(axes, scored.index, pale, (colour, "-"), width=2.2, alpha=0.35)
+        draw_curve(axes, scored.index, accuracy.where(~partial), (colour, dash), width=2.2)
         ends.append((float(scored["accuracy"].iloc[-1]), name, colour))
-    axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-    axes.set_xlabel("communication round")
-    low, high = axes.get_ylim()
-    label_ends(axes, ends, gap=0.1 * (high - low))
+    share_axis(axes)
+    round_axis(axes, _last_round(histories))
+    label_ends(axes, ends)
 
 
 def _why_pale(histories: dict[str, pd.DataFrame]) -> str:
@@ -162,11 +170,12 @@ def _why_pale(histories: dict[str, pd.DataFrame]) -> str:
 def _bottom(axes: Axes, histories: dict[str, pd.DataFrame]) -> None:
     """Draw the mean accuracy of the bottom 10% of clients over the rounds."""
     prepare(axes, "Bottom 10% of clients", f"mean {_split(histories)} accuracy")
-    for history, colour, dash in zip(histories.values(), COLOURS, DASHES, strict=False):
+    styles = method_styles(histories)
+    for name, history in histories.items():
         known = history["bottom_decile"].dropna().astype(float)
-        axes.plot(known.index, known, color=colour, ls=dash, lw=1.6)
-    axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-    axes.set_xlabel("communication round")
+        draw_curve(axes, known.index, known, styles[name].line, width=1.6)
+    share_axis(axes)
+    round_axis(axes, _last_round(histories))
 
 
 def _clients(axes: Axes, runs: dict[str, Run]) -> None:
@@ -176,7 +185,9 @@ def _clients(axes: Axes, runs: dict[str, Run]) -> None:
         "Accuracy of each client",
         "after the last round, lowest first; grey: bottom 10% of clients",
     )
-    for run, colour, dash in zip(runs.values(), COLOURS, DASHES, strict=False):
+    styles = method_styles(runs)
+    for name, run in runs.items():
+        colour, dash = styles[name].line
         if "accuracy" in run.clients:
             accuracies = np.sort(run.clients["accuracy"].dropna().to_numpy(float))
             shares = (np.arange(len(accuracies)) + 0.5) / max(1, len(accuracies))
@@ -185,8 +196,8 @@ def _clients(axes: Axes, runs: dict[str, Run]) -> None:
     axes.set_xlim(0, 1)
     axes.set_xlabel("share of the clients")
     axes.xaxis.set_major_locator(MaxNLocator(5))
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(PercentFormatter(1, decimals=0))
+    axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    share_axis(axes)
 
 
 def _mark_shifts(axes: Axes, run: Run) -> None:
@@ -211,24 +222,26 @@ def _discrepancy(axes: Axes, histories: dict[str, pd.DataFrame]) -> None:
     """Draw the discrepancy over the rounds: the mean distance of client models to their
     aggregate."""
     prepare(axes, "Discrepancy", "mean L2 distance of client models to their aggregate")
-    for (_, history), colour, dash in zip(histories.items(), COLOURS, DASHES, strict=False):
+    styles = method_styles(histories)
+    for name, history in histories.items():
         known = history["discrepancy_mean"].dropna().astype(float)
-        axes.plot(known.index, known, color=colour, ls=dash, lw=1.6)
+        draw_curve(axes, known.index, known, styles[name].line, width=1.6)
     axes.set_ylim(bottom=0)
-    axes.set_xlabel("communication round")
+    round_axis(axes, _last_round(histories))
 
 
 def _measure(axes: Axes, histories: dict[str, pd.DataFrame], measure: Measure) -> None:
     """Draw a measure over the rounds, such as a user's measure."""
     prepare(axes, measure.heading, "" if measure.title == measure.head else measure.title)
-    for history, colour, dash in zip(histories.values(), COLOURS, DASHES, strict=False):
+    styles = method_styles(histories)
+    for name, history in histories.items():
         if measure.column not in history:  # the run does not have it
             continue
         known = history[measure.column].dropna().astype(float)
-        axes.plot(known.index, known, color=colour, ls=dash, lw=1.6)
+        draw_curve(axes, known.index, known, styles[name].line, width=1.6)
     if measure.unit == "share":
-        axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-    axes.set_xlabel("communication round")
+        share_axis(axes)
+    round_axis(axes, _last_round(histories))
 
 
 def _sizes(axes: Axes, name: str, history: pd.DataFrame) -> None:
@@ -253,13 +266,15 @@ def _sizes(axes: Axes, name: str, history: pd.DataFrame) -> None:
             )
     axes.set_ylim(0, max(1.0, float(sizes.sum(axis=0).max())))
     axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
-    axes.set_xlabel("communication round")
+    round_axis(axes, int(history.index[-1]))
 
 
 def _neighbours(axes: Axes, name: str, history: pd.DataFrame) -> None:
     """Draw the mean number of peers that a peer trusts, over the rounds. Peers are the clients of a
     method without a server."""
     prepare(axes, "Neighbours", f"mean number of peers that a peer of {name} trusts")
-    axes.plot(history.index, history["neighbours"].astype(float), color=COLOURS[0], lw=1.6)
+    colour, _ = method_style(name).line
+    known = history["neighbours"].dropna().astype(float)
+    draw_curve(axes, known.index, known, (colour, "-"), width=1.6)
     axes.set_ylim(bottom=0)
-    axes.set_xlabel("communication round")
+    round_axis(axes, int(history.index[-1]))

@@ -10,19 +10,21 @@ import numpy as np
 from jaxtyping import Float, Int
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
 
 from fedkin.analysis.repeated_runs import curves_of
 from fedkin.analysis.statistics import LEAST_SEEDS, interval
+from fedkin.reporting.method_styles import method_styles
 from fedkin.reporting.run_figure import method_label
 from fedkin.reporting.style import (
     FADED,
+    draw_curve,
     headline,
     label_ends,
-    line_style,
     new_figure,
     prepare,
+    round_axis,
     save_as,
+    share_axis,
 )
 
 if TYPE_CHECKING:
@@ -89,8 +91,9 @@ def accuracies(
     """
     prepare(axes, heading, _note(curves, incomplete, sample))
     ends = []
-    for number, (name, curve) in enumerate(curves.items()):
-        colour, dash = line_style(number)
+    styles = method_styles(curves)
+    for name, curve in curves.items():
+        colour, dash = styles[name].line
         every = incomplete[name] if incomplete else curve
         evaluated = _rounds(every)
         if len(evaluated) > len(_rounds(curve)):
@@ -102,10 +105,9 @@ def accuracies(
         source = curve if len(_rounds(curve)) else every
         if len(last):
             ends.append((float(source[:, last].mean()), name, colour))
-    axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-    axes.set_xlabel("communication round")
-    low, high = axes.get_ylim()
-    label_ends(axes, ends, gap=0.11 * (high - low))
+    share_axis(axes)
+    round_axis(axes, max(len(curve[0]) for curve in curves.values()) - 1)
+    label_ends(axes, ends)
 
 
 def _note(curves: Curves, incomplete: Curves | None, sample: str) -> str:
@@ -184,16 +186,17 @@ def gains(axes: Axes, curves: Curves, heading: str | None = None) -> None:
         note += "; band: 95% interval"
     prepare(axes, heading or f"Gain of {ours}", note)
     ends = []
-    for number, name in enumerate(others, 1):
+    styles = method_styles(curves)
+    for name in others:
         gain = 100 * (curves[ours] - curves[name])  # paired by seed
         scored = np.flatnonzero(np.isfinite(gain).all(axis=0))
         if not len(scored):
             continue
-        colour, dash = line_style(number)
+        colour, dash = styles[name].line
         band = interval(gain[:, scored])
         if seeds >= LEAST_SEEDS:
             axes.fill_between(scored, band.low, band.high, color=colour, alpha=0.18, lw=0)
-        axes.plot(scored, band.mean, color=colour, ls=dash, lw=1.8)
+        draw_curve(axes, scored, band.mean, (colour, dash), width=1.8)
         ends.append((float(band.mean[-1]), f"over {name}", colour))
     axes.axhline(0, color=FADED, lw=0.8)
     low, high = axes.get_ylim()
@@ -203,8 +206,7 @@ def gains(axes: Axes, curves: Curves, heading: str | None = None) -> None:
     axes.set_xlim(0, len(curves[ours][0]) - 1)
     axes.set_xlabel("communication round")
     axes.set_ylabel("percentage points")
-    low, high = axes.get_ylim()
-    label_ends(axes, ends, gap=0.11 * (high - low), template="{:+.1f}")
+    label_ends(axes, ends, template="{:+.1f}")
 
 
 def comparable(curves: Curves) -> Curves:

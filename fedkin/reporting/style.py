@@ -4,17 +4,19 @@ saved."""
 from __future__ import annotations
 
 import io
+import math
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.text import Text
-from matplotlib.ticker import MaxNLocator
+from matplotlib.text import Annotation, Text
+from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from fedkin.core.storage import WRITTEN_BY, check_output, write_atomic
 
@@ -50,6 +52,8 @@ STYLE: Any = {
 
 _HEADLINE: Any = {"fontsize": 13, "fontweight": "bold"}
 _NOTE = "_note"  # label of a panel's note, by which ``fit`` finds it
+_END = "_end"  # label of the text at a curve's end, by which ``fit`` finds it
+SHARE_STEPS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)  # distances of two ticks of shares
 _PAD = 18  # points between a panel and its heading, with room for a note of one line
 
 
@@ -144,12 +148,16 @@ def prepare(axes: Axes, heading: str, note: str) -> None:
 
 
 def fit(figure: Figure) -> None:
-    """Wrap the notes of all panels to the panels' width, and make room for them."""
+    """Wrap the notes of all panels to the panels' width, and move labels at curves' ends apart."""
     figure.draw_without_rendering()
     for axes in figure.axes:
         for note in axes.texts:
             if note.get_label() == _NOTE:
                 _break_lines(axes, note)
+    # The wrapped notes change the heights of the panels.
+    figure.draw_without_rendering()
+    for axes in figure.axes:
+        _move_apart(axes)
 
 
 def _break_lines(axes: Axes, note: Text) -> None:
@@ -168,38 +176,161 @@ def _break_lines(axes: Axes, note: Text) -> None:
     )
 
 
-def label_ends(
-    axes: Axes, ends: list[tuple[float, str, str]], gap: float, template: str = "{:.1%}"
+def _move_apart(axes: Axes) -> None:
+    """Move the labels at the ends of a panel's curves apart, and away from the panel's ends."""
+    labels = [text for text in axes.texts if text.get_label() == _END]
+    if not labels:
+        return
+    frame = axes.get_window_extent()
+    extents = [label.get_window_extent() for label in labels]
+    gap = 1.06 * max(float(extent.height) for extent in extents)
+    middles = [float(extent.y0 + extent.y1) / 2 for extent in extents]
+    # A label may be half a label above or below the panel.
+    heights = spread(middles, gap, float(frame.y0), float(frame.y1))
+    to_axes = axes.transAxes.inverted()
+    for label, height in zip(labels, heights, strict=True):
+        assert isinstance(label, Annotation)
+        place = (1.01, float(to_axes.transform((0, height))[1]))
+        label.xycoords = label.anncoords = "axes fraction"
+        label.xy = place
+        label.set_position(place)
+
+
+def draw_curve(
+    axes: Axes, rounds: Any, values: Any, line: tuple[str, Any], width: float, alpha: float = 1.0
 ) -> None:
-    """Write the name and last value of each curve at its end. These labels are moved apart to avoid
-    overlap.
+    """Draw a curve over the rounds. A curve of one point is drawn as a dot, because a line would be
+    invisible.
+
+    Args:
+        axes: the panel.
+        rounds: the rounds of the points.
+        values: the values in these rounds; NaN: no value.
+        line: colour and dashes.
+        width: width of the line in points.
+        alpha: opacity.
+    """
+    colour, dash = line
+    one = int(np.isfinite(np.asarray(values, float)).sum()) == 1
+    axes.plot(
+        rounds,
+        values,
+        color=colour,
+        ls=dash,
+        lw=width,
+        alpha=alpha,
+        marker="o" if one else None,
+        ms=5,
+        clip_on=not one,
+    )
+
+
+def round_axis(axes: Axes, last: int) -> None:
+    """Show the x axis of a panel from round 0 to the last round, also if a curve has one point
+    only."""
+    axes.set_xlim(0, max(1, last))
+    axes.set_xlabel("communication round")
+
+
+def share_axis(axes: Axes) -> None:
+    """Show the y axis of a panel of shares in per cent, from tick to tick around the curves. So it
+    ends with 100% if a curve is near it. Call it after the curves are drawn."""
+    low, high = axes.dataLim.intervaly
+    if not np.isfinite([low, high]).all():
+        low = 0.0
+        high = 1.0
+    bottom, top, step = share_ticks(float(low), float(high))
+    room = 0.03 * (top - bottom)  # so that lines along the ends are seen whole
+    axes.set_ylim(bottom - room, top + room)
+    axes.set_yticks(np.arange(bottom, top + step / 2, step))
+    axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0 if step >= 0.01 else 1))
+
+
+def share_ticks(low: float, high: float) -> tuple[float, float, float]:
+    """The first tick, the last tick and the step of an axis for shares between ``low`` and
+    ``high``. The last tick is at most 1, and there are at most seven ticks."""
+    low = min(max(low, 0.0), 1.0)
+    high = min(max(high, low), 1.0)
+    # Equal values need no fine ticks.
+    step = next((step for step in SHARE_STEPS if 0 < high - low <= 5 * step), SHARE_STEPS[-1])
+    # The small number absorbs rounding errors, such as in 0.3 / 0.1.
+    bottom = step * math.floor(low / step + 1e-9)
+    top = step * math.ceil(high / step - 1e-9)
+    if top == bottom:  # all values are equal to a tick
+        top, bottom = (top + step, bottom) if top < 1 else (top, bottom - step)
+    return round(bottom, 6), round(top, 6), step
+
+
+def label_ends(axes: Axes, ends: list[tuple[float, str, str]], template: str = "{:.1%}") -> None:
+    """Write the name and last value of each curve at its end.
+
+    Labels are moved apart, so that they do not overlap, when ``fit`` knows the panel's final size.
+    Call it after the limits of the y axis are set.
 
     Args:
         axes: the panel.
         ends: last value, name and colour of each line.
-        gap: smallest distance of two labels, in units of the y axis.
         template: format of a value.
     """
-    heights = spread([value for value, _, _ in sorted(ends)], gap)
-    for (value, name, colour), height in zip(sorted(ends), heights, strict=True):
+    for value, name, colour in sorted(ends):
         axes.annotate(
             f"{name}\n{template.format(value)}",
-            (1.01, height),
+            (1.01, value),
             xycoords=axes.get_yaxis_transform(),
             color=colour,
             fontweight="bold",
             va="center",
+            label=_END,
+            annotation_clip=False,
         )
 
 
-def spread(values: list[float], gap: float) -> list[float]:
+def spread(
+    values: list[float], gap: float, low: float = -math.inf, high: float = math.inf
+) -> list[float]:
     """Move the ascending heights of labels apart, so that neighbours are at least ``gap`` apart.
-    Two labels that are too close are both moved away from their middle."""
-    heights = list(values)
-    for _ in heights:  # one pass for each label is enough, since a pass settles at least one pair
-        for low in range(len(heights) - 1):
-            lack = gap - (heights[low + 1] - heights[low])
-            if lack > 0:
-                heights[low] -= lack / 2
-                heights[low + 1] += lack / 2
+
+    Labels that are too close are moved away from their middle as a group.
+
+    Args:
+        values: the heights, in ascending order.
+        gap: smallest distance of two labels.
+        low: smallest height of a label. It is exceeded only if there is too little room.
+        high: largest height of a label.
+    """
+    groups: list[_Group] = []
+    for value in values:
+        groups.append(_Group(min(max(value, low), high), 1))
+        while len(groups) > 1 and groups[-1].lowest(gap) < groups[-2].lowest(gap) + (
+            gap * groups[-2].labels
+        ):
+            upper = groups.pop()
+            lower = groups.pop()
+            groups.append(_Group(lower.total + upper.total, lower.labels + upper.labels))
+    heights = [group.lowest(gap) + gap * place for group in groups for place in range(group.labels)]
+    return _within(heights, gap, low, high)
+
+
+class _Group(NamedTuple):
+    """Labels that touch each other.
+
+    Attributes:
+        total: the sum of the heights that they should have.
+        labels: their number.
+    """
+
+    total: float
+    labels: int
+
+    def lowest(self, gap: float) -> float:
+        """The height of the lowest label, so that the group's middle is the mean of the heights."""
+        return self.total / self.labels - gap * (self.labels - 1) / 2
+
+
+def _within(heights: list[float], gap: float, low: float, high: float) -> list[float]:
+    """Move labels back between ``low`` and ``high``, without changing their order."""
+    for place in reversed(range(len(heights))):
+        heights[place] = min(heights[place], high - gap * (len(heights) - 1 - place))
+    for place in range(len(heights)):
+        heights[place] = max(heights[place], low + gap * place)
     return heights

@@ -84,14 +84,16 @@ def _curves(results: Results, settings: Sequence[Setting], columns: int, table: 
 def _authors_curves(axes: Any, row: str, methods: Sequence[str]) -> None:
     """Add the authors' mean curves of a row below ours: thin dotted lines in the colours of the
     methods."""
-    from fedkin.reporting.style import FADED, line_style
+    from fedkin.reporting.method_styles import method_styles
+    from fedkin.reporting.style import FADED
 
     published = authors_curves.curves_of(row)
     if not published:
         return
     look = {"ls": ":", "lw": 1.0, "zorder": 1.5}
-    for number, method in enumerate(methods):
-        colour, _ = line_style(number)
+    styles = method_styles(methods)
+    for method in methods:
+        colour, _ = styles[method].line
         axes.plot(published[method], color=colour, **look)
     axes.plot([], color=FADED, label="the authors' mean of 35 seeds", **look)
     axes.legend(loc="lower right", frameon=False, fontsize=8.5)

@@ -10,7 +10,8 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 
 from fedkin.analysis.statistics import LEAST_SEEDS
-from fedkin.reporting.style import COLOURS, DASHES, FADED, label_ends, prepare
+from fedkin.reporting.method_styles import method_styles
+from fedkin.reporting.style import FADED, label_ends, prepare
 from papers.fedsim.paired_comparison import PairedComparison
 
 
@@ -29,7 +30,7 @@ def differences(
         comparisons: of one method with each of the others.
         heading: of the panel; by default "Gain of METHOD".
     """
-    names = list(curves)
+    styles = method_styles(curves)
     ours = comparisons[0].method
     tested = comparisons[0].seeds >= LEAST_SEEDS
     shade = "grey: not significantly better than all" if tested else "too few seeds to test"
@@ -41,8 +42,7 @@ def differences(
     ends = []
     for comparison in comparisons:
         other = comparison.against
-        colour = COLOURS[names.index(other)]
-        dash = DASHES[names.index(other)]
+        colour, dash = styles[other].line
         # The same seeds in every round.
         gain = 100 * (curves[ours] - curves[other])[:, comparison.scored].mean(axis=0)
         axes.plot(comparison.scored, gain, color=colour, ls=dash, lw=1.8)
@@ -61,5 +61,4 @@ def differences(
         axes.set_ylim((low + high - 1) / 2, (low + high + 1) / 2)
     axes.set_xlim(0, len(next(iter(curves.values()))[0]) - 1)
     axes.set_xlabel("communication round")
-    low, high = axes.get_ylim()
-    label_ends(axes, ends, gap=0.11 * (high - low), template="{:+.1f}")
+    label_ends(axes, ends, template="{:+.1f}")

@@ -48,6 +48,8 @@ def nothing_in(folder: Path) -> None:
 
 def test_a_run_tells_keeps_and_shows(elsewhere: Path) -> None:
     result = fedkin("run", *QUICK, "--out", "mine")
+    first = result.stderr.splitlines()[0]
+    assert first == "kept in mine; live page: fedkin watch mine"
     assert result.exit_code == 0, result.output
     assert (
         "FedGroup" in result.stdout

@@ -11,7 +11,7 @@ from matplotlib.image import imread
 from fedkin.core.errors import StorageError
 from fedkin.data import DATASETS, available, digits, picture, table
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.data.label_figure import _grouped
+from fedkin.data.label_figure import _draw, _grouped
 
 
 def toy(true_clusters: bool = False) -> FederatedData:
@@ -186,3 +186,45 @@ def test_failure_leaves_nothing_half_written(
     with pytest.raises(StorageError, match=r"other\.png: .*File too large"):
         picture(toy(), tmp_path / "other")
     assert [path.name for path in tmp_path.iterdir()] == ["who.png"]
+
+
+def written(data: FederatedData, folder: Path) -> set[str]:
+    """All texts of the figure."""
+    picture(data, folder / "a")
+    tree = ElementTree.parse(folder / "a.svg")
+    return {text.text or "" for text in tree.iter("{http://www.w3.org/2000/svg}text")}
+
+
+def test_the_figure_has_ids_of_clients_and_numbers_of_classes(tmp_path: Path) -> None:
+    """Columns are in the order of the majority class, so their places are no ids."""
+    axes = _draw(toy(), "train").axes[1]
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["0", "2", "1"]
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["0", "1", "2", "3"]
+    assert "ids of the clients, grouped by majority class" in written(toy(), tmp_path)
+
+
+def test_the_figure_has_names_of_clients_and_classes(tmp_path: Path) -> None:
+    long = "a hospital with a very long name"
+    data = replace(
+        toy(), client_names=("Bonn", long, "$x$"), label_names=("ill", "well", "old", "new")
+    )
+    texts = written(data, tmp_path)
+    assert {"Bonn", f"{long[:17]}...", "$x$", "ill", "well", "old", "new"} <= texts
+    assert "names of the clients, grouped by majority class" in texts
+    assert table(data).loc["names of clients", "train"] == f"Bonn, {long}, $x$"
+    assert "names of clients" not in table(toy()).index
+
+
+def test_many_clients_and_classes_are_named_in_equal_steps() -> None:
+    rows = np.arange(400)
+    data = FederatedData(
+        name="many",
+        x=np.zeros((400, 1), np.float32),
+        y=rows % 100,
+        classes=100,
+        train=Ragged.of(list(rows.reshape(200, 2))),
+        test=Ragged.of([rows[:0]] * 200),
+    )
+    axes = _draw(data, "train").axes[0]
+    assert 40 < len(axes.get_xticks()) <= 60 and set(np.diff(axes.get_xticks())) == {4}
+    assert len(axes.get_yticks()) <= 24 and set(np.diff(axes.get_yticks())) == {5}

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import itertools
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ import fedkin as fk
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.reporting.html.live import DeploymentLines, LivePage
 from fedkin.reporting.html.live_server import LiveServer
+from fedkin.reporting.method_styles import method_style
 from tests.process.browser import COMMAND, Browser, browsing
 from tests.reporting.written_runs import a_run, unfinished, wandering
 
@@ -362,6 +365,19 @@ def test_a_live_page_follows_its_run(browser: Browser, run_folder: Path) -> None
         browser.wait(f"{text}.includes('2 of 2')")
         title = "document.getElementById('report').contentDocument?.querySelector('h1')"
         browser.wait(f"{title}?.textContent.length > 3")
+        for width in (1400, 390):
+            browser.ask(
+                "Emulation.setDeviceMetricsOverride",
+                width=width,
+                height=900,
+                deviceScaleFactor=1,
+                mobile=width < 600,
+            )
+            assert browser.evaluate("document.documentElement.scrollWidth") <= width
+            hidden = (
+                "[...document.querySelectorAll('.table')].map((e) => e.scrollWidth - e.clientWidth)"
+            )
+            assert max(browser.evaluate(hidden)) <= 0
         server.shutdown()
         thread.join()
     browser.wait("document.getElementById('state').textContent.includes('has ended')")
@@ -369,3 +385,106 @@ def test_a_live_page_follows_its_run(browser: Browser, run_folder: Path) -> None
         server.address in url or url.startswith(("data:", "about:", "blob:"))
         for url in browser.requests[-5:]
     )
+
+
+def layout(browser: Browser, chart: str, path: str) -> Any:
+    return browser.evaluate(f"document.querySelector('#{chart}')._fullLayout.{path}")
+
+
+def test_axes_of_shares_end_with_100_per_cent(browser: Browser, tmp_path: Path) -> None:
+    run = a_run(wandering(8, 4), accuracy=[0.1, 0.5, 0.8, 0.9, 0.93])
+    run = dataclasses.replace(run, clients=run.clients.assign(accuracy=np.linspace(0.2, 1, 8)))
+    browser.open(fk.report(run, tmp_path / "report.html"), width=390, fragment="#all")
+    browser.wait(ALL)
+    for chart in ("accuracy", "clusters", "clients"):
+        ticks = browser.evaluate(
+            f"[...document.querySelectorAll('#{chart} .ytick text')].map((one) => one.textContent)"
+        )
+        assert ticks[0] in ("0%", "20%") and ticks[-1] == "100%", chart
+    ticks = "[...document.querySelectorAll('#clients .xtick text')].map((one) => one.textContent)"
+    assert browser.evaluate(ticks) == ["0%", "20%", "40%", "60%", "80%", "100%"]
+
+
+def test_a_method_has_the_same_colour_in_any_order(browser: Browser, tmp_path: Path) -> None:
+    rows = wandering(8, 4)
+    ifca = a_run(rows, "ifca")
+    flexcfl = a_run(rows, "flexcfl")
+    for dark in (False, True):
+        for main, other in ((ifca, flexcfl), (flexcfl, ifca)):
+            run = dataclasses.replace(main, against={other.config.method_name: other})
+            browser.open(fk.report(run, tmp_path / "r.html"), dark=dark, fragment="#all")
+            browser.wait(ALL)
+            drawn = browser.evaluate(
+                "document.querySelector('#accuracy').data.filter((one) => one.name === 'IFCA')"
+                ".map((one) => one.line.color)"
+            )
+            style = method_style("ifca")
+            assert drawn == [style.dark if dark else style.light]
+
+
+def test_a_chart_of_one_point_is_a_sentence(browser: Browser, tmp_path: Path) -> None:
+    run = a_run(np.tile([0, 0, 1], (1, 1)), accuracy=[0.25])
+    browser.open(fk.report(run, tmp_path / "report.html"), fragment="#all")
+    browser.wait(ALL)
+    for chart, text in (
+        ("accuracy", "Only round 0 was scored: IFCA 25.0%."),
+        ("clusters", "Only round 0 was scored: cluster 0 25.0%, cluster 1 25.0%."),
+    ):
+        note = browser.evaluate(f"document.querySelector('#f-{chart} .note').textContent")
+        assert note == text
+        assert browser.evaluate(f"document.querySelector('#{chart}').offsetHeight") == 0
+
+
+def test_one_cluster_of_several_is_named_in_the_singular(browser: Browser, tmp_path: Path) -> None:
+    run = a_run(np.zeros((3, 4), np.int64), accuracy_by_cluster=[[0.5, 0.4]] * 3)
+    browser.open(fk.report(run, tmp_path / "report.html"), fragment="#all")
+    browser.wait(ALL)
+    note = browser.evaluate("document.querySelector('#f-clusters .note').textContent")
+    assert note == "The largest cluster; 1 other is omitted."
+
+
+def test_the_settings_are_shown_whole(browser: Browser, page: Path) -> None:
+    for width in (1400, 390):
+        browser.open(page, width=width)
+        shown = browser.evaluate("document.querySelector('#config').clientHeight")
+        assert browser.evaluate("document.querySelector('#config').scrollHeight") <= shown
+
+
+def test_nothing_is_printed_over_the_similarity_at_390_pixels(browser: Browser, page: Path) -> None:
+    browser.open(page, width=390, fragment="#all")
+    browser.wait(ALL)
+    boxes = browser.evaluate(
+        "[...document.querySelectorAll('#similarity text')].filter((one) => one.textContent)"
+        ".map((one) => [one.textContent, one.getBoundingClientRect().toJSON()])"
+    )
+    assert len(boxes) > 4
+    for text, box in boxes:
+        assert box["left"] >= 0 and box["right"] <= 390, text
+    for (text, a), (other, b) in itertools.combinations(boxes, 2):
+        apart = (
+            a["right"] <= b["left"] + 1
+            or b["right"] <= a["left"] + 1
+            or a["bottom"] <= b["top"] + 1
+            or b["bottom"] <= a["top"] + 1
+        )
+        assert apart, f"{text} is printed over {other}"
+
+
+def test_outliers_are_drawn_at_the_edge_of_the_map(browser: Browser, tmp_path: Path) -> None:
+    data = federation(30)
+    x = data.x.copy()
+    x[36:48] *= 20  # the samples of client 3
+    data = dataclasses.replace(data, x=x)
+    run = a_run(wandering(30, 3), data=data.name)
+    page = fk.report(
+        run, tmp_path / "r.html", similarity=True, data=data, model=fk.models.mclr(data)
+    )
+    browser.open(page, fragment="#all")
+    browser.wait(ALL)
+    note = browser.evaluate("document.querySelector('#f-map .note').textContent")
+    assert "1 client is far outside and drawn at the edge, with open symbols (client 3)" in note
+    low, high = layout(browser, "map", "xaxis.range")
+    drawn = browser.evaluate(
+        "document.querySelector('#map').data.flatMap((one) => Array.from(one.x))"
+    )
+    assert low <= min(drawn) and max(drawn) <= high and len(drawn) == 30

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -16,6 +18,12 @@ from typer.testing import CliRunner
 from fedkin.cli import app
 from fedkin.core.errors import ConfigError
 from fedkin.reporting.html.live import DeploymentLines, LivePage
+from fedkin.reporting.html.live_progress import (
+    MethodProgress,
+    methods_of,
+    progress_text,
+    seconds_left,
+)
 from fedkin.reporting.html.live_server import LiveServer
 from fedkin.run.federation_state import FederationState, server_state_file, write_state
 
@@ -173,3 +181,69 @@ def test_a_port_in_use_and_a_folder_of_no_run(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     result = CliRunner().invoke(app, ["watch", str(tmp_path)])
     assert result.exit_code == 2 and "is not the folder of a run" in result.stderr
+
+
+def waiting(folder: Path) -> Path:
+    """A run whose other method has not begun."""
+    shutil.rmtree(folder / "against")
+    return folder
+
+
+def test_methods_that_wait_are_in_the_table(unfinished: Path) -> None:
+    status = LivePage(waiting(unfinished)).status()
+    assert [row[:2] for row in status["runs"]] == [["fedgroup", "1 of 2"], ["fedavg", "waiting"]]
+    assert {len(row) for row in status["runs"]} == {len(status["heads"])}
+    assert status["progress"].startswith("method 1 of 2: fedgroup, round 1 of 2")
+
+
+def method(name: str, round: int | None, pace: float | None, folder: Path) -> MethodProgress:
+    return MethodProgress(name=name, folder=folder, round=round, rounds=10, pace=pace)
+
+
+def test_the_time_left_covers_all_methods(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_text("{}")
+    written = (tmp_path / "metrics.jsonl").stat().st_mtime
+    methods = [
+        method("ifca", 8, 100.0, tmp_path),  # ended early
+        method("fedavg", 4, 2.0, tmp_path),
+        method("flexcfl", None, None, tmp_path),
+    ]
+    # 6 rounds of 2 s, and 10 at the mean pace of 51 s.
+    assert seconds_left(methods) == pytest.approx(6 * 2 + 10 * 51)
+    assert progress_text(methods, written) == (
+        "method 2 of 3: fedavg, round 4 of 10, about 9 min left"
+    )
+    assert progress_text(methods, written + 600).endswith("no new round for 10 min")
+    assert progress_text(methods[:1], written) == "round 8 of 10, about 3 min left"
+    assert progress_text([method("ifca", 0, None, tmp_path)], written) == "round 0 of 10"
+    assert progress_text(methods[2:], written) == ""
+
+
+def test_the_pace_leaves_out_the_first_round(unfinished: Path) -> None:
+    lines = [json.dumps({"round": r, "total": 60.0 + 3.0 * r}) + "\n" for r in range(3)]
+    (unfinished / "timings.jsonl").write_text("".join(lines))
+    assert methods_of(unfinished)[0].pace == pytest.approx(3.0)
+    (unfinished / "timings.jsonl").write_text(lines[0])
+    assert methods_of(unfinished)[0].pace is None
+    assert methods_of(unfinished / "nowhere") == []
+
+
+def test_watch_without_a_folder_takes_the_newest_run(
+    unfinished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, ["watch"])
+    assert result.exit_code == 2 and "runs has no run yet" in result.stderr
+    shown = []
+    monkeypatch.setattr("fedkin.cli.watch.serve", lambda page, *_: shown.append(page.folder))
+    for seconds, name in ((3000, "old"), (2000, "new"), (1000, "study/cells/a")):
+        shutil.copytree(unfinished, tmp_path / "runs" / name)
+        for file in (tmp_path / "runs" / name).rglob("metrics.jsonl"):
+            os.utime(file, (1e9 - seconds, 1e9 - seconds))
+    result = CliRunner().invoke(app, ["watch"])
+    assert result.exit_code == 0 and shown.pop() == Path("runs/study/cells/a")
+    assert "newest run: runs/study/cells/a" in result.stdout
+    # The newest round may be one of a method that is compared with the run.
+    os.utime(tmp_path / "runs/new/against/fedavg/metrics.jsonl", (1e9, 1e9))
+    CliRunner().invoke(app, ["watch"])
+    assert shown == [Path("runs/new")]

@@ -14,8 +14,9 @@ from PIL import Image
 from scipy import stats
 
 from fedkin.core.errors import StorageError
+from fedkin.reporting.method_styles import method_style
 from fedkin.reporting.seeds_figure import accuracies, draw, save
-from fedkin.reporting.style import line_style, new_figure
+from fedkin.reporting.style import new_figure
 from tests.analysis.written_seeds import by_hand
 
 # Against FedAvg, every seed gains in rounds 2 and 3; in round 1 as many lose as gain.
@@ -79,7 +80,7 @@ def test_a_method_that_was_never_scored_takes_no_other_gain_away() -> None:
         draw(by_hand({"fedgroup": OURS, "fedprox": never, "fedavg": THEIRS})), "Gain of FedGroup"
     )
     assert drawn(axes, 100 * (np.array(OURS) - np.array(THEIRS)).mean(axis=0))
-    assert axes.lines[0].get_color() == line_style(2)[0]  # FedAvg's colour, as in its own panel
+    assert axes.lines[0].get_color() == method_style("fedavg").light
 
 
 @pytest.mark.parametrize("seeds", [1, 2])

@@ -61,18 +61,22 @@ def accuracy_over_rounds(runs: Sequence[Run]) -> Json:
 
 def accuracy_by_cluster(run: Run, clusters: Sequence[int]) -> Json:
     """Accuracy over the rounds of each cluster in ``clusters``. Clusters without any recorded
-    accuracy are left out."""
+    accuracy are left out; ``omitted`` counts the other ones that are not in ``clusters``."""
     rounds = thinned(len(run.records))
     rows = [run.records[r].get("accuracy_by_cluster") or [] for r in rounds]
     # Clusters may be added during the run, so the last rows may be longer than the first ones.
-    known = max(map(len, rows), default=0)
-    series = {
-        k: rounded([row[k] if k < len(row) and row[k] is not None else np.nan for row in rows])
+    known = sorted({k for row in rows for k, value in enumerate(row) if value is not None})
+    lines = [
+        {
+            "cluster": k,
+            "accuracy": rounded(
+                [row[k] if k < len(row) and row[k] is not None else np.nan for row in rows]
+            ),
+        }
         for k in clusters
-        if k < known
-    }
-    lines = [{"cluster": k, "accuracy": values} for k, values in series.items()]
-    return {"rounds": rounds.tolist(), "lines": lines, "omitted": known - len(lines)}
+        if k in known
+    ]
+    return {"rounds": rounds.tolist(), "lines": lines, "omitted": len(known) - len(lines)}
 
 
 def events(run: Run, assignments: Sequence[Int[np.ndarray, "N"]]) -> Json:

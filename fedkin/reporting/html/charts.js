@@ -3,7 +3,8 @@ const byId = (id) => document.getElementById(id);
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const narrow = matchMedia("(max-width: 40rem)");
 const coarse = matchMedia("(pointer: coarse)");
-const DASHES = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "3px,2px"];
+const DASHES = ["solid", "10px,4px", "2px,2px", "12px,4px,2px,4px", "6px,2px,2px,2px,2px,2px", "16px,6px", "4px,4px"]; // as in style.py
+const SHARE_STEPS = [0.005, 0.01, 0.02, 0.05, 0.1, 0.2]; // as in style.py
 const SYMBOLS = ["circle", "square", "diamond", "triangle-up", "cross", "x", "triangle-down", "star", "pentagon", "hexagon"];
 const state = { setting: 0, run: report.opening, colour: "cluster" };
 
@@ -39,6 +40,16 @@ function colour(index) {
   return (dark.matches && lighter[one]) || one;
 }
 
+// A method has the same colour in all pictures.
+function methodLine(method) {
+  const style = report.styles[method];
+  return { color: dark.matches ? style.dark : style.light, dash: DASHES[style.dash] };
+}
+
+// A curve of one point would be invisible without its marker.
+const mode = (values) => (values.filter((value) => value !== null && value !== undefined).length === 1 ? "lines+markers" : "lines");
+const count = (number, one, many) => `${grouped(number)} ${number === 1 ? one : many}`;
+
 function faded(hex, opacity) {
   const value = parseInt(hex.slice(1), 16);
   return `rgba(${value >> 16},${(value >> 8) & 255},${value & 255},${opacity})`;
@@ -52,7 +63,7 @@ function layout(extra) {
   const full = {
     font: { color: t.ink, size: 12, family: "system-ui, sans-serif" },
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
-    margin: { l: 48, r: 12, t: 12, b: 44 }, hovermode: "closest",
+    margin: { l: 48, r: 24, t: 12, b: 44 }, hovermode: "closest",
     dragmode: coarse.matches ? false : "zoom",
     hoverlabel: { bgcolor: t.card, bordercolor: t.soft, font: { color: t.ink } },
     legend: { orientation: "h", yref: "container", y: 0, yanchor: "bottom", x: 0, font: { color: t.ink } },
@@ -64,12 +75,18 @@ function layout(extra) {
 
 const rounds = (last, extra) => ({ title: { text: "communication round" }, unifiedhovertitle: { text: "round %{x}" }, rangemode: "tozero", showgrid: false, ...(last <= 10 ? { dtick: 1 } : {}), ...extra });
 
-// An axis of shares that has the curves in it, and little more.
+// An axis of shares from tick to tick around the curves, so that it ends with 100% if a curve is near it.
 function shares(curves, title) {
-  const known = curves.flat().filter((value) => value !== null && value !== undefined);
-  const low = Math.min(1, ...known), high = Math.max(0, ...known), room = Math.max(0.02, 0.06 * (high - low));
-  const range = known.length ? [Math.max(-0.012, low - room), Math.min(1.012, high + room)] : [0, 1];
-  return { tickformat: high - low < 0.04 && high < 0.99 ? ".1%" : ".0%", range, zeroline: false, title: { text: title, standoff: 10 } };
+  const known = curves.flat().filter((value) => value !== null && value !== undefined).map((value) => Math.min(1, Math.max(0, value)));
+  const low = known.length ? Math.min(...known) : 0, high = known.length ? Math.max(...known) : 1;
+  const step = SHARE_STEPS.find((one) => high > low && high - low <= 5 * one + 1e-9) || 0.2; // equal values need no fine ticks
+  let bottom = step * Math.floor(low / step + 1e-9), top = step * Math.ceil(high / step - 1e-9);
+  if (top === bottom) [bottom, top] = top < 1 ? [bottom, top + step] : [bottom - step, top];
+  const room = 0.03 * (top - bottom), ticks = Math.round((top - bottom) / step) + 1;
+  return {
+    range: [bottom - room, top + room], tickvals: Array.from({ length: ticks }, (_, i) => bottom + i * step), tickformat: step < 0.01 ? ".1%" : ".0%",
+    zeroline: false, title: { text: title, standoff: 10 },
+  };
 }
 
 // An axis of the adjusted Rand index: 1 is agreement, 0 what chance gives, and less is possible.
@@ -120,30 +137,32 @@ function overRounds(kind, title, what, measure = { unit: kind === "ari" ? "index
   const index = measure.unit === "index", share = measure.unit === "share", hover = share ? "%{y:.1%}" : `%{y:.${measure.digits}f}`;
   const write = (value) => (share ? percent(value, measure.digits) : value === null || value === undefined ? "-" : value.toFixed(measure.digits));
   const chart = report.accuracy[state.setting], traces = [], pale = kind === "accuracy" && chart.lines.some((l) => l.partial);
-  const lines = chart.lines.map((line, i) => ({ ...line, i, y: line[kind], low: line[kind + "_low"], high: line[kind + "_high"] })).filter((line) => line.y);
+  const lines = chart.lines.map((line) => ({ ...line, y: line[kind], low: line[kind + "_low"], high: line[kind + "_high"] })).filter((line) => line.y);
   if (!lines.length) return { empty: kind === "ari" ? "The true clusters are not known." : "No round was scored." };
   if (lines.every((line) => line.y.every((v) => v === null) && !line.partial)) return { empty: "No client was tested." };
+  const at = (line, k) => line.y[k] ?? (kind === "accuracy" && line.partial ? line.partial[k] : null);
+  const scored = [...new Set(lines.flatMap((line) => line.rounds.filter((_, k) => at(line, k) !== null)))];
+  if (scored.length === 1) return { empty: `Only round ${scored[0]} was scored: ${lines.map((line) => `${line.method} ${write(at(line, line.rounds.indexOf(scored[0])) ?? null)}`).join(", ")}.` };
   const some_band = lines.some((line) => line.low.some((v) => v !== null));
-  lines.forEach(({ method, i, rounds: x, y, low, high, partial }) => {
-    const shade = colour(i), known = x.map((_, k) => k).filter((k) => low[k] !== null), back = [...known].reverse();
+  lines.forEach(({ method, rounds: x, y, low, high, partial }) => {
+    const { color: shade, dash } = methodLine(method), known = x.map((_, k) => k).filter((k) => low[k] !== null), back = [...known].reverse();
     const common = { mode: "lines", name: plain(method), legendgroup: method };
     if (known.length) traces.push({
       ...common, x: [...known, ...back].map((k) => x[k]), y: [...known.map((k) => low[k]), ...back.map((k) => high[k])],
       fill: "toself", line: { width: 0 }, fillcolor: faded(rgb(shade), 0.18), showlegend: false, hoverinfo: "skip",
     });
     if (kind === "accuracy" && partial) traces.push({ ...common, x, y: partial, showlegend: false, line: { color: shade, width: 2 }, opacity: 0.4, hovertemplate: "%{y:.1%} (some clients without a cluster, or away)" });
-    traces.push({ ...common, x, y, showlegend: true, line: { color: shade, width: 2.4, dash: DASHES[i % DASHES.length] }, hovertemplate: hover });
+    traces.push({ ...common, mode: mode(y), x, y, showlegend: true, line: { color: shade, width: 2.4, dash }, hovertemplate: hover });
   });
   const end = (line) => write(last(line.y) ?? (kind === "accuracy" || kind === "bottom_decile" ? last(line.partial || []) : null));
   const longest = lines.reduce((a, b) => (b.rounds.length > a.rounds.length ? b : a));
-  const at = (line, k) => write(line.y[k] ?? (kind === "accuracy" && line.partial ? line.partial[k] : null));
   const drawn = lines.flatMap((line) => [line.y, line.low, line.high, kind === "accuracy" ? line.partial || [] : []]);
   return {
     traces, layout: layout({ ...unified, showlegend: true, xaxis: rounds(last(longest.rounds)), yaxis: (index ? indices : share ? shares : numbers)(drawn, title), ...eventLines(chart.events) }),
     label: `${what} Over the rounds: ${lines.map((line) => `${line.method} ends at ${end(line)}`).join("; ")}.${eventText(chart.events)}`,
     note: what + (some_band ? " Bands: 95% intervals over the seeds." : "") + (pale ? " Pale: some clients have no cluster yet, or are away." : ""),
     heads: ["round", ...lines.map((line) => line.method)],
-    rows: some(longest.rounds.length).map((k) => [longest.rounds[k], ...lines.map((line) => at(line, k))]),
+    rows: some(longest.rounds.length).map((k) => [longest.rounds[k], ...lines.map((line) => write(at(line, k)))]),
   };
 }
 
@@ -164,11 +183,12 @@ const charts = {
 
   clients() {
     const lines = report.accuracy[state.setting].lines.filter((line) => line.clients), t = theme();
+    if (lines.length && lines.every((line) => line.clients.clients === 1)) return { empty: `There is one client: ${lines.map((line) => `${line.method} ${percent(line.clients.accuracy[0])}`).join(", ")}.` };
     if (!lines.length) return { empty: "Accuracies of single clients are known when a run is finished." };
     const traces = lines.map((line) => {
-      const i = report.accuracy[state.setting].lines.indexOf(line), name = plain(line.method), one = line.clients;
+      const name = plain(line.method), one = line.clients, { color, dash } = methodLine(line.method);
       return {
-        x: one.shares, y: one.accuracy, mode: one.clients <= 40 ? "lines+markers" : "lines", name, line: { color: colour(i), dash: DASHES[i % DASHES.length], width: 2, shape: "hv" },
+        x: one.shares, y: one.accuracy, mode: one.clients <= 40 ? "lines+markers" : "lines", name, line: { color, dash, width: 2, shape: "hv" },
         marker: { size: 5 }, hovertemplate: "%{y:.1%}",
       };
     });
@@ -177,7 +197,7 @@ const charts = {
       traces,
       layout: layout({
         ...unified, showlegend: true,
-        xaxis: { title: { text: "clients, lowest accuracy first" }, tickformat: ".0%", range: [0, 1.005], dtick: 0.2, showgrid: false, unifiedhovertitle: { text: "%{x:.0%} of the clients have at most" } },
+        xaxis: { title: { text: "clients, lowest accuracy first" }, tickformat: ".0%", range: [0, 1], tickvals: [0, 0.2, 0.4, 0.6, 0.8, 1], showgrid: false, unifiedhovertitle: { text: "%{x:.0%} of the clients have at most" } },
         yaxis: shares(lines.map((line) => line.clients.accuracy), "client's test accuracy"),
         shapes: [{ type: "rect", x0: 0, x1: 0.1, yref: "paper", y0: 0, y1: 1, fillcolor: faded(rgb(t.soft), 0.15), line: { width: 0 }, layer: "below" }],
       }),
@@ -192,15 +212,17 @@ const charts = {
     const { rounds: x, lines, omitted } = run().cluster_accuracy;
     if (!lines.length) return { empty: run().left_out ? LEFT_OUT : "No accuracy by cluster was measured." };
     const traces = lines.map((line) => ({
-      x, y: line.accuracy, mode: "lines", name: `cluster ${line.cluster}`,
+      x, y: line.accuracy, mode: mode(line.accuracy), name: `cluster ${line.cluster}`,
       line: { color: colour(hue(line.cluster)), dash: DASHES[Math.max(0, hue(line.cluster)) % DASHES.length], width: 2 },
       hovertemplate: "%{y:.1%}",
     }));
+    const scored = [...new Set(lines.flatMap((line) => x.filter((_, k) => line.accuracy[k] !== null)))];
+    if (scored.length === 1) return { empty: `Only round ${scored[0]} was scored: ${lines.map((line) => `cluster ${line.cluster} ${percent(line.accuracy[x.indexOf(scored[0])])}`).join(", ")}.` };
     const ends = lines.map((line) => `cluster ${line.cluster} ends at ${percent(last(line.accuracy))}`);
     return {
       traces, layout: layout({ ...unified, xaxis: rounds(last(x)), yaxis: shares(lines.map((line) => line.accuracy), `${run().split} accuracy`), showlegend: true, ...eventLines(run().events) }),
       label: `${run().split === "test" ? "Test" : "Validation"} accuracy of each cluster's clients. ${ends.join("; ")}.${eventText(run().events)}`,
-      note: omitted > 0 ? `The ${lines.length} largest clusters; ${omitted} others are omitted.` : "All clients of a cluster together.",
+      note: omitted > 0 ? `${lines.length === 1 ? "The largest cluster" : `The ${lines.length} largest clusters`}; ${count(omitted, "other is", "others are")} omitted.` : "All clients of a cluster together.",
       heads: ["round", ...lines.map((l) => `cluster ${l.cluster}`)],
       rows: some(x.length).map((k) => [x[k], ...lines.map((l) => percent(l.accuracy[k]))]),
     };
@@ -240,14 +262,14 @@ const charts = {
     }));
     traces.push({ ...spots, mode: "markers", marker: { size: 12, opacity: 0 }, hovertemplate: "%{text}<extra></extra>", showlegend: false });
     const net = r.omitted ? ` Of the rounds with migrations, ${r.omitted === 1 ? "1 is" : grouped(r.omitted) + " are"} not drawn: flows between two columns are net flows.` : "";
-    const all = run().migrations, count = (n, what) => `${grouped(n)} ${what}${n === 1 ? "" : "s"}`;
+    const all = run().migrations, times = (n, what) => count(n, what, what + "s");
     return {
       traces,
       layout: layout({ xaxis: rounds(r.last, { range: [0, r.last || 1] }), yaxis: { title: { text: "clients, by cluster" }, showticklabels: false, showgrid: false, ticks: "" }, ...eventLines(run().events) }),
-      label: `Clusters as bands over the rounds; ${all.total ? `${count(all.total, "migration")} in ${count(all.rounds, "round")}; the most in round ${all.peak}` : "no migrations"}.${net}` + eventText(run().events),
-      note: "The height of a band is the number of clients in the cluster; migrations are paler. " + (all.total ? `${count(all.total, "migration")}.` : "No migrations.") + net + (all.rounds > all.busiest.length ? ` The table has the ${all.busiest.length} rounds with the most migrations.` : "") + (run().peers ? " Communities of peers get new numbers in each round, so some migrations may be only changes of the number." : ""),
+      label: `Clusters as bands over the rounds; ${all.total ? `${times(all.total, "migration")} in ${times(all.rounds, "round")}; the most in round ${all.peak}` : "no migrations"}.${net}` + eventText(run().events),
+      note: "The height of a band is the number of clients in the cluster; migrations are paler. " + (all.total ? `${times(all.total, "migration")}.` : "No migrations.") + net + (all.rounds > all.busiest.length ? ` The table has the ${all.busiest.length} rounds with the most migrations.` : "") + (run().peers ? " Communities of peers get new numbers in each round, so some migrations may be only changes of the number." : ""),
       heads: ["round", "migrations", "from and to"],
-      rows: all.busiest.map(([round, count, list]) => [round, count, list.map(([n, from, to]) => `${n}: ${from} to ${to}`).join("; ")]),
+      rows: all.busiest.map(([round, moved, list]) => [round, moved, list.map(([n, from, to]) => `${n}: ${from} to ${to}`).join("; ")]),
     };
   },
 
@@ -277,21 +299,24 @@ const charts = {
     const what = truth ? "true cluster" : "cluster", OTHERS = -2, own = run().largest_clusters;
     const clusters = truth ? p.true_clusters.map((k) => (k < 10 ? k : OTHERS)) : run().assignment.map((k) => (k < 0 || own.includes(k) ? k : OTHERS));
     const place = (k) => (truth || k < 0 ? k : hue(k));
+    if (p.ids.length < 2) return { empty: "A map needs at least two clients." };
+    const inside = (value, [low, high]) => Math.min(high, Math.max(low, value));
+    const outlier = (i) => p.x[i] !== inside(p.x[i], p.x_range) || p.y[i] !== inside(p.y[i], p.y_range), outliers = p.ids.filter((_, i) => outlier(i));
     const traces = [...new Set(clusters)].sort((a, b) => a - b).map((k) => {
-      const members = clusters.map((_, i) => i).filter((i) => clusters[i] === k);
+      const members = clusters.map((_, i) => i).filter((i) => clusters[i] === k).sort((a, b) => outlier(a) - outlier(b)); // the legend shows the first symbol
       const name = k === OTHERS ? "other clusters" : k < 0 ? "no cluster" : `${what} ${k}`;
       return {
-        x: members.map((i) => p.x[i]), y: members.map((i) => p.y[i]), mode: "markers", name,
-        marker: { color: colour(place(k)), symbol: SYMBOLS[Math.max(0, place(k)) % SYMBOLS.length] + (k < 0 ? "-open" : ""), size: k < 0 ? 7 : 9, opacity: 0.85, line: { width: k < 0 ? 1.2 : 0.5, color: k < 0 ? colour(-1) : theme().card } },
-        text: members.map((i) => `client ${p.ids[i]}` + (p.names ? ` (${plain(p.names[i])})` : "") + `<br>cluster ${run().assignment[i] < 0 ? "-" : run().assignment[i]}` + (p.true_clusters ? `, true cluster ${p.true_clusters[i]}` : "")),
+        x: members.map((i) => inside(p.x[i], p.x_range)), y: members.map((i) => inside(p.y[i], p.y_range)), mode: "markers", name, cliponaxis: false,
+        marker: { color: colour(place(k)), symbol: members.map((i) => SYMBOLS[Math.max(0, place(k)) % SYMBOLS.length] + (k < 0 || outlier(i) ? "-open" : "")), size: k < 0 ? 7 : 9, opacity: 0.85, line: { width: members.map((i) => (k < 0 || outlier(i) ? 1.5 : 0.5)), color: members.map((i) => (k < 0 || outlier(i) ? colour(place(k)) : theme().card)) } },
+        text: members.map((i) => `client ${p.ids[i]}` + (p.names ? ` (${plain(p.names[i])})` : "") + `<br>cluster ${run().assignment[i] < 0 ? "-" : run().assignment[i]}` + (p.true_clusters ? `, true cluster ${p.true_clusters[i]}` : "") + (outlier(i) ? "<br>far outside, drawn at the edge" : "")),
         hovertemplate: "%{text}<extra></extra>",
       };
     });
     return {
       traces,
-      layout: layout({ showlegend: true, xaxis: { title: { text: `first component (${percent(p.explained[0], 0)} of the variance)` }, showticklabels: false, ticks: "" }, yaxis: { title: { text: `second (${percent(p.explained[1], 0)})` }, showticklabels: false, ticks: "" } }),
+      layout: layout({ showlegend: true, xaxis: { range: p.x_range, title: { text: `first component (${percent(p.explained[0], 0)} of the variance)` }, showticklabels: false, ticks: "" }, yaxis: { range: p.y_range, title: { text: `second (${percent(p.explained[1], 0)})` }, showticklabels: false, ticks: "" } }),
       label: `Map of ${p.ids.length} clients by the first two principal components of their updates, coloured by ${what}: ${traces.map((t) => `${t.x.length} in ${t.name}`).join(", ")}.`,
-      note: `Each of ${grouped(p.ids.length)} clients${p.clients > p.ids.length ? ` (of ${grouped(p.clients)}, evenly spread)` : ""} trained one local epoch from the same initial model; clients with similar updates are near each other. ${p.note}`,
+      note: `Each of ${grouped(p.ids.length)} clients${p.clients > p.ids.length ? ` (of ${grouped(p.clients)}, evenly spread)` : ""} trained one local epoch from the same initial model; clients with similar updates are near each other.${outliers.length ? ` ${count(outliers.length, "client is", "clients are")} far outside and drawn at the edge, with open symbols (${outliers.slice(0, 8).map((id) => `client ${id}`).join(", ")}${outliers.length > 8 ? ", ..." : ""}).` : ""} ${p.note}`,
       heads: ["client", ...(p.names ? ["name"] : []), "cluster", ...(p.true_clusters ? ["true cluster"] : []), "first", "second"],
       rows: some(p.ids.length, 20).map((i) => [p.ids[i], ...(p.names ? [p.names[i]] : []), run().assignment[i], ...(p.true_clusters ? [p.true_clusters[i]] : []), p.x[i].toFixed(2), p.y[i].toFixed(2)]),
     };
@@ -300,6 +325,7 @@ const charts = {
   similarity() {
     const p = similarity();
     if (!p) return { empty: missing };
+    if (p.ids.length < 2) return { empty: "A similarity needs at least two clients." };
     const { kind, order, lines } = run().tree, n = order.length, raw = atob(p.cosines), t = theme();
     const [low, high] = p.range, value = (i, j) => low + ((high - low) * raw.charCodeAt(order[i] * n + order[j])) / 255;
     const z = order.map((_, i) => order.map((_, j) => Math.round(1000 * value(i, j)) / 1000));
@@ -318,17 +344,17 @@ const charts = {
     ];
     return {
       traces: [
-        { type: "heatmap", z, zmin: spread[Math.floor(spread.length * 0.02)] ?? low, zmax: spread[Math.floor(spread.length * 0.98)] ?? high, colorscale: "Cividis", customdata: order.map((_, i) => order.map((_, j) => [ids[i], ids[j]])), hovertemplate: "clients %{customdata[0]} and %{customdata[1]}: cosine %{z}<extra></extra>", colorbar: { thickness: 10, len: 0.9, title: { text: "cosine", side: "right" }, outlinewidth: 0 } },
+        { type: "heatmap", z, zmin: spread[Math.floor(spread.length * 0.02)] ?? low, zmax: spread[Math.floor(spread.length * 0.98)] ?? high, colorscale: "Cividis", customdata: order.map((_, i) => order.map((_, j) => [ids[i], ids[j]])), hovertemplate: "clients %{customdata[0]} and %{customdata[1]}: cosine %{z}<extra></extra>", colorbar: narrow.matches ? { orientation: "h", thickness: 10, y: 1.02, yanchor: "bottom", x: 0.67, len: 0.66, nticks: 4, outlinewidth: 0 } : { thickness: 10, len: 0.9, title: { text: "cosine", side: "right" }, outlinewidth: 0 } },
         { x: tx, y: ty, xaxis: "x2", mode: "lines", line: { color: t.ink, width: split ? 2 : 1 }, hoverinfo: "skip", showlegend: false },
       ],
       layout: layout({
-        margin: { l: 12, r: 12, t: 12, b: 44 }, shapes: blocks.length > 12 ? [] : edges.slice(1, -1).flatMap(rule),
+        margin: { l: 12, r: 12, t: narrow.matches ? 40 : 12, b: 44 }, shapes: blocks.length > 12 ? [] : edges.slice(1, -1).flatMap(rule),
         xaxis: { domain: [0.34, 1], range: [-0.5, n - 0.5], showticklabels: false, ticks: "", showgrid: false },
-        yaxis: { range: [n - 0.5, -0.5], showgrid: false, ticks: "", anchor: "x", title: { text: "cluster", standoff: 4 }, tickvals: blocks.length <= 12 ? blocks.map((b) => (b.from + b.end - 1) / 2) : [], ticktext: blocks.map((b) => (b.cluster < 0 ? "none" : String(b.cluster))) },
-        xaxis2: { domain: [0, split ? 0.24 : 0.26], showgrid: false, anchor: "y", nticks: 4, title: { text: split ? "round" : "dissimilarity" }, autorange: split ? true : "reversed" },
+        yaxis: { range: [n - 0.5, -0.5], showgrid: false, ticks: "", anchor: "x", title: narrow.matches ? {} : { text: "cluster", standoff: 4 }, tickvals: blocks.length <= 12 ? blocks.map((b) => (b.from + b.end - 1) / 2) : [], ticktext: blocks.map((b) => (b.cluster < 0 ? "none" : String(b.cluster))) },
+        xaxis2: { domain: [0, narrow.matches ? 0.2 : split ? 0.24 : 0.26], showgrid: false, anchor: "y", nticks: narrow.matches ? 2 : 4, title: { text: split ? "round" : "dissimilarity" }, autorange: split ? true : "reversed" },
       }),
       label: `Cosine similarity of ${n} clients' updates, in the order of their clusters: ${mean(within)} on average within clusters, ${mean(across)} across them. On its left is ${split ? "the tree of the splits that the method made" : "a dendrogram"}.`,
-      note: (split ? "Clients by cluster. Left: which cluster was split in which round. " : "Clients by cluster. Left: average linkage of (1 - cosine) / 2, inside the clusters first and then of the clusters. ") + p.note,
+      note: (split ? "Clients by cluster. Left: which cluster was split in which round. " : "Clients by cluster. Left: average linkage of (1 - cosine) / 2, inside the clusters first and then of the clusters. ") + (narrow.matches ? "Colours: cosine; numbers: cluster. " : "") + p.note,
       heads: ["cluster", ...blocks.slice(0, 12).map((b) => (b.cluster < 0 ? "none" : b.cluster))],
       rows: blocks.slice(0, 12).map((a) => [a.cluster < 0 ? "none" : `cluster ${a.cluster}`, ...blocks.slice(0, 12).map((b) => {
         const values = [];
@@ -349,7 +375,7 @@ const charts = {
       traces: [{ type: "heatmap", z, x: l.classes.map(String), y: l.names.map((name, k) => `${name} (${grouped(l.clients[k])})`), colorscale: "Cividis", zmin: 0, zmax: Math.max(0.01, ...z.flat()), customdata: l.counts, hovertemplate: "%{y}<br>class %{x}: %{z:.1%}, %{customdata:,} samples<extra></extra>", texttemplate: few ? "%{z:.0%}" : "", xgap: 1, ygap: 1, colorbar: { thickness: 10, tickformat: ".0%", outlinewidth: 0 } }],
       layout: layout({ xaxis: { type: "category", title: { text: "class" }, showgrid: false, ticks: "" }, yaxis: { autorange: "reversed", showgrid: false, ticks: "" } }),
       label: `Labels by cluster, as shares of the training samples of its clients. ${l.names.slice(0, 12).map((name, k) => { const top = z[k].map((v, c) => [v, l.classes[c]]).sort((a, b) => b[0] - a[0]).slice(0, 2); return `${name}: ${top.map(([v, c]) => `${percent(v, 0)} class ${c}`).join(", ")}`; }).join("; ")}.`,
-      note: "Share of each class in a cluster's training samples; in brackets its clients." + (l.omitted_classes ? ` The ${l.omitted_classes} rarest classes are omitted.` : "") + (l.omitted_clusters ? ` The ${l.omitted_clusters} smallest clusters are omitted.` : "") + (similarity().note ? " " + similarity().note : ""),
+      note: "Share of each class in a cluster's training samples; in brackets its clients." + (l.omitted_classes ? ` The ${count(l.omitted_classes, "rarest class is", "rarest classes are")} omitted.` : "") + (l.omitted_clusters ? ` The ${count(l.omitted_clusters, "smallest cluster is", "smallest clusters are")} omitted.` : "") + (similarity().note ? " " + similarity().note : ""),
       heads: ["cluster", "clients", ...l.classes.slice(0, 12).map((c) => `class ${c}`)],
       rows: l.names.slice(0, 20).map((name, k) => [name, l.clients[k], ...z[k].slice(0, 12).map((v) => percent(v, 0))]),
     };
@@ -366,7 +392,7 @@ const charts = {
     });
     return {
       traces: [bar("download", 0, ""), bar("upload", 1, "/")],
-      layout: layout({ barmode: "group", xaxis: { title: { text: "bytes" }, tickformat: ".2s", ticksuffix: "B", nticks: narrow.matches ? 3 : 5, tickangle: 0, range: [0, (narrow.matches ? 1.6 : 1.25) * Math.max(1, ...rows.flatMap((row) => [row.download, row.upload]))] }, yaxis: { autorange: "reversed", showgrid: false, ticks: "" } }),
+      layout: layout({ barmode: "group", xaxis: { title: { text: "bytes" }, tickvals: run().communication_ticks.values, ticktext: run().communication_ticks.texts, tickangle: 0, range: [0, (narrow.matches ? 1.6 : 1.25) * Math.max(1, ...rows.flatMap((row) => [row.download, row.upload]))] }, yaxis: { autorange: "reversed", showgrid: false, ticks: "" } }),
       label: `Bytes by operation. ${rows.map((row) => `${name(row)}: ${bytes(row.download)} download, ${bytes(row.upload)} upload`).join("; ")}.`,
       note: "Bytes over the network in the whole run. Evaluation traffic (pale) is not counted as the method's.",
       heads: ["operation", "download", "upload"], rows: rows.map((row) => [name(row), bytes(row.download), bytes(row.upload)]),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from fedkin.analysis.compare.comparison import Comparison
+from fedkin.analysis.pairwise_tests import TOO_FEW
+from fedkin.analysis.statistics import LEAST_SEEDS
 from fedkin.analysis.tables import rows_of
 from fedkin.measures.measure import Measure
 from fedkin.reporting.comparison_tables import (
@@ -33,24 +36,33 @@ def comparison_section(comparison: Comparison | None) -> ComparisonSection:
         return ComparisonSection([], [])
     measure = comparison.grid.measure()
     tables = [_methods(comparison, measure)]
-    pairs = [
-        [*_setting(comparison, row["setting"]), *_pair(row, measure)]
-        for row in rows_of(comparison.differences())
-    ]
-    if pairs:
-        gain = f"{measure.label}, points" if measure.points else measure.label
-        heads = ["method", "against", "seeds", gain, "95% interval", "p", "difference"]
-        heads = [*_setting(comparison, "setting"), *heads]
-        tables.append(
-            {
-                "heading": "Statistical significance",
-                "heads": heads,
-                "rows": pairs,
-                "bold": [],
-                "notes": [],
-            }
-        )
+    differences = rows_of(comparison.differences())
+    if differences:
+        tables.append(_significance(comparison, measure, differences))
     return ComparisonSection(tables, findings(comparison))
+
+
+def _significance(comparison: Comparison, measure: Measure, differences: Sequence[Json]) -> Json:
+    """The table of tests, with a row for each tested pair of methods. The pairs that share too few
+    seeds are only counted in a note."""
+    shown = [row for row in differences if row["verdict"] != TOO_FEW]
+    few = len(differences) - len(shown)
+    gain = f"{measure.label}, points" if measure.points else measure.label
+    heads = ["method", "against", "seeds", gain, "95% interval", "p", "difference"]
+    notes = []
+    if few:
+        count = f"{few:,} of {len(differences):,} pairs" if shown else "All pairs"
+        notes.append(
+            f"{count} of methods share fewer than {LEAST_SEEDS} seeds and are not tested. Their "
+            "differences are in differences.csv."
+        )
+    return {
+        "heading": "Statistical significance",
+        "heads": [*_setting(comparison, "setting"), *heads],
+        "rows": [[*_setting(comparison, row["setting"]), *_pair(row, measure)] for row in shown],
+        "bold": [],
+        "notes": notes,
+    }
 
 
 def _methods(comparison: Comparison, measure: Measure) -> Json:

@@ -24,8 +24,14 @@ from fedkin.reporting.html.methods_table import methods_table, scores
 from fedkin.reporting.html.migrants_table import migrants_table
 from fedkin.reporting.html.overview import is_deployed, overview
 from fedkin.reporting.html.read_runs import ReportedRun, ReportInput, assignments
-from fedkin.reporting.html.run_charts import client_accuracy, communication, membership_chart
+from fedkin.reporting.html.run_charts import (
+    client_accuracy,
+    communication,
+    communication_ticks,
+    membership_chart,
+)
 from fedkin.reporting.html.suspects_table import suspects_table
+from fedkin.reporting.method_styles import method_styles
 from fedkin.run.folder import run_folder
 from fedkin.run.run import Run
 from fedkin.simulation.workers import AnyModel
@@ -51,7 +57,8 @@ def contents(
 
     Returns:
         Contents by key: title, subtitle, verdict (headline sentences and a note), overview (facts
-        about the runs), notes (missing parts), hint (how to add client similarity), table, accuracy
+        about the runs), notes (missing parts), hint (how to add client similarity), table,
+        styles (colours and dashes by method), accuracy
         (a chart for each setting), similarities (by key), runs, opening (index of the run that is
         shown first), and tables and findings of a comparison.
     """
@@ -85,6 +92,7 @@ def contents(
         "table": methods_table(report),
         "clustering": clustering_table(report),
         "measures": [_measure_chart(measure) for measure in report.measures],
+        "styles": {name: style._asdict() for name, style in method_styles(report.methods).items()},
         "accuracy": [_accuracy(report, setting) for setting in report.settings],
         "similarities": {
             key: similarity_charts.similarity_json(of_key)
@@ -113,7 +121,8 @@ def _subtitle(report: ReportInput) -> str:
     parts = [f"{len(run.assignment):,} clients"]
     if isinstance(run.config.cohort, int):
         parts.append(f"{run.config.cohort:,} a round")
-    parts.append(f"{max(one.run.records[-1]['round'] for one in report.runs):,} rounds")
+    rounds = max(one.run.records[-1]["round"] for one in report.runs)
+    parts.append(f"{rounds:,} round{'' if rounds == 1 else 's'}")
     parts.append(f"model {run.config.model_name}")
     parts.append(
         f"seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} seeds ({seeds[0]} to {seeds[-1]})"
@@ -226,6 +235,7 @@ def _run(one: ReportedRun, key: str, similarity: ClientSimilarity | None) -> Jso
         "similarity": key if similarity is not None else None,
         "peers": "neighbours" in run.records[-1],
         "communication": communication(run),
+        "communication_ticks": communication_ticks(communication(run)),
         "config": tomli_w.dumps(run.config.sections),
         "versions": _versions(run),
         **({} if similarity is None else similarity_charts.run_charts(run, similarity, rows)),

@@ -16,6 +16,7 @@ from fedkin.analysis.pairwise_tests import NOT_SIGNIFICANT, pairs
 from fedkin.analysis.scores import Score, score
 from fedkin.analysis.statistics import DECIMALS
 from fedkin.analysis.tables import mean_and_interval, rows_of
+from fedkin.config.registry import method_title
 from fedkin.measures.measure import Measure
 from fedkin.measures.table import MEASURES, SCORE
 from fedkin.reporting.html.json_values import Json
@@ -109,6 +110,7 @@ class _Setting(NamedTuple):
     reasons: dict[str, str]  # by method: the reason for a missing score
     tests: list[dict[str, Any]]
     finished: bool
+    waiting: list[str]  # methods that are compared with a single run and have no round yet
 
     @classmethod
     def of(cls, report: ReportInput, setting: str) -> _Setting:
@@ -139,7 +141,8 @@ class _Setting(NamedTuple):
         main = main_method(runs, means, first, measure.sign)
         tests = pairs(values, None if report.kind == "comparison" else main, reasons, measure.sign)
         complete = all(one.complete for one in report.runs if one.setting == setting)
-        finished = complete and all(map(is_finished, every))
+        waiting = _waiting(report)
+        finished = complete and not waiting and all(map(is_finished, every))
         return cls(
             label=setting,
             measure=measure,
@@ -150,6 +153,7 @@ class _Setting(NamedTuple):
             reasons=reasons,
             tests=rows_of(tests),
             finished=finished,
+            waiting=waiting,
         )
 
     def sentence(self) -> str:
@@ -160,15 +164,22 @@ class _Setting(NamedTuple):
         scored = [name for name in others if self._test(name)["difference"] is not None]
         if not scored:
             return self._single(others) + self._unassigned()
-        return (
-            self._compared(scored[0], scored[1] if len(scored) > 1 else None) + self._unassigned()
-        )
+        text = self._compared(scored[0], scored[1] if len(scored) > 1 else None)
+        if self.waiting:
+            text += f" {self._waits}."
+        return text + self._unassigned()
 
     @property
     def _so_far(self) -> str:
         """The beginning of the headline sentence if runs are unfinished; empty if all are
         finished."""
         return "" if self.finished else "So far: "
+
+    @property
+    def _waits(self) -> str:
+        """Text that names the methods that have not begun."""
+        verb = "has" if len(self.waiting) == 1 else "have"
+        return f"{' and '.join(self.waiting)} {verb} not begun yet"
 
     @property
     def _when(self) -> str:
@@ -225,12 +236,14 @@ class _Setting(NamedTuple):
         mean = f" (mean of {seeds} seeds)" if seeds > 1 else ""
         if interval["mean_high"] is not None:
             mean = f" (mean of {seeds} seeds, 95% interval {_ends(interval, self.measure)})"
-        why = "no other method was run"
+        why = "no other method was run, so there is no comparison"
         if others:
-            why = f"{' and '.join(others)} have no scored seed in common"
+            why = f"{' and '.join(others)} have no scored seed in common, so there is no comparison"
+        elif self.waiting:
+            why = f"{self._waits}, so there is no comparison yet"
         value = self.measure.text_with_unit(interval["mean"])
         reached = f"{self.main} reaches {value} {self._words}{self._when}{mean}"
-        return f"{self._so_far}{reached}; {why}, so there is no comparison."
+        return f"{self._so_far}{reached}; {why}."
 
     def _compared(self, baseline: str, rival: str | None) -> str:
         """The sentence that compares the main method with the baseline, then with the best other
@@ -295,6 +308,15 @@ class _Setting(NamedTuple):
         )
         scored = "".join(f" In its last round {name} {text}." for name, text in away.items())
         return clusters + scored + "".join(left_out)
+
+
+def _waiting(report: ReportInput) -> list[str]:
+    """The methods with which a single run is compared and that have no round yet."""
+    if report.kind != "run":
+        return []
+    compared = report.runs[0].run.config.against
+    titles = [method_title(one.method_with_options) for one in compared]
+    return [title for title in titles if title not in report.methods]
 
 
 def _away(records: Sequence[Mapping[str, Any]]) -> str:

@@ -14,6 +14,7 @@ from fedkin.core.errors import FedkinError
 from fedkin.measures.lookup import measures_of
 from fedkin.measures.measure import Measure
 from fedkin.measures.number_texts import megabytes
+from fedkin.reporting.html.live_progress import MethodProgress, methods_of, progress_text
 from fedkin.reporting.html.report import report
 from fedkin.run.federation_state import read_state, server_state_file
 from fedkin.run.folder import run_folder
@@ -81,10 +82,11 @@ class LivePage:
         deployment = self.deployment()
         server = read_state(server_state_file(self.folder))
         folders = self._folders()
-        rows = [_row(folder) for folder in folders]
+        methods = methods_of(self.folder)
         finished = bool(folders) and all(
-            (folder / run_folder.SUMMARY).exists() for folder in folders
+            (method.folder / run_folder.SUMMARY).exists() for method in methods
         )
+        heads = [*HEADS, *(measure.head for measure in _measures(folders))]
         state = "finished" if finished else "running" if folders else "not started"
         if server.error:
             state = "ended with an error"
@@ -95,8 +97,9 @@ class LivePage:
         return {
             "title": self.folder.name or str(self.folder),
             "state": f"{self.folder}: {state}; as of {time.strftime('%H:%M:%S')}",
-            "heads": [*HEADS, *(measure.head for measure in _measures(folders))],
-            "runs": [row for row in rows if row],
+            "progress": "" if finished else progress_text(methods),
+            "heads": heads,
+            "runs": [_row(method.folder) or _waiting_row(method, len(heads)) for method in methods],
             "parts": [list(part) for part in deployment.parts],
             "problems": list(deployment.problems or server.lines()),
             "log": deployment.log[-_LOG_LINES:],
@@ -172,6 +175,11 @@ def _row(folder: Path) -> list[str]:
         *sent,
         *measured,
     ]
+
+
+def _waiting_row(method: MethodProgress, columns: int) -> list[str]:
+    """The table row of a method without a complete record."""
+    return [method.name, "waiting", *["-"] * (columns - 2)]
 
 
 def _measures(folders: Sequence[Path]) -> Sequence[Measure]:

@@ -168,9 +168,11 @@ def _section(
     bold: Sequence[Sequence[int]] = (),
     notes: Sequence[str] = (),
 ) -> str:
-    """HTML of a section of the page: a table with a heading above it and notes below it."""
+    """HTML of a section of the page: a table with a heading above it and notes below it. A table
+    without rows is left out."""
     title = f'<h2 id="h-{_slug(heading)}">{escape(heading)}</h2>'
-    return f"<section>{title}{_table(heading, heads, rows, bold)}{_table_notes(notes)}</section>"
+    table = _table(heading, heads, rows, bold) if rows else ""
+    return f"<section>{title}{table}{_table_notes(notes)}</section>"
 
 
 def _table_notes(lines: Sequence[str]) -> str:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import base64
 import io
 import itertools
 import re
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.collections import LineCollection, PolyCollection
+from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter, ScalarFormatter
 
@@ -24,22 +22,12 @@ from fedkin.core.storage import check_output, write_atomic
 from fedkin.measures.number_texts import byte_text
 from fedkin.reporting.html.json_values import Json
 from fedkin.reporting.html.page import PALETTE
-from fedkin.reporting.style import DASHES, FADED, FAINT, STYLE, figure_metadata
+from fedkin.reporting.html.paper_similarity_figures import draw_labels, draw_map, draw_similarity
+from fedkin.reporting.html.paper_style import COLUMN, WIDTH, cluster_colour, hue, legend
+from fedkin.reporting.method_styles import method_styles
+from fedkin.reporting.style import DASHES, FADED, FAINT, figure_metadata, share_axis
 from fedkin.run.folder import run_folder
 
-WIDTH = 3.3  # inches
-COLUMN: Any = {
-    **STYLE,
-    "font.size": 8,
-    "axes.labelsize": 8,
-    "legend.fontsize": 7,
-    "xtick.labelsize": 7,
-    "ytick.labelsize": 7,
-    "legend.frameon": False,
-    "pdf.fonttype": 42,  # store text as letters, not as shapes
-}
-_MARKERS = "osD^PXv*ph"
-_GREY = "#9AA3AD"
 _KINDS = ("pdf", "svg", "png")
 
 
@@ -122,12 +110,14 @@ def _figures(contents: Json) -> Iterator[_PaperFigure]:
         )
     similarity = contents["similarities"].get(run["similarity"])
     if similarity:
-        yield _PaperFigure("map", 2.8, lambda figure: _map(figure, run, similarity), run["label"])
         yield _PaperFigure(
-            "similarity", 2.4, lambda figure: _similarity(figure, run, similarity), run["label"]
+            "map", 2.8, lambda figure: draw_map(figure, run, similarity), run["label"]
+        )
+        yield _PaperFigure(
+            "similarity", 2.4, lambda figure: draw_similarity(figure, run, similarity), run["label"]
         )
         height = 0.9 + 0.2 * len(run["labels"]["names"])
-        yield _PaperFigure("labels", height, lambda figure: _labels(figure, run), run["label"])
+        yield _PaperFigure("labels", height, lambda figure: draw_labels(figure, run), run["label"])
 
 
 def _accuracy(figure: Figure, chart: Json, name: str) -> None:
@@ -138,28 +128,32 @@ def _accuracy(figure: Figure, chart: Json, name: str) -> None:
         "ari": "adjusted Rand index",
     }[name]
     axes = _over_rounds(figure, chart["events"], label.format(chart["split"]))
+    _curves(axes, chart, name)
     if name == "ari":
         axes.yaxis.set_major_formatter("{x:.1f}")
-    _curves(axes, chart, name)
-    _legend(figure, axes)
+    else:
+        share_axis(axes)
+    legend(figure, axes)
 
 
 def _measure(figure: Figure, chart: Json, measure: Json) -> None:
     """Draw the curves of a user's measure over the rounds, one for each method."""
     axes = _over_rounds(figure, chart["events"], measure["head"])
-    if measure["unit"] != "share":
-        axes.yaxis.set_major_formatter(ScalarFormatter())
     _curves(axes, chart, measure["name"])
-    _legend(figure, axes)
+    if measure["unit"] == "share":
+        share_axis(axes)
+    else:
+        axes.yaxis.set_major_formatter(ScalarFormatter())
+    legend(figure, axes)
 
 
 def _curves(axes: Axes, chart: Json, name: str) -> None:
     """Draw a line over the rounds, and a band for its interval, for each method."""
-    for place, line in enumerate(chart["lines"]):
+    styles = method_styles(line["method"] for line in chart["lines"])
+    for line in chart["lines"]:
         if name not in line:
             continue
-        colour = PALETTE[place % len(PALETTE)]
-        dash = DASHES[place % len(DASHES)]
+        colour, dash = styles[line["method"]].line
         x = line["rounds"]
         low = _numbers(line[f"{name}_low"])
         high = _numbers(line[f"{name}_high"])
@@ -175,32 +169,34 @@ def _clients(figure: Figure, chart: Json) -> None:
     axes = figure.subplots()
     axes.grid(axis="y", color=FAINT, lw=0.5)
     axes.axvspan(0, 0.1, color="#E4E4E4", lw=0, zorder=0)
-    for place, line in enumerate(chart["lines"]):
+    styles = method_styles(line["method"] for line in chart["lines"])
+    for line in chart["lines"]:
         clients = line["clients"]
         if clients:
+            colour, dash = styles[line["method"]].line
             axes.step(
                 clients["shares"],
                 clients["accuracy"],
                 where="mid",
                 lw=1.2,
                 label=line["method"],
-                color=PALETTE[place % len(PALETTE)],
-                ls=DASHES[place % len(DASHES)],
+                color=colour,
+                ls=dash,
             )
     axes.set(
         xlim=(0, 1),
         xlabel="clients, lowest accuracy first (grey: bottom 10%)",
         ylabel="client's test accuracy",
     )
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(PercentFormatter(1, decimals=0))
-    _legend(figure, axes)
+    axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    share_axis(axes)
+    legend(figure, axes)
 
 
 def _clusters(figure: Figure, run: Json) -> None:
     axes = _over_rounds(figure, run["events"], f"{run['split']} accuracy")
     for line in run["cluster_accuracy"]["lines"]:
-        place = _hue(run, line["cluster"])
+        place = hue(run, line["cluster"])
         axes.plot(
             run["cluster_accuracy"]["rounds"],
             _numbers(line["accuracy"]),
@@ -209,7 +205,8 @@ def _clusters(figure: Figure, run: Json) -> None:
             color=PALETTE[place],
             ls=DASHES[place % len(DASHES)],
         )
-    _legend(figure, axes, "cluster")
+    share_axis(axes)
+    legend(figure, axes, "cluster")
 
 
 def _alluvial(figure: Figure, run: Json) -> None:
@@ -217,7 +214,7 @@ def _alluvial(figure: Figure, run: Json) -> None:
     axes = figure.subplots()
     chart = run["alluvial"]
     for place, band in enumerate(chart["bands"]):
-        colour = _colour(run, band["cluster"])
+        colour = cluster_colour(run, band["cluster"])
         columns = zip(chart["rounds"], chart["ends"], chart["base"], chart["sizes"], strict=True)
         blocks = [
             _block(start, end, base[place], sizes[place]) for start, end, base, sizes in columns
@@ -242,7 +239,7 @@ def _alluvial(figure: Figure, run: Json) -> None:
     )
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     _mark_events(axes, run["events"])
-    _legend(figure, axes, "cluster")
+    legend(figure, axes, "cluster")
 
 
 def _communication(figure: Figure, run: Json) -> None:
@@ -278,117 +275,9 @@ def _communication(figure: Figure, run: Json) -> None:
     most = max(1, *(row[side] for row in rows for side in ("download", "upload")))
     axes.set(xlabel="bytes", xlim=(0, 1.3 * most))
     axes.invert_yaxis()
-    axes.xaxis.set_major_locator(MaxNLocator(4))
-    axes.xaxis.set_major_formatter(lambda value, _: byte_text(value))
-    _legend(figure, axes)
-
-
-def _map(figure: Figure, run: Json, similarity: Json) -> None:
-    """Draw each client at the principal components of its update, coloured by cluster."""
-    axes = figure.subplots()
-    clusters = np.array(run["assignment"])
-    x = np.array(similarity["x"])
-    y = np.array(similarity["y"])
-    for k in np.unique(clusters).tolist():
-        members = clusters == k
-        marker = "."
-        name = "no cluster" if k < 0 else None
-        if k in run["largest_clusters"]:
-            marker = _MARKERS[_hue(run, k) % len(_MARKERS)]
-            name = f"cluster {k}"
-        axes.scatter(
-            x[members],
-            y[members],
-            s=12,
-            color=_colour(run, k),
-            marker=marker,
-            lw=0,
-            alpha=0.85,
-            label=name,
-        )
-    first, second = similarity["explained"]
-    axes.set(
-        xlabel=f"first principal component ({first:.0%})",
-        ylabel=f"second principal component ({second:.0%})",
-        xticks=[],
-        yticks=[],
-    )
-    _legend(figure, axes)
-
-
-def _similarity(figure: Figure, run: Json, similarity: Json) -> None:
-    """Draw the matrix of cosines between the updates of clients, with the tree on its left."""
-    left, right = figure.subplots(1, 2, width_ratios=(0.38, 1))
-    tree = run["tree"]
-    n = len(similarity["ids"])
-    low, high = similarity["range"]
-    steps = np.frombuffer(base64.b64decode(similarity["cosines"]), np.uint8).reshape(n, n)
-    matrix = (low + (high - low) * steps / 255)[np.ix_(tree["order"], tree["order"])]
-    off_diagonal = matrix[~np.eye(n, dtype=bool)] if n > 1 else matrix.ravel()
-    least, most = np.quantile(off_diagonal, [0.02, 0.98])
-    # This aspect makes the matrix as high as the tree on its left.
-    image = right.imshow(
-        matrix,
-        aspect="auto",
-        interpolation="nearest",
-        vmin=float(least),
-        vmax=float(max(most, least + 1e-6)),
-        cmap="cividis",
-    )
-    figure.colorbar(image, ax=right, label="cosine", shrink=0.8, aspect=25)
-    _mark_clusters(right, np.array(run["assignment"])[tree["order"]])
-    _tree(left, tree, n)
-
-
-def _mark_clusters(axes: Axes, clusters: np.ndarray) -> None:
-    """Draw lines between the clusters of a matrix, with their names if there are few."""
-    n = len(clusters)
-    edges = [0, *(np.flatnonzero(np.diff(clusters)) + 1).tolist(), n]
-    axes.set_xticks([])
-    if len(edges) > 13:
-        axes.set_ylabel("clients, by cluster")
-        axes.set_yticks([], [])
-        return
-    for edge in edges[1:-1]:
-        axes.axhline(edge - 0.5, color="white", lw=0.7)
-        axes.axvline(edge - 0.5, color="white", lw=0.7)
-    middles = [(start + end - 1) / 2 for start, end in pairwise(edges)]
-    names = [str(clusters[start]) if clusters[start] >= 0 else "none" for start in edges[:-1]]
-    axes.set_ylabel("cluster")
-    axes.set_yticks(middles, names)
-
-
-def _tree(axes: Axes, tree: Json, n: int) -> None:
-    """Draw the tree of n clients, aligned with the rows of the matrix."""
-    lines = [np.array(line) for line in tree["lines"]]
-    axes.add_collection(LineCollection(lines, colors="#222222", lw=0.5))
-    heights = [height for line in tree["lines"] for height, _ in line] or [0, 1]
-    if tree["kind"] == "splits":
-        ends = (0, max(heights) * 1.03)
-        label = "round"
-    else:
-        ends = (max(heights) * 1.03 or 1, 0)
-        label = "dissimilarity"
-    axes.set(xlim=ends, ylim=(n - 0.5, -0.5), yticks=[])
-    axes.set_xlabel(label, fontsize=7)
-    axes.xaxis.set_major_locator(MaxNLocator(2))
-    axes.spines["left"].set_visible(False)
-
-
-def _labels(figure: Figure, run: Json) -> None:
-    """Draw the share of each class in each cluster's samples, a row per cluster."""
-    axes = figure.subplots()
-    labels = run["labels"]
-    counts = np.array(labels["counts"], np.float64)
-    shares = counts / np.maximum(1, counts.sum(axis=1, keepdims=True))
-    image = axes.imshow(shares, cmap="cividis", aspect="auto", vmin=0, interpolation="nearest")
-    axes.set_yticks(np.arange(len(shares)), labels["names"])
-    every = max(1, -(-len(labels["classes"]) // 12))
-    axes.set_xticks(
-        np.arange(0, len(labels["classes"]), every), [str(c) for c in labels["classes"][::every]]
-    )
-    axes.set_xlabel("class")
-    figure.colorbar(image, ax=axes, format=PercentFormatter(1, decimals=0), aspect=15)
+    ticks = run["communication_ticks"]
+    axes.set_xticks(ticks["values"], ticks["texts"])
+    legend(figure, axes)
 
 
 def _over_rounds(figure: Figure, events: Json, label: str) -> Axes:
@@ -408,30 +297,6 @@ def _mark_events(axes: Axes, events: Json) -> None:
     for what, dash in (("shifts", "-"), ("newcomers", ":")):
         for round in events[what]:
             axes.axvline(round, color=FADED, ls=dash, lw=0.6, zorder=0.5)
-
-
-def _legend(figure: Figure, axes: Axes, title: str | None = None) -> None:
-    handles, names = axes.get_legend_handles_labels()
-    columns = 3 if any(len(name) > 4 for name in names) else 6
-    figure.legend(
-        handles,
-        names,
-        title=title if names else None,
-        loc="outside lower center",
-        ncols=min(columns, max(1, len(names))),
-    )
-
-
-def _hue(run: Json, cluster: int) -> int:
-    """Index of a cluster's colour: its number, or its rank by size if the number is too large."""
-    largest = run["largest_clusters"]
-    if all(k < len(PALETTE) for k in largest):
-        return cluster
-    return largest.index(cluster) if cluster in largest else 0
-
-
-def _colour(run: Json, cluster: int) -> str:
-    return PALETTE[_hue(run, cluster)] if cluster in run["largest_clusters"] else _GREY
 
 
 def _block(

@@ -8,6 +8,7 @@ import numpy as np
 
 from fedkin.core.method import UNASSIGNED
 from fedkin.measures.fairness import bottom_decile
+from fedkin.measures.number_texts import byte_ticks
 from fedkin.reporting.html.json_values import Json, rounded, thinned
 from fedkin.run.metrics.soft_membership import by_largest_share, memberships
 from fedkin.run.run import Run
@@ -53,6 +54,16 @@ def communication(run: Run) -> list[Json]:
     by_operation = run.records[-1].get("bytes_by_operation") or {}
     rows = [_row(operation, int(down), int(up)) for operation, (down, up) in by_operation.items()]
     return sorted(rows, key=lambda row: (row["kind"] != "", -row["download"] - row["upload"]))
+
+
+def communication_ticks(rows: Sequence[Json]) -> Json:
+    """The ticks of the chart of bytes: ``values`` and ``texts``, all in one unit.
+
+    Args:
+        rows: the entries of the chart, from ``communication``.
+    """
+    ticks = byte_ticks(max((max(row["download"], row["upload"]) for row in rows), default=0))
+    return {"values": [value for value, _ in ticks], "texts": [text for _, text in ticks]}
 
 
 def _row(operation: str, download: int, upload: int) -> Json:

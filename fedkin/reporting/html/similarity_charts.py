@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
 from fedkin.core.errors import FedkinError
 from fedkin.core.method import UNASSIGNED
@@ -33,6 +33,9 @@ HINT = (
 # Largest numbers of classes and clusters in the chart of labels.
 _CLASSES = 100
 _CLUSTERS = 24
+OUTLYING = 3.0  # an outlier is farther from the quartiles than this many interquartile ranges
+OUTLIERS = 0.1  # largest share of the clients that the map treats as outliers on one axis
+SQUASHED = 0.6  # outliers are left outside if the others take less than this share of an axis
 _MISSING = "No client map, similarity matrix and labels"
 
 
@@ -101,13 +104,16 @@ def similarity_json(similarity: ClientSimilarity) -> Json:
     high = float(cosines.max())
     steps = np.rint(255 * (cosines - low) / ((high - low) or 1)).astype(np.uint8)
     scale = float(np.abs(similarity.scores).max()) or 1.0
+    scores = similarity.scores / scale
     ids = similarity.ids
     true_clusters = similarity.true_clusters
     names = similarity.names
     return {
         "ids": ids.tolist(),
-        "x": rounded(similarity.scores[:, 0] / scale),
-        "y": rounded(similarity.scores[:, 1] / scale),
+        "x": rounded(scores[:, 0]),
+        "y": rounded(scores[:, 1]),
+        "x_range": rounded(map_range(scores[:, 0])),
+        "y_range": rounded(map_range(scores[:, 1])),
         "explained": rounded(similarity.explained),
         "true_clusters": None if true_clusters is None else true_clusters[ids].tolist(),
         "names": None if names is None else [names[i] for i in ids],
@@ -116,6 +122,28 @@ def similarity_json(similarity: ClientSimilarity) -> Json:
         "note": similarity.note,
         "clients": len(similarity.label_counts),
     }
+
+
+def map_range(scores: Float[np.ndarray, "n"]) -> tuple[float, float]:
+    """The part of an axis that the map of the clients shows. A few outliers, which would squash all
+    other clients into one spot, are outside it.
+
+    Args:
+        scores: scores of the clients on one principal component.
+
+    Returns:
+        The lowest and the highest score that is no outlier, with some room on both sides. All
+        clients are inside if more than OUTLIERS of them would be outside, or if the axis would
+        hardly become shorter.
+    """
+    low, high = np.quantile(scores, [0.25, 0.75])
+    reach = OUTLYING * (high - low)
+    usual = scores[(scores >= low - reach) & (scores <= high + reach)]
+    few = len(usual) >= (1 - OUTLIERS) * len(scores)
+    if not few or np.ptp(usual) > SQUASHED * np.ptp(scores):
+        usual = scores
+    room = 0.08 * float(np.ptp(usual)) or 0.1
+    return float(usual.min()) - room, float(usual.max()) + room
 
 
 def run_charts(

@@ -89,3 +89,12 @@ def test_only_rare_events_are_marked() -> None:
     assert events(run, list(rows)) == {"shifts": [5], "newcomers": [10]}
     always = a_run(rows, data_shifts=[8] * 21)
     assert events(always, list(rows))["shifts"] == []
+
+
+def test_clusters_without_clients_are_not_counted_as_omitted() -> None:
+    """Only clusters that have an accuracy are left out for lack of room."""
+    run = a_run(np.zeros((2, 3), np.int64), accuracy_by_cluster=[[0.5, None, None]] * 2)
+    chart = accuracy_by_cluster(run, [0])
+    assert [line["cluster"] for line in chart["lines"]] == [0] and chart["omitted"] == 0
+    more = a_run(np.zeros((2, 3), np.int64), accuracy_by_cluster=[[0.5, 0.4, None]] * 2)
+    assert accuracy_by_cluster(more, [0])["omitted"] == 1

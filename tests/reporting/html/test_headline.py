@@ -256,3 +256,17 @@ def test_every_setting_has_its_sentence_and_too_many_are_counted() -> None:
     said = verdict(ReportInput("comparison", runs)).sentences
     assert said[0].startswith("s0: IFCA reaches 70.0%") and len(said) == 9
     assert said[-1] == "2 more settings are in the table."
+
+
+def test_methods_that_have_not_begun_are_named() -> None:
+    """While the other methods wait, the page does not say that nothing is compared."""
+    main = one("ifca", 0.7)
+    main.config.run["against"] = [{"name": "fedavg"}, {"name": "flexcfl", "clusters": 3}]
+    assert sentence(main) == (
+        "So far: IFCA reaches 70.0% test accuracy after 2 rounds; FedAvg and FlexCFL have not "
+        "begun yet, so there is no comparison yet."
+    )
+    begun = sentence(with_others(main, one("fedavg", 0.6)))
+    assert "over FedAvg" in begun and begun.endswith("FlexCFL has not begun yet.")
+    both = sentence(with_others(main, one("fedavg", 0.6), one("flexcfl", 0.5)))
+    assert "begun" not in both

@@ -20,11 +20,13 @@ from fedkin.core.errors import CheckpointError, ConfigError, DataError
 from fedkin.data.federated import FederatedData
 from fedkin.measures.cosine import cosine
 from fedkin.reporting.html.client_similarity import FILE, client_similarity
+from fedkin.reporting.html.comparison_section import comparison_section
 from fedkin.reporting.html.contents import contents
 from fedkin.reporting.html.page import in_script, page
 from fedkin.reporting.html.read_runs import ReportedRun, ReportInput, read_runs
 from fedkin.run.simulate import execute
 from fedkin.tasks.train import train
+from tests.analysis.written_comparisons import comparison
 from tests.reporting.written_runs import a_run, unfinished, wandering
 
 DIGITS: dict[str, dict[str, Any]] = {
@@ -593,3 +595,22 @@ def test_figures_are_written_in_three_formats_and_the_same_again(
             )
     width = re.search(r'width="([0-9.]+)pt"', (tmp_path / "f/alluvial.svg").read_text())
     assert width and float(width[1]) / 72 == pytest.approx(3.3)
+
+
+# --- significance
+
+
+def test_pairs_with_too_few_seeds_are_a_sentence_and_no_rows(tmp_path: Path) -> None:
+    """Fifty rows that all say the same hide the pairs that were tested."""
+    flat = [[0.5, 0.5]]
+    methods = {name: flat * 2 for name in ("FedAvg", "IFCA", "FedProx")}
+    table = comparison_section(comparison({"": methods})).tables[1]
+    assert table["heading"] == "Statistical significance" and table["rows"] == []
+    assert table["notes"] == [
+        "All pairs of methods share fewer than 3 seeds and are not tested. Their differences are "
+        "in differences.csv."
+    ]
+    some = comparison({"": {**methods, "FlexCFL": flat * 3, "PANM": [[0.5, 0.6]] * 3}})
+    tested = comparison_section(some).tables[1]
+    assert [set(row[:2]) for row in tested["rows"]] == [{"FlexCFL", "PANM"}]
+    assert tested["notes"][0].startswith("9 of 10 pairs of methods share fewer than 3 seeds")
