@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from fedkin.config import reference
 from fedkin.config.key_examples import toml_line
 from fedkin.config.keys import Key
-from fedkin.config.reference import Row
+from fedkin.config.reference import KeyRow
 from fedkin.options import SECTIONS as OPTIONS
 
 HEAD = "| key | type | default | meaning, and an example |\n|---|---|---|---|\n"
@@ -50,7 +50,7 @@ def all_tables() -> dict[str, str]:
     }
 
 
-def table(rows: Iterable[Row]) -> str:
+def table(rows: Iterable[KeyRow]) -> str:
     """The keys of one section.
 
     Args:

@@ -114,9 +114,8 @@ def compare_command(
 
         given = with_lengths(settings or [], rounds)
         if resume and (given or methods is not None or grid or trials or out):
-            allowed = "only --seeds, --by, --jobs, --engine and --json can be combined with it"
             raise ConfigError(
-                f"--resume takes its grid from {resume} (methods, settings); {allowed}"
+                f"--resume takes its grid from {resume} (methods, settings); {_WITH_RESUME}"
             )
         check_out(out)
         if resume:
@@ -138,6 +137,9 @@ def compare_command(
             engine=engine,
             as_json=as_json,
         )
+
+
+_WITH_RESUME = "only --seeds, --by, --jobs, --engine and --json can be combined with it"
 
 
 def _carry_out(

@@ -14,7 +14,7 @@ from fedkin.cli.common import command, error_exit, print_error, print_rows
 from fedkin.core.errors import ConfigError, nearest, unknown
 
 if TYPE_CHECKING:
-    from fedkin.config.reference import Row
+    from fedkin.config.reference import KeyRow
 
 WRONG = 1  # exit status for a file with errors
 _SHOW = "show"  # the command of words that name no other command
@@ -177,7 +177,7 @@ def _print_found(word: str) -> None:
     _print_keys(found, with_section=True)
 
 
-def _print_keys(rows: Sequence[Row], with_section: bool = False) -> None:
+def _print_keys(rows: Sequence[KeyRow], with_section: bool = False) -> None:
     """Print keys: name, type and default in a line, and below it the meaning and an example.
 
     Args:

@@ -87,12 +87,8 @@ def run_command(
         check_out(out)
         given = with_lengths(settings or [], rounds, seeds)
         config = load_config(given, resume)
-        if (jobs not in (None, 1) or engine) and not config.run.seeds:
-            raise ConfigError(
-                "--jobs and --engine run several seeds in parallel; set the number of seeds, such "
-                "as run.seeds=4, or leave out --jobs and --engine (run.engine=ray computes the "
-                "clients of one run on a cluster)"
-            )
+        if not config.run.seeds:
+            _refuse_parallel(jobs, engine)
         method = config.method.name.rpartition(":")[2]
         folder = resume or out or new_run_folder(f"{config.data.name}-{method}")
         if config.run.seeds:
@@ -109,6 +105,16 @@ def run_command(
         with _resumable(folder):
             run = _execute(config, folder, resume is not None, track or [])
         _show(run, folder, as_json, demo=not (given or resume))
+
+
+def _refuse_parallel(jobs: int | None, engine: str | None) -> None:
+    """Raise ConfigError for options that run several seeds in parallel, if there is one run."""
+    if jobs not in (None, 1) or engine:
+        raise ConfigError(
+            "--jobs and --engine run several seeds in parallel; set the number of seeds, such as "
+            "run.seeds=4, or leave out --jobs and --engine (run.engine=ray computes the clients of "
+            "one run on a cluster)"
+        )
 
 
 def _execute(config: RunConfig, folder: Path, resume: bool, track: list[str]) -> Run:

@@ -160,7 +160,9 @@ class _Repair:
             return True
         table, _, inner = key.partition(".")
         if inner and isinstance(values.get(table), dict):
-            section, values, key = f"{section}.{table}", values[table], inner
+            section = f"{section}.{table}"
+            values = values[table]
+            key = inner
         if not key:
             word = re.match(rf"{section}: (\w+)", message)
             key = word[1] if word and word[1] in values else ""

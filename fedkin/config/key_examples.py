@@ -50,7 +50,7 @@ EXAMPLES: dict[str, tuple[Any, ...]] = {
     "devices": (1,),
     "distance": (10.0,),
     "divisor": (10.0,),
-    "drop": (["row_id"],),
+    "drop": (["row_id", "name"],),
     "dropout": (0.1,),
     "engine": ("ray",),
     "epsilon": (8.0,),

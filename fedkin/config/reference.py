@@ -55,7 +55,7 @@ FIRST = ("name", "path", "rounds", "cohort", "selection", "seed", "seeds", "agai
 _FORMATS = {"csv": "file", "tsv": "file", "npz": "file", "parquet": "file"}
 
 
-class Row(NamedTuple):
+class KeyRow(NamedTuple):
     """A key of a section, and the entries that have it.
 
     Attributes:
@@ -87,7 +87,7 @@ def entries(section: str) -> dict[str, list[Key]]:
     return {name: keys(kind, *declared.sources) for name, kind in declared.kinds().items()}
 
 
-def rows(section: str, name: str | None = None) -> list[Row]:
+def rows(section: str, name: str | None = None) -> list[KeyRow]:
     """The keys of a section. Equal keys of several entries are one row.
 
     Args:
@@ -114,18 +114,18 @@ def rows(section: str, name: str | None = None) -> list[Row]:
     out = [name_row(section, name)] if named else []
     for names, key in merged.values():
         shown = () if not named or len(names) == len(found) else tuple(names)
-        out.append(Row(section, shown, key))
+        out.append(KeyRow(section, shown, key))
     return in_order(out)
 
 
-def in_order(listed: Iterable[Row]) -> list[Row]:
+def in_order(listed: Iterable[KeyRow]) -> list[KeyRow]:
     """Rows in the order of a table: first keys first, equal names next to each other."""
     listed = list(listed)
     names = [*FIRST, *dict.fromkeys(row.key.name for row in listed)]
     return sorted(listed, key=lambda row: names.index(row.key.name))
 
 
-def name_row(section: str, name: str | None = None) -> Row:
+def name_row(section: str, name: str | None = None) -> KeyRow:
     """The row of the key ``name``, which names the entry of a section.
 
     ``name`` is the entry of the example; None: the default, or the first entry.
@@ -141,10 +141,10 @@ def name_row(section: str, name: str | None = None) -> Row:
         meaning=meaning,
         example=name or default or known[0],
     )
-    return Row(section, (), key)
+    return KeyRow(section, (), key)
 
 
-def search(word: str) -> list[Row]:
+def search(word: str) -> list[KeyRow]:
     """The keys whose names or meanings have a word: names first.
 
     Args:

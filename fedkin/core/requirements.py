@@ -242,6 +242,12 @@ class Requirements:
                 raise MethodError(f"Requirements: {field.name} must be {made}, got {value!r}")
 
 
+def compared_quantity(method: Any) -> str | None:
+    """The quantity by which a method compares clients, in words (``About.compares``); None for a
+    method that does not say it."""
+    return getattr(getattr(method, "about", None), "compares", None)
+
+
 def requirements_of(method: Any) -> Requirements:
     """The requirements that a method declares; without a declaration, it requires nothing.
 

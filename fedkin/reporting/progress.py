@@ -20,7 +20,7 @@ from fedkin.measures.lookup import measures_of
 from fedkin.measures.measure import Measure
 from fedkin.measures.number_texts import both_ways, percent
 from fedkin.measures.table import MEASURES
-from fedkin.reporting.progress_bars import Pace, bar_columns
+from fedkin.reporting.progress_bars import BarStart, bar_columns
 from fedkin.reporting.terminal import plain_console
 from fedkin.run.metrics.partial_rounds import away_text, partial_text
 from fedkin.run.run_repr import robust_text
@@ -136,7 +136,7 @@ class ProgressDisplay:
                 "",
                 total=self.rounds * self.seeds,
                 method=method_title(name),
-                pace=Pace(completed, time.monotonic()),
+                pace=BarStart(completed, time.monotonic()),
                 measure=shown["measure"],
                 accuracy=shown["accuracy"],
                 clusters=shown["clusters"],

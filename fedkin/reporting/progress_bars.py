@@ -22,7 +22,7 @@ def bar_columns() -> list[ProgressColumn]:
 
 
 @dataclass(frozen=True)
-class Pace:
+class BarStart:
     """The round and the time at which this process began a run, which it may have resumed."""
 
     round: int
@@ -34,7 +34,7 @@ class _TimeLeft(ProgressColumn):
 
     def render(self, task: Task) -> Text:
         """The time left for one method's bar; empty before its first round and after its last."""
-        pace: Pace = task.fields["pace"]
+        pace: BarStart = task.fields["pace"]
         done = task.completed - pace.round
         if task.finished or done <= 0:
             return Text("")

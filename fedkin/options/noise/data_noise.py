@@ -36,7 +36,7 @@ class LabelNoise(Option):
 
     rate: float = 0.2
     grows: bool = False
-    rates: tuple[float, ...] | None = None
+    rates: tuple[float | int, ...] | None = None
     seed: int | Literal["run"] = 0
 
     def __post_init__(self) -> None:
@@ -126,7 +126,7 @@ class GaussianNoise(Option):
 
     level: float = 0.1
     grows: bool = True
-    levels: tuple[float, ...] | None = None
+    levels: tuple[float | int, ...] | None = None
     as_coded: bool = False
     seed: int | Literal["run"] = 0
 
@@ -183,7 +183,7 @@ def _check_seed(seed: object) -> None:
 
 
 def _levels(
-    name: str, given: tuple[float, ...] | None, *, common: float, grows: bool, clients: int
+    name: str, given: tuple[float | int, ...] | None, *, common: float, grows: bool, clients: int
 ) -> Float[np.ndarray, "N"]:
     """The level (or rate) of noise of each client.
 

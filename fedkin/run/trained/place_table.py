@@ -148,7 +148,7 @@ def _rule(trained: TrainedModels, cluster: int) -> str:
     policy = newcomer_policy(method) if method is not None else None
     if policy in _POLICIES:
         return _POLICIES[policy]
-    compared = getattr(getattr(method, "about", None), "compares", None)
+    compared = compared_quantity(method)
     return "the method's rule for newcomers" if compared is None else f"by {compared}"
 
 
