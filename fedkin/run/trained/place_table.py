@@ -10,6 +10,7 @@ from jaxtyping import Int
 
 from fedkin.core.errors import ConfigError
 from fedkin.core.method import UNASSIGNED
+from fedkin.core.requirements import compared_quantity
 from fedkin.data.federated import FederatedData
 from fedkin.export.reader import Export
 from fedkin.run.trained.external_evaluation import matched_features, matched_labels
