@@ -27,8 +27,8 @@ def number_table(numbers: Sequence[ComparedNumber]) -> str:
     if ran:
         parts.append(markdown(_head(ran), _lines(ran)))
     if without_run:
-        rows = "; ".join(f"{row} ({count})" for row, count in without_run.items())
-        parts.append(f"Not run, with how many numbers: {rows}.")
+        rows = "\n".join(f"* {row}: {count}" for row, count in without_run.items())
+        parts.append(f"Not run, with how many numbers:\n\n{rows}")
     return "\n\n".join(parts)
 
 

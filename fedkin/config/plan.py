@@ -149,8 +149,7 @@ class Plan(Scoring):
         seed: seed of all random numbers except those for data, privacy noise and masks.
         selection: ``uniform`` draws without replacement; ``round_robin`` lets all clients take
             turns once, then draws uniformly; ``poisson`` draws each client with probability
-            cohort / clients, so that sizes vary; ``seed_plus_round`` draws as FedProx's and
-            FedSim's code does.
+            cohort / clients, so that sizes vary; ``seed_plus_round`` draws as FedSim's code.
     """
 
     rounds: Positive

@@ -44,10 +44,8 @@ def save(repeated: RepeatedRuns, folder: Path) -> None:
 def draw(repeated: RepeatedRuns) -> Figure:
     """Draw the mean accuracy of every method over the rounds. With several methods, also draw the
     gain of the first method over the others."""
-    named = {
-        method_label(repeated.of(name)[0].config): curve
-        for name, curve in repeated.curves().items()
-    }
+    labels = {name: method_label(repeated.of(name)[0].config) for name in repeated.curves()}
+    named = {labels[name]: curve for name, curve in repeated.curves().items()}
     figure = new_figure(10.5, 4.6)
     compared = len(comparable(named)) > 1
     panels = figure.subplots(1, 2 if compared else 1, squeeze=False)[0]
@@ -56,7 +54,7 @@ def draw(repeated: RepeatedRuns) -> Figure:
         panels[0],
         named,
         f"{repeated.runs[0].scored_split.capitalize()} accuracy",
-        incomplete=dict(zip(named, every.values(), strict=True)),
+        incomplete={labels[name]: curve for name, curve in every.items()},
     )
     if compared:
         gains(panels[1], named)

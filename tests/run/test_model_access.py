@@ -147,9 +147,8 @@ def test_uint8_are_scaled_where_those_of_training_were_and_refused_elsewhere(
     y = np.arange(24) % 2
     owners = np.repeat([0, 1], 12)
     images = fk.data.from_arrays(pixels, y, clients=owners)
-    columns = fk.data.from_pandas(
-        pd.DataFrame(pixels, columns=["a", "b"]).assign(y=y, c=owners), label="y", client="c"
-    )
+    table = pd.DataFrame(pixels, columns=["a", "b"]).assign(y=y, c=owners)
+    columns = fk.data.from_pandas(table, label="y", client="c", scale="none")
     assert images.from_uint8 and images.select(np.array([1])).from_uint8 and not columns.from_uint8
     run = simulated(fk.FedAvg(), images, rounds=1, cohort=2)
     run.export(tmp_path / "images")
@@ -168,6 +167,11 @@ def test_uint8_are_scaled_where_those_of_training_were_and_refused_elsewhere(
     ):
         with pytest.raises(fk.DataError, match=r"uint8 samples: .* pass floats"):
             model(pixels)
+    # A model of a scaled table takes the table's numbers, of any type.
+    scaled = simulated(
+        fk.FedAvg(), fk.data.from_pandas(table, label="y", client="c"), rounds=1, cohort=2
+    ).model_for(0)
+    np.testing.assert_array_equal(scaled(pixels), scaled(pixels.astype(np.float64)))
 
 
 def test_rows_of_different_lengths_are_refused(tiny: fk.data.FederatedData) -> None:

@@ -243,9 +243,9 @@ def test_wrong_types_are_refused_without_a_type_checker(tmp_path: Path) -> None:
     command = [sys.executable, "-c", UNTYPED, str(tmp_path / "run")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == [
-        "run.rounds: expected a valid integer, got 2.5",
-        "run.cohort: expected a valid integer, got True",
-        "run.seed: expected a valid integer, got 'x'",
+        "run.rounds: expected a valid integer, got 2.5; for example rounds=50",
+        "run.cohort: expected a valid integer, got True; for example cohort=10",
+        "run.seed: expected a valid integer, got 'x'; for example seed=1",
         "shift must be an instance of a shift, such as SwapAll(), got <class "
         "'fedkin.scenarios.swaps.SwapAll'>",
         "shift must be an instance of a shift, such as SwapAll(), got 'swap_all'",
@@ -253,10 +253,11 @@ def test_wrong_types_are_refused_without_a_type_checker(tmp_path: Path) -> None:
         "compute must be an instance, fk.Compute(...), got 2",
         "callbacks must be functions of a round's record, trackers, or names of trackers "
         "(tensorboard, mlflow, wandb); got 3",
-        "scoring.target: expected a valid number, got 'all'",
-        "scoring.evaluate_every: expected a valid integer, got None",
-        "compute.devices: expected a valid integer, got 1.5",
-        "compute.clients_per_batch: expected a valid integer, got 2.5",
+        "scoring.target: expected a valid number, got 'all'; for example target=0.8",
+        "scoring.evaluate_every: expected a valid integer, got None; for example evaluate_every=1",
+        "compute.devices: expected a valid integer, got 1.5; for example devices=1",
+        "compute.clients_per_batch: expected a valid integer, got 2.5; for example "
+        "clients_per_batch=4",
         "1",  # numbers of NumPy's are numbers, and go into a run's folder
     ]
 
