@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import shutil
 import tarfile
 import time
@@ -31,10 +32,15 @@ def restore(file: Path, folder: Path, *, say: Say = print) -> Manifest:
         say: called with a line about each step.
 
     Raises:
-        ConfigError: the file is no complete backup, or the folder holds something else. The folder
-            is not changed.
+        ConfigError: the file is no complete backup, the folder holds something else, or Python is
+            older than 3.11.4. The folder is not changed.
         StorageError: a file cannot be written. The folder is not changed.
     """
+    if not hasattr(tarfile, "data_filter"):
+        raise ConfigError(
+            "fedkin deploy restore needs Python 3.11.4 or newer, whose tarfile refuses unsafe "
+            f"archives; this is Python {platform.python_version()}"
+        )
     manifest = read_backup(file)
     target = folder.absolute()
     _check_place(target, folder, manifest, file)

@@ -313,3 +313,12 @@ def test_a_site_on_its_own_machine_has_a_backup_too(fed: Path, tmp_path: Path) -
     shutil.rmtree(site)
     restore(tmp_path / "site.tar", site, say=quiet)
     assert content(site) == before
+
+
+def test_an_old_python_without_safe_extraction_is_refused(
+    saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(tarfile, "data_filter")
+    with pytest.raises(ConfigError, match=r"needs Python 3\.11\.4 or newer"):
+        restore(saved, tmp_path / "new", say=quiet)
+    assert not (tmp_path / "new").exists()
