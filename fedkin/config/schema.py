@@ -288,10 +288,9 @@ def check_integer(name: str, value: object, least: int) -> None:
     """
     value = plain(value)
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ConfigError(
-            f"{name} must be an integer of at least {least}, got {value!r}; for example "
-            f"{name}={max(least, 1)}"
-        )
+        # Words such as "a seed" are no name that could be given.
+        example = f"; for example {name}={max(least, 1)}" if name.isidentifier() else ""
+        raise ConfigError(f"{name} must be an integer of at least {least}, got {value!r}{example}")
 
 
 @contextmanager

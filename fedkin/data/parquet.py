@@ -126,8 +126,9 @@ class ParquetFeatures:
         if group != self._group:
             with reading(self._path, KIND, whole=False), pq.ParquetFile(self._path) as file:
                 table = _as_pandas(file.read_row_group(group, columns=self._in_file))
-            table.columns = [str(name) for name in table.columns]
-            table = table[self._in_file].set_axis(self._features, axis=1)
+                table.columns = [str(name) for name in table.columns]
+                # Damaged names differ from those of the file's first reading.
+                table = table[self._in_file].set_axis(self._features, axis=1)
             self._values = numbers(table, self._features, self._path, int(self._starts[group]))
             self._group = group
         return self._values

@@ -78,7 +78,10 @@ def test_missing_seeds_are_refused_without_a_type_checker() -> None:
     each = "a seed must be an integer of at least 0, got"
     different = "seeds must be different integers, at least one, got"
     assert done.stdout.splitlines() == [
-        *(f"{many} {value}" for value in ("0", "-1", "True", "2.0", "'35'", "None")),
+        *(
+            f"{many} {value}; for example seeds=1"
+            for value in ("0", "-1", "True", "2.0", "'35'", "None")
+        ),
         *(f"{different} []", f"{different} [3, 3]", f"{each} True", f"{each} 1.5", f"{each} -1"),
     ]
 
