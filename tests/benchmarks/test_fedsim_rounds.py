@@ -68,7 +68,7 @@ def test_stored_times_are_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     monkeypatch.setattr(round_times, "STORE", tmp_path / "times.json")
     assert round_times.section([]) == "not run"
     methods = ("FedAvg", "FedProx", "FedSim", "with PCA", "without PCA")
-    milliseconds = dict.fromkeys(methods, 2.0)
+    milliseconds: dict[str, float] = dict.fromkeys(methods, 2.0)
     round_times.write("A processor.", 7, {round_times.MNIST: milliseconds})
     text = round_times.section([])
     assert "2.0 (2929.3)" in text and "0.0 (230.0)" in text

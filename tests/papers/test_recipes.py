@@ -67,7 +67,7 @@ def test_a_page_shows_the_papers_number_ours_and_the_last_round() -> None:
     runs = [run_of("FedAvg", 1, 0.91), run_of("FedAvg", 0, 0.89)]
     text = pages({"fedgroup": runs})["results-fedgroup.md"]
     assert "| MNIST-MCLR | FedAvg | 89.3 | 90.0 | 1.4 | 2 | 80.0 | ✓ |" in text
-    assert "MNIST-MCLR (5); MNIST-MLP (6);" in text  # not run
+    assert "* MNIST-MCLR: 5\n* MNIST-MLP: 6\n" in text  # not run
 
 
 def test_each_paper_has_a_page_that_links_to_the_next() -> None:

@@ -19,7 +19,7 @@ def test_pandas_reads_numbers_with_their_intervals() -> None:
     frame = pd.read_csv(io.StringIO(text({"fedgroup": RUNS})))
     assert tuple(frame.columns) == COLUMNS
     of_table = frame[frame.table == "fedgroup-table3"]
-    row = of_table[(of_table.row == "MNIST-MCLR") & (of_table.column == "FedAvg")].iloc[0]
+    row = of_table.query("row == 'MNIST-MCLR' and column == 'FedAvg'").iloc[0]
     assert (row.printed, row.seeds, row.draws) == ("89.3", 5, 5)
     assert (float(row["mean"]), row.sd) == (90, pytest.approx(1.5811, abs=1e-4))
     assert (row.lower, row.upper) == (
