@@ -142,28 +142,36 @@ SHORTER = ("mnist", "IID")  # twelve rounds, not forty
 SAMPLES = 6000  # images in all: 200 to train and 100 to test for each client
 
 
-def _combined_setting(data: str, split: str) -> Setting:
+def _twenty_clients(
+    data: str, split: str, network: tuple[str, Options], sizes: Options, rounds: int
+) -> Setting:
+    """Twenty clients of a split of a data set.
+
+    Args:
+        data: the data set, a key of ``DATA``.
+        split: a key of ``SPLITS``.
+        network: model and its options.
+        sizes: options of the data about the number of images.
+        rounds: number of rounds.
+    """
     options, clusters = SPLITS[split]
-    rounds = 12 if (data, split) == SHORTER else 40
-    options = (
-        *options,
-        *DATA[data],
-        ("scale", "unit"),
-        ("samples", SAMPLES),
-        ("train_fraction", 2 / 3),
-        ("tested", "iid"),
-    )
-    model, model_options = CNN
-    setting = _setting(
+    model, model_options = network
+    return _setting(
         row=f"{split}, {TITLES[data]}",
         data=data,
-        options=options,
+        options=(*options, *DATA[data], ("scale", "unit"), *sizes),
         model=model,
         model_options=model_options,
         clusters=clusters,
         rounds=rounds,
         clients=20,
     )
+
+
+def _combined_setting(data: str, split: str) -> Setting:
+    rounds = 12 if (data, split) == SHORTER else 40
+    sizes = (("samples", SAMPLES), ("train_fraction", 2 / 3), ("tested", "iid"))
+    setting = _twenty_clients(data, split, network=CNN, sizes=sizes, rounds=rounds)
     seconds = 65 * rounds  # of ten detectors
     return replace(setting, seconds=seconds, deviation=_shortened(rounds, 200))
 
@@ -189,25 +197,8 @@ def _clustering_round(data: str, split: str) -> Cell:
     """The clustering of SBRC 2022 for twenty clients: MobileNetV2, ten local epochs, 1,000 images
     a client, the authors' eps. eps belongs to a number of training steps, so a client has more
     images here than its detectors train on."""
-    options, clusters = SPLITS[split]
-    options = (
-        *options,
-        *DATA[data],
-        ("scale", "unit"),
-        ("samples", CLUSTERED_SAMPLES),
-        ("train_fraction", 20_000 / CLUSTERED_SAMPLES),
-    )
-    model, model_options = MOBILE
-    setting = _setting(
-        row=f"{split}, {TITLES[data]}",
-        data=data,
-        options=options,
-        model=model,
-        model_options=model_options,
-        clusters=clusters,
-        rounds=1,
-        clients=20,
-    )
+    sizes = (("samples", CLUSTERED_SAMPLES), ("train_fraction", 20_000 / CLUSTERED_SAMPLES))
+    setting = _twenty_clients(data, split, network=MOBILE, sizes=sizes, rounds=1)
     return Cell(
         table="Fig. 2-4",
         setting=setting,

@@ -14,6 +14,7 @@ last.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -26,6 +27,7 @@ from fedkin.data.federated import FederatedData
 from fedkin.methods import FedAvg, FlexCFL
 from fedkin.methods.cluster_steps import aggregate_between_clusters
 from fedkin.methods.flexcfl import FlexCFLState
+from fedkin.scenarios.shift import Shift
 from fedkin.scenarios.swaps import ShiftedRound, SwapAll, SwapPart
 from papers.accuracy_numbers import best_accuracies
 from papers.flexcfl.recipes import FEMNIST, MNIST, TABLE_III, TABLE_IV
@@ -88,8 +90,13 @@ def warm_clients(
 
 @plain_options
 @dataclass(frozen=True)
-class WarmSwapAll(SwapAll):
-    """``SwapAll`` among warm clients."""
+class AmongWarmClients:
+    """A shift in which only warm clients take part.
+
+    Attributes:
+        cohort: number of clients of a round.
+        pretrained: number of clients of the cold start.
+    """
 
     cohort: int = field(kw_only=True)
     pretrained: int = field(kw_only=True)
@@ -104,28 +111,20 @@ class WarmSwapAll(SwapAll):
     ) -> ShiftedRound:
         """The data of a round, as in ``Shift.step``."""
         warm = warm_clients(reachable, stream, cohort=self.cohort, pretrained=self.pretrained)
-        return SwapAll.step(self, original, current, round, reachable=warm, stream=stream)
+        shift = cast(Shift, super())
+        return shift.step(original, current, round, reachable=warm, stream=stream)
 
 
 @plain_options
 @dataclass(frozen=True)
-class WarmSwapPart(SwapPart):
+class WarmSwapAll(AmongWarmClients, SwapAll):
+    """``SwapAll`` among warm clients."""
+
+
+@plain_options
+@dataclass(frozen=True)
+class WarmSwapPart(AmongWarmClients, SwapPart):
     """``SwapPart`` among warm clients."""
-
-    cohort: int = field(kw_only=True)
-    pretrained: int = field(kw_only=True)
-
-    def step(
-        self,
-        original: FederatedData,
-        current: FederatedData,
-        round: int,
-        reachable: Int[np.ndarray, "c"],
-        stream: Stream,
-    ) -> ShiftedRound:
-        """The data of a round, as in ``Shift.step``."""
-        warm = warm_clients(reachable, stream, cohort=self.cohort, pretrained=self.pretrained)
-        return SwapPart.step(self, original, current, round, reachable=warm, stream=stream)
 
 
 @dataclass(frozen=True)
