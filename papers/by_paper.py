@@ -26,9 +26,10 @@ SCORES = {
 }
 HEAD = ["paper", "does it reproduce?", "claims", "numbers run at its size", "not reproduced"]
 RULE = (
-    "*Mostly*: the collective test rejects no method of the paper, and its attempted claims score "
-    f"at least {MOSTLY:g} on average (reproduced 1, partly or undecided 0.5, not 0). *Hardly "
-    "tested*: most claims were not attempted."
+    "Attempted claims score 1 (reproduced), 0.5 (partly or undecided) or 0 (not). *Yes*: all score "
+    "1, and the collective test rejects no method of the paper. *Mostly*: it rejects none, and the "
+    f"mean score is at least {MOSTLY:g}. *No*: the mean score is 0. *Partly*: all others. *Hardly "
+    "tested*: at least half of the claims were not attempted."
 )
 
 

@@ -13,7 +13,7 @@ from papers.reproduction_marks import POINTS, ComparedNumber, Mark, Results
 from papers.tables_markdown import markdown
 
 TWO = ("IFCA", "FeSEM")
-AS_CODED = "all methods, as their authors' code does them"
+AS_CODED = "all methods, IFCA and FeSEM as the published code does them"
 AS_TEXT = "as the text describes it"
 SLIP = "first client"
 BY_SAMPLES = "by samples"
@@ -77,7 +77,7 @@ def headline(results: Mapping[str, Results]) -> str:
     if AS_CODED not in groups:
         return f"{_agreement(of_all)}. {'Rejected' if of_all.rejected else 'Not rejected'} at 5%."
     failed = [name for name in TWO if _is_rejected(groups, f"{name}, {AS_TEXT}")]
-    text = f"If each method does what its authors' code does, {_agreement(of_all)}."
+    text = f"With IFCA and FeSEM as the published code does them, {_agreement(of_all)}."
     if failed:
         text += f" **Not reproduced as the text describes them: {' and '.join(failed)}.**"
     return text
@@ -221,7 +221,7 @@ def _verdict(groups: Mapping[str, CollectiveTest]) -> str:
 
 
 def _outside(results: Mapping[str, Results]) -> str:
-    """The numbers outside their interval, if each method does what its authors' code does."""
+    """The numbers outside their interval, with IFCA and FeSEM as the published code does them."""
     lines = []
     for paper in PAPERS.values():
         numbers = _numbers_of_paper(paper, results)
@@ -231,7 +231,10 @@ def _outside(results: Mapping[str, Results]) -> str:
             if is_outside(number)
         ]
     head = ["paper", "row", "column", "printed", "ours", "interval", "seeds (draws)", "tried"]
-    note = "Where nothing tried comes near, the cause is unknown."
+    note = (
+        "Where nothing tried comes near, no cause is known; the collective test says how many are "
+        "expected by chance. Numbers under *tried* may be of fewer seeds."
+    )
     table = f"{note}\n\n{markdown(head, lines)}" if lines else "None."
     return "\n\n".join(filter(None, [table, _far(results)]))
 
@@ -260,7 +263,7 @@ def _numbers_of_paper(paper: Paper, results: Mapping[str, Results]) -> list[Comp
 
 
 def _as_coded(paper: Paper, results: Mapping[str, Results]) -> list[ComparedNumber]:
-    """The printed numbers of a paper, if each method does what its authors' code does."""
+    """The printed numbers of a paper, with IFCA and FeSEM as the published code does them."""
     groups = groups_of(_numbers_of_paper(paper, results))
     return groups.get(AS_CODED, groups.get("all methods", []))
 

@@ -48,7 +48,7 @@ def _figure(numbers: Sequence[ComparedNumber]) -> Any:
     figure = Figure(figsize=(10.5, 0.7 + 0.085 * len(numbers)), layout="constrained")
     axes = figure.subplots()
     position = 0
-    ticks = []
+    ticks: list[tuple[float, str]] = []
     for index, (method, of_method) in enumerate(by_method.items()):
         ticks.append((position + (len(of_method) - 1) / 2, method))
         for number in sorted(of_method, key=_difference):

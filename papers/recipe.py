@@ -92,7 +92,7 @@ class Cell:
     method: Callable[[int], Method]  # number of clusters -> method
     published: float | None
     selection: Selection = "uniform"
-    # This column differs from that one only by what the authors' code does.
+    # The column that this one is a variant of: the authors' code, or a guess at it.
     variant_of: str = ""
     # Raised where the code behind the cell was corrected, so that older runs are not shown.
     revision: int = 0

@@ -151,11 +151,13 @@ def convergence_bounds(
         groups = _Groups.of(world, assignment)
         steps = _take_steps(groups, models[groups.ids].astype(np.float64))
         shared = _aggregate(world, steps.federated, eta_g)
-        losses = [groups.losses(ends) for ends in (steps.virtual, steps.federated, shared)]
-        ends = [groups.slopes(ends).max() for ends in (steps.virtual, steps.federated, shared)]
-    virtual_loss, federated_loss, shared_loss = losses
+        ends = (steps.virtual, steps.federated, shared)
+        virtual_loss, federated_loss, shared_loss = (groups.losses(models) for models in ends)
+        if lipschitz is None:
+            M = max(steps.steepest, *(groups.slopes(models).max() for models in ends))
+        else:
+            M = float(lipschitz)
     L = steps.smoothness if smoothness is None else float(smoothness)
-    M = max(steps.steepest, *ends) if lipschitz is None else float(lipschitz)
 
     delta = groups.mean(steps.divergence[:, None])[:, 0]
     moved = delta * growth(L, world.work.lr, int(world.work.epochs))

@@ -371,13 +371,16 @@ def check_out(out: Path | None) -> None:
         refuse_others(out, ())
 
 
+RUNS = Path("runs")  # where the commands keep their runs
+
+
 def new_run_folder(prefix: str) -> Path:
     """A path for a new run: runs/<prefix>-<time>, with a number appended if this path exists."""
     from datetime import datetime
 
     stem = f"{prefix}-{datetime.now():%Y%m%d-%H%M%S}"
     names = [stem, *(f"{stem}-{i}" for i in range(2, 100))]
-    paths = [Path("runs") / name for name in names]
+    paths = [RUNS / name for name in names]
     return next(path for path in paths if not path.exists())
 
 
@@ -389,6 +392,16 @@ def parse_option(text: str) -> tuple[str, Any]:
     if not (equals and key):
         raise ConfigError(f"expected key=value, got {text!r}")
     return key, parse_value(value)
+
+
+def column_options(texts: list[str]) -> dict[str, Any]:
+    """Options of external data, ``key=value``. ``features=age,weight`` is a list."""
+    from fedkin.config.list_values import listed
+
+    options = dict(parse_option(text) for text in texts)
+    if "features" in options:
+        options["features"] = listed(options["features"], Any)
+    return options
 
 
 def print_table(frame: Any, title: str) -> None:

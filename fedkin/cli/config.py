@@ -89,8 +89,9 @@ def check_file_command(
         ),
     ],
 ) -> None:
-    """Check configuration files without running anything: show the kind of each, and every error
-    in one line. The exit status is 1 if a file has errors."""
+    """Check configuration files without running anything: show the kind of each, and each error in
+    one line. Methods and grid of a comparison are checked once the rest is right. The exit status
+    is 1 if a file has errors."""
     with error_exit():
         from fedkin.config.check_file import COMMANDS, check_file
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedkin.cli.common import error_exit, parse_option, print_rows, print_table
+from fedkin.cli.common import column_options, error_exit, print_rows, print_table
 from fedkin.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -110,7 +110,6 @@ def evaluate_command(
 def _other(run: Run, path: Path | None, options: list[str], pooled: bool) -> FederatedData | None:
     """Load the external data of ``--data``; None without ``--data``. ``pooled``: a file without a
     column of clients is taken as one client's data."""
-    from fedkin.config.list_values import listed
     from fedkin.run.trained.external_evaluation import load_other
 
     if path is None and options:
@@ -119,9 +118,7 @@ def _other(run: Run, path: Path | None, options: list[str], pooled: bool) -> Fed
             f"{options[0]!r} applies to external data only; use {option} (see: fedkin evaluate "
             "--help)"
         )
-    chosen = dict(parse_option(text) for text in options)
-    if "features" in chosen:
-        chosen["features"] = listed(chosen["features"], Any)
+    chosen = column_options(options)
     if path is None:
         return None
     samples = run._for_other_data().parts.samples

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedkin.cli.common import error_exit, parse_option, print_rows
+from fedkin.cli.common import column_options, error_exit, print_rows
 from fedkin.core.object_repr import shell_command
 from fedkin.core.storage import check_output, write_atomic
 
@@ -76,7 +76,7 @@ def place_command(
             data,
             own=loaded.config.data,
             samples=trained.parts.samples,
-            options=dict(parse_option(text) for text in options or []),
+            options=column_options(options or []),
             pooled=True,
             command="place",
         )

@@ -7,11 +7,10 @@ from typing import Annotated
 
 import typer
 
-from fedkin.cli.common import error_exit
+from fedkin.cli.common import RUNS, error_exit
 from fedkin.cli.live_pages import deployment_page, serve
 
 HOST = "The address at which the page is served."
-RUNS = Path("runs")  # where the command ``run`` keeps its runs
 PORT = "The port at which the page is served; 0 for any free port."
 
 

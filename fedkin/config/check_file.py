@@ -1,7 +1,8 @@
-"""Check of a configuration file: its kind, and all its errors. Nothing is run and no data are read.
+"""Check of a configuration file: its kind and its errors. Nothing is run and no data are read.
 
 After each error the file's values are repaired in memory, and the file is validated again. So the
-errors are those of the commands that read the file.
+errors are those of the commands that read the file. Methods, grid and settings of a comparison are
+checked only when the rest of the file is right.
 """
 
 from __future__ import annotations
@@ -62,8 +63,10 @@ def check_file(path: Path) -> FileCheck:
         except FedkinError as error:
             message = str(error).removeprefix(f"{path}: ")
             location = _LOCATION.match(message)
-            if location is None or repair.has_made(location[0]):
-                errors += [] if location else [f"{path}: {message}"]
+            if location is None:
+                errors.append(f"{path}: {message}")
+                break
+            if repair.has_made(location[0]):
                 break
             errors.append(f"{path}: {message}")
             if not repair.repair(location[1], location[2] or "", message):

@@ -41,7 +41,7 @@ from fedkin.config.comparison_axes import SECTIONS, Axis
 from fedkin.config.comparison_grid import ComparisonGrid, Setting
 from fedkin.config.comparison_trials import search
 from fedkin.config.comparison_variants import check_label, one_line, variants
-from fedkin.config.declarations import one_class
+from fedkin.config.declarations import METHOD, one_class
 from fedkin.config.inherited_options import carry_over
 from fedkin.config.loader import Sections, read
 from fedkin.config.option_registry import known_values
@@ -55,10 +55,9 @@ _log = logging.getLogger("fedkin")
 
 # Methods to compare; the keys of a mapping are the methods' labels.
 Methods = Sequence[str | Values | Method] | Mapping[str, str | Values | Method]
-# The section of a key that an entry of [[compare.data]] or [[compare.scenarios]] has by itself.
+# The section of a key that an entry of [[compare.data]] or [[compare.scenarios]] has by itself. It
+# also names the column of their labels.
 _SECTION_OF = {"data": "data", "scenarios": "scenario"}
-# Columns of tables that have the labels of [[compare.data]] and [[compare.scenarios]].
-SETTING_KEYS = {"data": "data", "scenarios": "scenario"}
 SEEDS = 3  # default number of seeds: the minimum for a statistical test
 
 
@@ -70,6 +69,7 @@ class CompareSection(Section):
     grid: dict[str, Any] = Field(default_factory=dict)
     data: list[Values] | None = None
     scenarios: list[Values] | None = None
+    # number of trials of a random search, which draws from the grid; not set: no search
     trials: Positive | None = None
 
 
@@ -207,7 +207,7 @@ def _entries(raw: dict[str, Any], names: Sequence[str | Values] | None, place: s
 
 def _main(raw: dict[str, Any]) -> Values:
     """The section [method] of a comparison's file; its name is fedgroup if the file gives none."""
-    return {"name": "fedgroup"} | raw.get("method", {})
+    return {"name": METHOD} | raw.get("method", {})
 
 
 def _settings(
@@ -296,7 +296,7 @@ def _layers(entries: Sequence[Values] | None, kind: str) -> list[Layer]:
         label = entry.get("label") or name or differences or f"{kind} {number}"
         check_label(label, f"compare.{kind}")
         several = entries is not None and len(entries) > 1
-        values = {SETTING_KEYS[kind]: str(label)} if several else {}
+        values = {_SECTION_OF[kind]: str(label)} if several else {}
         layers.append(Layer(str(label) if several else "", sections, values))
     return layers
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import json
 import logging
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
 from fedkin.config.distributions import Distribution, RandomChoice, from_value, is_distribution
 from fedkin.config.loader import parse_override
-from fedkin.config.value_texts import PARTS, parse_value
+from fedkin.config.value_texts import parse_values
 from fedkin.core.errors import ConfigError, unknown
 from fedkin.core.plain import plain_lists
 from fedkin.options import SECTIONS as OPTIONS
@@ -116,10 +115,7 @@ def from_text(text: str) -> Axis:
     distribution = from_value(values, key.strip())
     if distribution is not None:
         return Axis(key.strip(), [], distribution)
-    try:
-        parts = tomllib.loads(f"values = [{values}]")["values"]
-    except tomllib.TOMLDecodeError:
-        parts = [parse_value(part) for part in PARTS.findall(values) if part.strip()]
+    parts = parse_values(values)
     if not equals or "." not in key or not parts:
         raise ConfigError(
             f"--grid: expected section.key=value,value, got {text!r}; a grid without values has no "

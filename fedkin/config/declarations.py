@@ -62,11 +62,12 @@ def no_name(values: Values) -> str:
     return ""
 
 
+METHOD = "fedgroup"  # name of the method if the file of a run has none
 # Sections that name an entry of a registry.
 NAMED: dict[str, Declared] = {
     "data": Declared(registry.datasets, registry.default_dataset, "data set"),
     "model": Declared(registry.models, registry.default_model, "model"),
-    "method": Declared(registry.methods, lambda _: "fedgroup", "method"),
+    "method": Declared(registry.methods, lambda _: METHOD, "method"),
     **{
         name: Declared(section.classes, no_name, section.words) for name, section in OPTIONS.items()
     },

@@ -1,6 +1,7 @@
 """Distributions of options for random search, written as values: ``log(0.01, 0.3)``.
 
-``DISTRIBUTIONS`` lists them. To add one, write its class and one line there.
+``DISTRIBUTIONS`` lists them. To add one with two bounds, write its class, and add it to
+``Distribution`` and ``DISTRIBUTIONS``.
 """
 
 from __future__ import annotations
@@ -9,13 +10,12 @@ import hashlib
 import json
 import math
 import re
-import tomllib
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from fedkin.config.value_texts import parse_value
+from fedkin.config.value_texts import parse_values
 from fedkin.core.errors import ConfigError, unknown
 
 DIGITS = 4  # significant digits of drawn numbers, so that tables show them without rounding
@@ -98,15 +98,15 @@ def from_value(value: Any, place: str) -> Distribution | None:
     where = f"{place}: {value.strip()}"
     if name not in DISTRIBUTIONS:
         raise ConfigError(f"{where}: {unknown('distribution', name, DISTRIBUTIONS)}")
-    values = _arguments(arguments)
+    values = parse_values(arguments)
     if name == "choice":
         return _choice(values, where)
     return _range(name, values, where)
 
 
 def is_distribution(value: Any) -> bool:
-    """Whether a value of an option is a text that begins like a distribution, such as
-    ``log(``."""
+    """Whether a value of an option is a text of the form of a known distribution, such as
+    ``log(0.01, 0.3)``."""
     match = _FORM.fullmatch(value) if isinstance(value, str) else None
     return match is not None and match[1] in DISTRIBUTIONS
 
@@ -126,14 +126,6 @@ def draws(distribution: Distribution, key: str, count: int, seed: int) -> list[A
     digest = hashlib.sha256(key.encode()).digest()
     rng = np.random.default_rng([seed, int.from_bytes(digest[:8], "big")])
     return [distribution.draw(rng) for _ in range(count)]
-
-
-def _arguments(text: str) -> list[Any]:
-    """The arguments of a distribution: TOML values, or words separated by commas."""
-    try:
-        return tomllib.loads(f"values = [{text}]")["values"]
-    except tomllib.TOMLDecodeError:
-        return [parse_value(part) for part in text.split(",") if part.strip()]
 
 
 def _choice(values: list[Any], where: str) -> RandomChoice:
@@ -165,9 +157,7 @@ def _range(name: str, values: list[Any], where: str) -> Distribution:
     if name == "log" and low <= 0:
         right = f"log({high / 1000:g}, {high})" if high > 0 else kind.example
         raise ConfigError(f"{where}: the bounds of log must be above 0, as in {right}")
-    if name == "int":
-        return Integers(low, high)
-    return Log(float(low), float(high)) if name == "log" else Uniform(float(low), float(high))
+    return kind(low, high) if kind is Integers else kind(float(low), float(high))
 
 
 def _is_number(value: Any) -> bool:

@@ -1,5 +1,5 @@
 """Meanings of the keys of configurations, from the docstrings and comments of the code that reads
-them. A new key needs no line here."""
+them. A key whose code has a comment or docstring needs no line in ``MEANINGS``."""
 
 from __future__ import annotations
 
@@ -23,12 +23,14 @@ MEANINGS = {
     "classes_per_client": "classes of each client, in the partitions `power_law`, `shards` and "
     "`blocks` (not set: 2) and `ditto` (not set: 5)",
     "connect": "addresses of one or two peers through which this peer finds the others",
-    "data": "data sets to compare on: sections laid over those of the file, with a `label`",
+    "data": "data sets to compare on: tables of keys of [data], or of other sections, laid over "
+    "the file; `label` names one",
     "epochs": "passes over a client's training samples in a round",
     "batch_size": "samples of a mini-batch",
     "federation": "name of the federation; a message from another one is refused",
     "features": "names of a table's columns, in the same order at all sites",
-    "grid": "lists of values by `section.key`; each value is tried with each",
+    "grid": "lists of values by `section.key`; each value is tried with each. With `trials`, "
+    "values are drawn from the lists, or from distributions such as `log(0.01, 0.3)`",
     "key": "private key of the certificate",
     "labels": "names of the classes, in the same order at all sites",
     "lr": "learning rate",
@@ -40,11 +42,11 @@ MEANINGS = {
     "peers": "names of all peers, in the order of the data set's clients",
     "scale_from": "mean and scale of each of a table's columns, by which it is scaled; not set: "
     "statistics of the training samples",
-    "scenarios": "scenarios to compare in: sections laid over those of the file, with a `label`",
+    "scenarios": "scenarios to compare in: tables of keys of [scenario], or of other sections, "
+    "laid over the file; `label` names one",
     "seed": "seed of all random draws",
     "seeds": "number of seeds; not set: 3",
     "shape": "shape of one sample",
-    "trials": "number of trials of a random search, which draws from the grid; not set: no search",
     "tls": "table of the files for encrypted connections, [network.tls]",
     "validation": "share of each client's training samples that become validation samples; not "
     "set: the validation split of the file, if it has one",

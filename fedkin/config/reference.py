@@ -101,6 +101,10 @@ def rows(section: str, name: str | None = None) -> list[KeyRow]:
         raise ConfigError(unknown("section", section, SECTIONS))
     found = entries(section)
     named = SECTIONS[section].named
+    if name is not None and not named:
+        raise ConfigError(
+            f"[{section}] has no entries with names; for a key, write {section}.{name}"
+        )
     if name is not None:
         name = _FORMATS.get(name, name) if section == "data" else name
         if name not in found:

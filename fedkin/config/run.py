@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field
 
 from fedkin.config import registry, user_measures
-from fedkin.config.declarations import NAMED, Declared, one_class
+from fedkin.config.declarations import METHOD, NAMED, Declared, one_class
 from fedkin.config.description import Description
 from fedkin.config.inherited_options import carry_over
 from fedkin.config.loader import Sections, parse_override, read
@@ -185,7 +185,7 @@ def from_dict(raw: Mapping[str, Any], place: Place = str) -> RunConfig:
     own = own_sections(raw, SECTIONS)
     sections = Sections(raw, (*SECTIONS, *own), place)
     default_data = registry.default_dataset(sections["data"])
-    method = sections.resolve("method", "method", registry.methods(), "fedgroup")
+    method = sections.resolve("method", "method", registry.methods(), METHOD)
     run = sections.validate("run", RunSettings)
     against = resolve_against(run.against, method, sections)
     measure_entries, measures = user_measures.resolved(run.measures or (), place("run.measures"))

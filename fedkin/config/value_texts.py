@@ -39,6 +39,14 @@ def parse_value(text: str) -> Any:
     return text.strip()
 
 
+def parse_values(text: str) -> list[Any]:
+    """Parse values separated by commas: TOML values, or words."""
+    try:
+        return tomllib.loads(f"values = [{text}]")["values"]
+    except tomllib.TOMLDecodeError:
+        return [parse_value(part) for part in PARTS.findall(text) if part.strip()]
+
+
 def _with_zeros(match: re.Match[str]) -> str:
     """Add the digits that TOML requires before and after a number's point. A point alone and quoted
     text stay unchanged."""

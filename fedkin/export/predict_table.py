@@ -199,8 +199,13 @@ def _table(export: Export, path: Path) -> _File:
     """Read the samples to predict, with labels and clients if given, from a CSV or Parquet
     table."""
     label, client = _columns(export)
-    table = read_table(path, client)
     transform = export.samples.transform
+    renamed = {} if transform is None else {new: old for old, new in transform.renamed.items()}
+    in_file = renamed.get(client, client)
+    table = read_table(path, in_file)
+    if in_file != client and client in table:
+        # The file has the new name already.
+        table = read_table(path, client)
     if transform is not None:
         table = transform.rename(table)
     shape = export.card["input"]["shape"]

@@ -345,18 +345,20 @@ def _check_finite(array: Shaped[np.ndarray, "B ..."]) -> None:
 def _refuse_scaled(array: Float[np.ndarray, "B d"], samples: Samples) -> None:
     """Raise DataError for rows of the run's own scaled features, which would be scaled twice."""
     transform = transform_of(samples)
-    is_own = hasattr(samples, "train") and transform is not None and transform.scales
-    if not is_own or not len(array):
+    if transform is None or not (transform.scales and hasattr(samples, "train") and len(array)):
         return
-    # A raw sample cannot be told from a scaled one. But a few raw samples are never all among the
-    # scaled ones by chance.
     first = array[:_COMPARED].astype(np.float32)
-    if all((samples.x == row).all(axis=1).any() for row in first):
-        raise DataError(
-            f"these samples are rows of the scaled features of {samples.name} (data.x), but a "
-            "model takes raw values, as in the table, and scales them; pass rows of the table, or "
-            "data.transform.undo(x)"
-        )
+    if not all((samples.x == row).all(axis=1).any() for row in first):
+        return
+    # Raw whole numbers may equal scaled ones by chance: rows of the table itself are no mistake.
+    raw = transform.undo(samples.x)
+    if all(np.isclose(raw, row, rtol=1e-5, atol=1e-6).all(axis=1).any() for row in first):
+        return
+    raise DataError(
+        f"these samples are rows of the scaled features of {samples.name} (data.x), but a model "
+        "takes raw values, as in the table, and scales them; pass rows of the table, or "
+        "data.transform.undo(x)"
+    )
 
 
 # Batch size. It is fixed because JAX compiles a program for each number of samples.

@@ -96,17 +96,20 @@ class Shifted(Task):
         object.__setattr__(self, "threshold", float(self.threshold))
 
     def compute(self, client: Client) -> dict[str, Any]:
+        if not client.detects_shifts:
+            return {"shifted": np.False_}
         labels = client.memory.get("noted_labels", client.first_label_counts)
         samples = client.memory.get("samples_at_first", client.first_label_counts.sum())
         noted = _Noted(labels[None], np.asarray(samples)[None])
-        shifted = self._shifted(noted, client.label_counts[None])[0]
-        return {"shifted": shifted and client.detects_shifts}
+        return {"shifted": self._shifted(noted, client.label_counts[None])[0]}
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
+        if not rows.samples.detects_shifts:
+            yield rows.every, {"shifted": np.zeros(len(rows.clients), bool)}
+            return
         noted = _noted(rows)
         counts = rows.data.label_counts(clients=rows.clients)
-        shifted = self._shifted(noted, counts)
-        yield rows.every, {"shifted": shifted & rows.samples.detects_shifts}
+        yield rows.every, {"shifted": self._shifted(noted, counts)}
 
     def _shifted(self, noted: _Noted, counts: Int[np.ndarray, "n C"]) -> Bool[np.ndarray, "n"]:
         """Whether the present label counts of each client are too far from the stored label counts.

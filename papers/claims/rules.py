@@ -132,7 +132,8 @@ def gain(printed: float) -> Rule:
 
     return Rule(
         "the 95% interval ({measure}) lies on the printed side of 0, with its mean within "
-        f"{MARGIN} points or a quarter of the printed number (side alone: partly)",
+        f"{MARGIN} points or a quarter of the printed number (side alone: partly; 0 and printed "
+        "inside: undecided)",
         decide,
     )
 

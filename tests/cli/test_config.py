@@ -81,6 +81,7 @@ def test_any_other_word_is_searched() -> None:
         (["local.lrr"], ["local.lrr: unknown key 'lrr'; did you mean 'lr'?", "config local.lr"]),
         (["locl.lr"], ["unknown section 'locl'; did you mean 'local'?"]),
         (["method", "flexclf"], ["[method]: unknown method 'flexclf'; did you mean 'flexcfl'?"]),
+        (["local", "lr"], ["[local] has no entries", "local.lr"]),
         (["a", "b", "c"], ["expected SECTION [NAME]", "config method flexcfl"]),
     ],
 )

@@ -129,3 +129,33 @@ def test_models_of_another_run_are_refused(folder: Path) -> None:
         "is the export of another run",
         "fedkin export RUN --out MODELS",
     )
+
+
+def test_columns_of_features_are_given_by_commas(folder: Path) -> None:
+    new = pd.read_csv(folder / "new.csv").assign(room=7)
+    new.to_csv(folder / "rooms.csv", index=False)
+    done = fedkin("place", folder / "run", folder / "rooms.csv", "features=age,dose", "--json")
+    assert done.exit_code == 0, done.output
+    placed = json.loads(done.stdout)
+    plain = json.loads(fedkin("place", folder / "run", folder / "new.csv", "--json").stdout)
+    assert [one["cluster"] for one in placed] == [one["cluster"] for one in plain]
+
+
+def test_a_renamed_column_of_clients_keeps_its_names(tmp_path: Path) -> None:
+    """ "01" is a name, and no number 1."""
+    table = hospitals(["01", "02"], [False, True], 0).rename(columns={"hospital": "site"})
+    table.to_csv(tmp_path / "sites.csv", index=False)
+    settings = [
+        f"data.path={tmp_path / 'sites.csv'}",
+        "data.label=outcome",
+        "data.client=hospital",
+        "data.rename={site='hospital'}",
+        "method.name=fedavg",
+        "run.rounds=1",
+        "run.cohort=2",
+        "run.against=[]",
+    ]
+    assert fedkin("run", *settings, "--out", tmp_path / "run").exit_code == 0
+    assert fedkin("export", tmp_path / "run", "--out", tmp_path / "models").exit_code == 0
+    done = fedkin("predict", tmp_path / "models", tmp_path / "sites.csv")
+    assert done.exit_code == 0, done.output

@@ -114,6 +114,22 @@ def test_features_that_are_scaled_already_are_refused(run: fk.Run) -> None:
     np.testing.assert_allclose(back, run.predict(TABLE, client=0, proba=True), atol=1e-6)
 
 
+def test_whole_numbers_that_equal_scaled_ones_are_raw_values() -> None:
+    """Median and interquartile range of both columns are whole, so (0, 0) and (2, 1) are raw rows
+    and scaled ones."""
+    counts = np.stack([np.repeat(range(5), 5), np.tile(range(5), 5)], axis=1)
+    table = pd.DataFrame(np.tile(counts, (4, 1)), columns=["a", "b"])
+    table["y"] = table.a > table.b
+    table["client"] = np.arange(len(table)) % 2
+    data = fk.data.from_pandas(table, label="y", client="client", scale="robust")
+    assert data.transform is not None and data.transform.scale == (2.0, 2.0)
+    run = fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), rounds=1, cohort=2)
+    for row in counts:
+        run.predict(row[None].astype(float), client=0)
+    with pytest.raises(fk.DataError, match="rows of the scaled features"):
+        run.predict(data.x[(data.x == 0.5).any(axis=1)], client=0)
+
+
 @pytest.mark.parametrize("format", ["safetensors", "torch", "onnx"])
 def test_every_export_takes_raw_values(
     format: str, run: fk.Run, expected: np.ndarray, tmp_path: Path

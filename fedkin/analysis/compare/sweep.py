@@ -2,7 +2,7 @@
 samples.
 
 A candidate is a method with one choice of tuned options. Candidates are compared on the same
-problem, which is everything that cannot be tuned: data, scenario, shift and attack.
+problem, which is everything that cannot be tuned (``comparison_axes.PROBLEM_SECTIONS``).
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ FedPer), its own batch normalisation (FedBN) or its own model (Ditto).
 FedBN: X. Li, M. Jiang, X. Zhang, M. Kamp, Q. Dou: FedBN: Federated Learning on Non-IID Features via
 Local Batch Normalization. ICLR 2021, arXiv 2102.07623.
 
-With one cluster these are FedRep (``head_epochs=0``: FedPer), FedBN and Ditto, to the last bit.
+With one cluster these are FedRep (``head_epochs=0``: FedPer) and Ditto, to the last bit, and FedBN.
 Clients are tested with the part that they keep. A client that never trained is tested with the
 initial part, or with its cluster's model (Ditto). A client that changes its cluster keeps its
 personal part.

@@ -60,6 +60,7 @@ class ClientDP(PrivacySettings, Option):
         return refusal(run.method, self.uncharged)
 
     def simulated(self, data: Any, shift: Any) -> tuple[Any, Any]:
+        """The data unchanged. Raises ConfigError if statistics without noise have scaled them."""
         transform = getattr(data, "transform", None)
         if transform is not None and transform.fitted:
             raise ConfigError(

@@ -200,4 +200,7 @@ def _say_written(file: Path, manifest: Manifest, say: Say) -> None:
         f"{file}: {len(manifest.digests)} files of federation {manifest.federation}, "
         f"{size:.1f} MB; {manifest.run_words()}"
     )
-    say("it holds private keys and the sites' files, so keep it where only you can read it")
+    if manifest.federation.authority:
+        say("it holds private keys, so keep it where only you can read it")
+    else:
+        say("keep it where only you can read it")

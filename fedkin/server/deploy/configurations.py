@@ -84,7 +84,7 @@ def configurations(
     if exists:
         # A later call adds sites: the server keeps its files, and new sites get the data of the
         # others.
-        server = _existing_server(folder, len(names))
+        server = _existing_server(folder, len(_known_sites(folder)) + len(new))
         if "data" not in changes:
             values["data"] = _existing_data(folder) or values["data"]
     else:

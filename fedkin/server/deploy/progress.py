@@ -33,7 +33,7 @@ class RunProgress:
         self._waiting = ""
 
     def line(self, waiting: str) -> str:
-        """A line such as ``progress: 7 of 12 rounds (flexcfl 5 of 5, fedavg 0 of 5), about 20 s
+        """A line such as ``progress: 5 of 10 rounds (flexcfl 5 of 5, fedavg 0 of 5), about 20 s
         left``; empty if there is nothing new.
 
         Args:
@@ -52,9 +52,15 @@ class RunProgress:
             return ""
         self._said = (now, done)
         total = len(self._runs) * (self._last_round + 1)
-        parts = [f"{name} {max(n - 1, 0)} of {self._last_round}" for name, n in rounds.items()]
         left = self._left(now, done, total)
-        return f"progress: {done} of {total} rounds ({', '.join(parts)}){left}"
+        # Round 0 takes time, but it is no round of training.
+        trained = {name: max(n - 1, 0) for name, n in rounds.items()}
+        parts = [f"{name} {n} of {self._last_round}" for name, n in trained.items()]
+        rounds_of_all = len(self._runs) * self._last_round
+        return (
+            f"progress: {sum(trained.values())} of {rounds_of_all} rounds "
+            f"({', '.join(parts)}){left}"
+        )
 
     def _completed(self, run: Path) -> int:
         """Number of completed rounds of one method's run; round 0 counts as well."""

@@ -35,7 +35,7 @@ from fedkin.server.deploy.up import one_at_a_time, restart
 _GRACE = 8.0  # seconds that a site has to exit
 _WAIT_FOR = re.compile(r"^(\s*wait_for\s*=\s*)\d+", re.MULTILINE)
 # Names that a site's folder cannot have, because the deployment uses them.
-_TAKEN = ("app", "containers", "flwr", "keys", "removed", "run", "state.db")
+_TAKEN = ("app", "containers", "flwr", "run", str(files.KEYS), str(REMOVED), str(files.DATABASE))
 _WORKER = "client.worker"
 
 
@@ -168,8 +168,13 @@ def rotate(
         say(f"{site}: its key is in {own}")
     if is_up(Program(own.resolve(), SITE)):
         restart(folder, site=site, say=say)
-    elif public_key is not None or not has_key:
+    elif public_key is not None:
         say("restart the site on its machine: fedkin deploy restart .")
+    else:
+        say(
+            f"if {site} runs on another machine, copy {own / files.NODE_KEY} and "
+            f"{own / files.NODE_PUBLIC} there, and restart it"
+        )
 
 
 def rotate_server(folder: Path, *, say: Say = print) -> None:

@@ -36,7 +36,7 @@ def test_rounds_are_counted_and_the_time_left_is_estimated(config: ServerConfig)
     now = 20.0
     rounds(run, 2)
     # Two of the twelve rounds (0 to 5, for two methods) took 20 s, so ten take 100 s.
-    expected = "progress: 2 of 12 rounds (flexcfl 1 of 5, fedavg 0 of 5), about 2 min left"
+    expected = "progress: 1 of 10 rounds (flexcfl 1 of 5, fedavg 0 of 5), about 2 min left"
     assert progress.line("") == expected
     now = 25.0
     rounds(run, 3)
@@ -45,7 +45,7 @@ def test_rounds_are_counted_and_the_time_left_is_estimated(config: ServerConfig)
     rounds(run, 6)
     rounds(run / "against/fedavg", 3)
     assert progress.line("") == (
-        "progress: 9 of 12 rounds (flexcfl 5 of 5, fedavg 2 of 5), about 20 s left"
+        "progress: 7 of 10 rounds (flexcfl 5 of 5, fedavg 2 of 5), about 20 s left"
     )
     assert progress.line("") == ""
 
@@ -55,7 +55,7 @@ def test_rounds_before_a_resume_do_not_count_for_the_time(config: ServerConfig) 
     progress = RunProgress(config, lambda: now)
     run = Path(config.federation.folder)
     rounds(run, 4)
-    assert progress.line("") == "progress: 4 of 12 rounds (flexcfl 3 of 5, fedavg 0 of 5)"
+    assert progress.line("") == "progress: 3 of 10 rounds (flexcfl 3 of 5, fedavg 0 of 5)"
     now = 10.0
     rounds(run, 5)
     assert progress.line("").endswith("about 70 s left")
