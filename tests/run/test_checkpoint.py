@@ -184,6 +184,15 @@ def test_newer_is_a_matter_of_numbers(tmp_path: Path) -> None:
     assert (tmp_path / "round-mine.safetensors").exists()
 
 
+def test_the_last_round_is_known_without_reading_a_checkpoint(tmp_path: Path) -> None:
+    assert checkpoint.last_round(tmp_path) is None
+    for round in (9, 10):
+        checkpoint.save(tmp_path, kept(round), "run")
+    for path in tmp_path.iterdir():
+        path.write_text("damaged")
+    assert checkpoint.last_round(tmp_path) == 10
+
+
 def test_no_checkpoint_is_no_error(tmp_path: Path) -> None:
     assert checkpoint.load(tmp_path / "nowhere", "run", 4, 3) is None
 

@@ -15,7 +15,17 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from fedkin.core import codec
-from fedkin.server.message import InvalidMessageError, RpcMessage, decode, encode, pack, unpack
+from fedkin.server.frames import Frames
+from fedkin.server.message import (
+    InvalidMessageError,
+    RpcMessage,
+    decode,
+    encode,
+    operation_of,
+    pack,
+    to_parts,
+    unpack,
+)
 
 NUMBERS = st.one_of(
     arrays.arrays(np.int64, arrays.array_shapes(min_dims=0, max_dims=3, min_side=0)),
@@ -245,3 +255,20 @@ def test_any_array_is_taken_by_name() -> None:
         message.array("c")
     with pytest.raises(InvalidMessageError, match="expected the array c, got no array"):
         RpcMessage().array("c")
+
+
+@pytest.mark.parametrize(
+    ("header", "name"),
+    [
+        ({"operation": "train"}, "train"),
+        ({}, "a message without a task"),
+        ({"operation": "train\nround 7"}, "train round 7"),
+        ({"operation": "x" * 100}, "x" * 60 + "..."),
+    ],
+)
+def test_a_line_of_a_log_names_the_task_of_a_request(header: dict[str, Any], name: str) -> None:
+    assert operation_of(to_parts(RpcMessage(header))) == name
+
+
+def test_a_line_of_a_log_says_that_a_request_cannot_be_read() -> None:
+    assert operation_of(Frames(b"no message")) == "a message that cannot be read"

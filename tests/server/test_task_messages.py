@@ -57,6 +57,7 @@ class AllKinds(Task):
     work: LocalTraining = setting()
     names: tuple[str, ...] = ("a", "b")
     part: slice | None = None
+    parts: tuple[slice, ...] = ()
     limit: float = 1.5
     times: int = 3
     flag: bool = True
@@ -74,6 +75,7 @@ TASK = AllKinds(
     WORK,
     ("x",),
     slice(1, 3),
+    (slice(0, 2), slice(4, None, 2)),
     0.5,
     7,
     False,
@@ -110,7 +112,7 @@ def assert_equal(one: Any, two: Any) -> None:
 
 def test_every_kind_of_field_arrives() -> None:
     found = received(AllKinds, sent(TASK, [0, 2, 1]))
-    for name in ("whole", "start", "table", "names", "part", "limit", "times", "flag"):
+    for name in ("whole", "start", "table", "names", "part", "parts", "limit", "times", "flag"):
         assert_equal(getattr(found, name), getattr(TASK, name))
     assert_equal(found.work, replace(WORK, epochs=np.array([1, 2, 4])))
     np.testing.assert_array_equal(found.some, MODELS[[1, 4]])
