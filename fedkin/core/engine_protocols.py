@@ -37,9 +37,15 @@ class LocalUpdates(NamedTuple):
 class ScoreSums(NamedTuple):
     """Scores summed over the samples of each row (a client with one model)."""
 
-    correct: Float[np.ndarray, "n"]  # correct predictions
+    # What the data's task type sums (``TaskType.sums``), such as the correct predictions.
+    sums: Float[np.ndarray, "n S"]
     loss: Float[np.ndarray, "n"]  # summed, not averaged
     examples: Int[np.ndarray, "n"]
+
+    @property
+    def correct(self) -> Float[np.ndarray, "n"]:
+        """The number of correct predictions, for classes."""
+        return self.sums[..., 0]
 
 
 @runtime_checkable

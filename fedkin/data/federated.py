@@ -23,6 +23,8 @@ from fedkin.data.ragged import Ragged as Ragged
 from fedkin.data.table_scaling import rescaled
 from fedkin.data.table_transform import NONE, TableTransform
 from fedkin.data.user_arrays import unmasked
+from fedkin.task_types.classification import CLASSIFICATION
+from fedkin.task_types.task_type import TaskType
 
 SPLITS = ("train", "validation", "test")
 
@@ -37,8 +39,9 @@ class FederatedData:
     Attributes:
         name: name of the data set.
         x: features of all M samples, float32; or word indices of text [M, L], integers.
-        y: labels 0 .. classes-1.
-        classes: number of classes C.
+        y: labels 0 .. classes-1. For other task types than classes: float32 numbers [M], or columns
+            [M q] with the label, its offset and, if samples are weighted, its weight.
+        classes: number of classes C; for other task types, number of outputs of a model.
         train: rows of each client's training samples.
         test: rows of each client's test samples.
         true_clusters: true cluster of each client; None if it is unknown.
@@ -55,6 +58,7 @@ class FederatedData:
         from_uint8: whether x were uint8 pixels, which have been divided by 255.
         transform: for a table: how its columns became x. None if they kept their values, and for
             other data.
+        task_type: what the labels are: classes, numbers, counts, ...
         packed: the files of packed data (``fedkin.data.pack``), from which the arrays are mapped;
             None for data in memory.
 
@@ -79,6 +83,7 @@ class FederatedData:
     columns: dict[str, str] | None = None
     from_uint8: bool = False
     transform: TableTransform | None = None
+    task_type: TaskType = CLASSIFICATION
     # Not a field of the dataclass: the class method ``trusted`` sets it on an instance.
     packed: ClassVar[PackedFiles | None] = None
 
@@ -308,16 +313,34 @@ class FederatedData:
             self._check_part(split)
         self._check_clients()
 
+    def _check_classes(self) -> None:
+        """Check the type of class labels."""
+        if not is_array(self.y, "iu", 1):
+            raise DataError(
+                f"{self.name}: labels must be integers in an array [M], got {type_of(self.y)}"
+            )
+
+    def _check_numbers(self) -> None:
+        """Check labels that are numbers, with their offsets and weights."""
+        if not is_array(self.y, "f") or self.y.ndim not in (1, 2):
+            raise DataError(
+                f"{self.name}: labels of {self.task_type.name} must be numbers in an array [M] or "
+                f"[M q], got {type_of(self.y)}"
+            )
+        bad = first_not_finite(self.y)
+        if bad is not None:
+            raise DataError(f"{self.name}: the label in row {bad[0]} is not finite")
+
     def _check_samples(self) -> None:
         """Check features, labels, and names of classes and features."""
         if not is_array(self.x, "biuf") or not self.x.ndim:
             raise DataError(
                 f"{self.name}: x must be numbers in an array [M, ...], got {type_of(self.x)}"
             )
-        if not is_array(self.y, "iu", 1):
-            raise DataError(
-                f"{self.name}: labels must be integers in an array [M], got {type_of(self.y)}"
-            )
+        if self.task_type.loss is None:
+            self._check_classes()
+        else:
+            self._check_numbers()
         if not isinstance(self.classes, (int, np.integer)) or self.classes < 1:
             raise DataError(
                 f"{self.name}: classes must be an integer of at least 1, got {self.classes!r}"
@@ -334,7 +357,8 @@ class FederatedData:
                 )
         if len(self.x) != len(self.y):
             raise DataError(f"{self.name}: {len(self.x)} samples but {len(self.y)} labels")
-        if len(self.y) and not 0 <= int(self.y.min()) <= int(self.y.max()) < self.classes:
+        classified = self.task_type.loss is None
+        if classified and len(self.y) and not 0 <= int(self.y.min()) <= int(self.y.max()) < self.classes:
             raise DataError(
                 f"{self.name}: labels must be 0..{self.classes - 1}, got "
                 f"{self.y.min()}..{self.y.max()}"

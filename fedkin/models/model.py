@@ -4,6 +4,7 @@ vector."""
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import inspect
 import os
@@ -26,6 +27,8 @@ from fedkin.core.errors import ModelError
 from fedkin.core.model_spec import ModelSpec, spec_from_shapes
 from fedkin.core.model_spec import Samples as Samples
 from fedkin.core.object_repr import html_table, model_text
+from fedkin.task_types.classification import CLASSIFICATION
+from fedkin.task_types.task_type import TaskType
 
 # A pytree of float32 arrays.
 Tree = Any
@@ -89,6 +92,7 @@ class Model:
             Statistics are part of the flat vector and are averaged with it, but gradient steps do
             not change them.
         whole: from parameters to the user's module, for inference.
+        task_type: what the labels are, from which the loss follows. ``model_for`` sets it.
     """
 
     name: str
@@ -101,6 +105,7 @@ class Model:
     fit: Callable[[Tree, Array, Array, Array | None], tuple[Array, Tree]] | None = None
     statistics: tuple[bool, ...] = ()
     whole: Callable[[Tree], Any] = _itself
+    task_type: TaskType = CLASSIFICATION
 
     def __repr__(self) -> str:
         return model_text("Model", self.name, self.spec.facts())
@@ -127,6 +132,15 @@ class Model:
         triples = zip(self.statistics, jax.tree.leaves(statistics), leaves, strict=True)
         updated = [new if is_statistic else old for is_statistic, new, old in triples]
         return jax.tree.unflatten(structure, updated)
+
+
+@functools.lru_cache(maxsize=32)
+def model_for(model: Model, task_type: TaskType) -> Model:
+    """The model with the loss of a task type. Equal arguments return the same object, so that its
+    programs are compiled once."""
+    if model.task_type == task_type:
+        return model
+    return dataclasses.replace(model, task_type=task_type)
 
 
 def flatten(tree: Tree) -> Float[Array, "P"]:

@@ -238,6 +238,8 @@ class SimulatedWorld:
         return {
             "P": self.spec.parameters,
             "C": self.data.classes,
+            "S": len(self.data.task_type.sums),
+            "T": len(self.data.task_type.sums) + 2,
             "d": int(np.prod(self.data.x.shape[1:])),
         }
 

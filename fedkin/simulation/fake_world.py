@@ -257,10 +257,10 @@ class _Quadratic:
             scores = models.shape[1] - np.sum(models[model_index] ** 2, axis=2)
             scores = np.where(model_index < 0, -np.inf, scores)
             correct = scores.argmax(axis=1) == self._world.data.y[clients]
-            return ScoreSums(correct=correct * 1.0, loss=0.0 * ones, examples=ones)  # no loss
+            return ScoreSums(sums=correct[:, None] * 1.0, loss=0.0 * ones, examples=ones)  # no loss
         away = models[model_index] - self._world.target[clients]
         distance = np.sum(away**2, axis=1).astype(np.float64)
-        return ScoreSums(correct=(distance < 1) * 1.0, loss=distance, examples=ones)
+        return ScoreSums(sums=(distance < 1)[:, None] * 1.0, loss=distance, examples=ones)
 
     def predict(
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"], split: str

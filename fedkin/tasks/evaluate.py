@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from fedkin.core.client import Client, ClientRows
+from fedkin.core.engine_protocols import ScoreSums
 from fedkin.core.errors import ModelError, TaskError
 from fedkin.core.model_spec import ModelSpec
 from fedkin.core.replies import Reply
@@ -39,7 +40,8 @@ class Evaluate(Task):
     local: bool = stays(default=False)  # type: ignore[assignment]
 
     up = Rows(
-        correct=integers(counted=False),
+        # Sums over the samples, as the data's task type names them, such as correct predictions.
+        sums=floats("S", low=0, missing=0.0, finite=False, counted=False),
         examples=integers(counted=False),
         # A model that has diverged may have an infinite loss.
         loss=floats(missing=0.0, finite=False, counted=False),
@@ -48,21 +50,15 @@ class Evaluate(Task):
     can_be_lost = False  # an evaluation covers every client
 
     def compute(self, client: Client) -> dict[str, Any]:
-        correct, loss, examples = client.score(
-            self.models, np.asarray(self.model_index[0]), self.split
+        return score_reply(
+            client.score(self.models, np.asarray(self.model_index[0]), self.split)
         )
-        return {"correct": np.int64(correct), "examples": examples, "loss": loss / max(examples, 1)}
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
         sums = rows.scorer.score(
             self.models, rows.clients, np.asarray(self.model_index, np.int64), self.split
         )
-        reply = {
-            "correct": sums.correct.astype(np.int64),
-            "examples": sums.examples,
-            "loss": sums.loss / np.maximum(sums.examples, 1),
-        }
-        yield rows.every, reply
+        yield rows.every, score_reply(sums)
 
     def check(self, model: str, spec: ModelSpec, classes: int) -> None:
         """Raise ModelError unless each row (a client) has one detector per class or, if models are
@@ -77,29 +73,59 @@ class Evaluate(Task):
             raise ModelError(f"model {model!r} is {needed}; got shape {self.model_index.shape}")
 
     def check_reply(self, arrays: Mapping[str, np.ndarray]) -> None:
-        if (arrays["correct"] > arrays["examples"]).any():
-            raise TaskError(f"task {self.name}: the scores have more correct samples than samples")
+        check_sums(self, arrays)
 
     def stored_models(self, reply: Reply) -> dict[str, np.ndarray]:
         return {"cluster": self.models[self.model_index[0]]} if self.model_index.ndim == 1 else {}
 
 
+def check_sums(task: Task, arrays: Mapping[str, np.ndarray]) -> None:
+    """Raise TaskError for impossible sums in the reply of an evaluation."""
+    sums = arrays["sums"]
+    # A single sum is the number of correct predictions.
+    if sums.shape[-1] == 1 and (sums[..., 0] > arrays["examples"]).any():
+        raise TaskError(f"task {task.name}: the scores have more correct samples than samples")
+
+
+def score_reply(scores: ScoreSums) -> dict[str, Any]:
+    """The reply of an evaluation, from the sums over a client's samples or over those of all
+    rows."""
+    loss = scores.loss / np.maximum(scores.examples, 1)
+    return {"sums": scores.sums, "examples": scores.examples, "loss": loss}
+
+
 @dataclass(frozen=True)
 class Scores:
-    """Evaluation results, with one entry per row (a client with its model). Correct predictions are
-    counts and not shares, so that they can be summed over any set of clients.
+    """Evaluation results, with one entry per row (a client with its model). They are sums over
+    samples and not means, so that they can be added over any set of clients.
 
     Examples:
         >>> import fedkin as fk
         >>> import numpy as np
-        >>> scores = fk.Scores(np.array([8, 3]), np.array([10, 4]), loss=np.array([0.5, 0.9]))
+        >>> hits = np.array([[8.0], [3.0]])
+        >>> scores = fk.Scores(hits, np.array([10, 4]), loss=np.array([0.5, 0.9]))
         >>> round(float(scores.correct.sum() / scores.examples.sum()), 2)
         0.79
     """
 
-    correct: Int[np.ndarray, "n"]
+    # What the data's task type sums (``TaskType.sums``), such as the correct predictions.
+    sums: Float[np.ndarray, "n S"]
     examples: Int[np.ndarray, "n"]
     loss: Float[np.ndarray, "n"]  # mean loss over the row's samples; 0 without samples
+
+    @property
+    def correct(self) -> Int[np.ndarray, "n"]:
+        """The number of correct predictions, for classes."""
+        return np.rint(self.sums[:, 0]).astype(np.int64)
+
+    @classmethod
+    def of(cls, reply: Reply) -> Scores:
+        """The results in the reply of an evaluation. A user's task may reply with the number of
+        ``correct`` predictions in place of ``sums``."""
+        sums = reply.arrays.get("sums")
+        if sums is None:
+            sums = reply.arrays["correct"][:, None].astype(np.float64)
+        return cls(sums, reply.examples, reply.loss)
 
 
 def evaluate(
@@ -119,4 +145,4 @@ def evaluate(
         options: ``split`` and ``local``, as in ``Evaluate``.
     """
     reply = world.run(Evaluate(models, np.asarray(model_index, np.int64), **options), clients)
-    return Scores(reply.correct, reply.examples, reply.loss)
+    return Scores.of(reply)

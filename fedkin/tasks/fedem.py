@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from fedkin.core.client import Client, ClientRows, sums_by_row
+from fedkin.core.engine_protocols import ScoreSums
 from fedkin.core.errors import TaskError
 from fedkin.core.model_spec import ModelSpec
 from fedkin.core.replies import Reply
@@ -23,7 +24,7 @@ from fedkin.core.schema import MAX_COUNT, Array, Rows, Schema, Sums, floats, int
 from fedkin.core.task import Task, each, setting, shared
 from fedkin.core.training import LocalTraining
 from fedkin.measures.mixture import log_softmax, responsibilities
-from fedkin.tasks.evaluate import Evaluate
+from fedkin.tasks.evaluate import Evaluate, check_sums, score_reply
 from fedkin.tasks.train import TrainingReply
 
 _MAX_LOSS = 1e30  # a larger loss cannot be true
@@ -215,11 +216,8 @@ class EvaluateMixture(Task):
         # A generator, so that only one model's scores are in memory at a time.
         scores = (client.scores(model, self.split) for model in self.models)
         correct, losses = _mixed(scores, prior, labels)
-        return {
-            "correct": correct.sum(),
-            "examples": len(labels),
-            "loss": losses.sum() / max(len(labels), 1),
-        }
+        hits = np.array([correct.sum()], np.float64)
+        return score_reply(ScoreSums(hits, losses.sum(), np.int64(len(labels))))
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
         owned = rows.data.part(self.split)
@@ -230,16 +228,11 @@ class EvaluateMixture(Task):
             scores = (rows.scorer.scores(model, clients, self.split) for model in self.models)
             prior = np.repeat(self.membership[portion], sizes, axis=0)
             correct, losses = _mixed(scores, prior, labels)
-            reply = {
-                "correct": sums_by_row(correct, sizes).astype(np.int64),
-                "examples": sizes,
-                "loss": sums_by_row(losses, sizes) / np.maximum(sizes, 1),
-            }
-            yield portion, reply
+            hits = sums_by_row(correct, sizes)[:, None]
+            yield portion, score_reply(ScoreSums(hits, sums_by_row(losses, sizes), sizes))
 
     def check_reply(self, arrays: Any) -> None:
-        if (arrays["correct"] > arrays["examples"]).any():
-            raise TaskError(f"task {self.name}: the scores have more correct samples than samples")
+        check_sums(self, arrays)
 
 
 def _mixed(

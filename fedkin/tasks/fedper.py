@@ -27,7 +27,7 @@ from fedkin.core.schema import Array, Memory, Rows, Schema, Sums, floats, intege
 from fedkin.core.task import Task, chosen, each, initial, setting
 from fedkin.core.train_call import TrainCall
 from fedkin.core.training import LocalTraining
-from fedkin.tasks.evaluate import Evaluate
+from fedkin.tasks.evaluate import Evaluate, check_sums, score_reply
 from fedkin.tasks.train import TrainingReply, and_padding, shortened
 
 # The entries of a flat model that stay on a client: one slice, or several in ascending order; None
@@ -229,8 +229,7 @@ class EvaluatePersonal(Task):
 
     def compute(self, client: Client) -> dict[str, Any]:
         model = join(self.models[self.model_index[0]], _own_head(self, client), self.head)
-        correct, loss, examples = client.score(model[None], np.asarray(0), self.split)
-        return {"correct": np.int64(correct), "examples": examples, "loss": loss / max(examples, 1)}
+        return score_reply(client.score(model[None], np.asarray(0), self.split))
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
         for portion in rows.portions(len(self.start)):
@@ -240,12 +239,7 @@ class EvaluatePersonal(Task):
             sums = rows.scorer.score(
                 models, rows.clients[portion], np.arange(len(portion)), self.split
             )
-            reply = {
-                "correct": sums.correct.astype(np.int64),
-                "examples": sums.examples,
-                "loss": sums.loss / np.maximum(sums.examples, 1),
-            }
-            yield portion, reply
+            yield portion, score_reply(sums)
 
     def check(self, model: str, spec: ModelSpec, classes: int) -> None:
         """Raise ModelError for detectors, and if bodies and heads do not form whole models."""
@@ -253,8 +247,7 @@ class EvaluatePersonal(Task):
         _check_parts(self)
 
     def check_reply(self, arrays: Mapping[str, np.ndarray]) -> None:
-        if (arrays["correct"] > arrays["examples"]).any():
-            raise TaskError(f"task {self.name}: the scores have more correct samples than samples")
+        check_sums(self, arrays)
 
 
 def body_of(models: Float[np.ndarray, "... P"], head: Part) -> Float[np.ndarray, "... b"]:

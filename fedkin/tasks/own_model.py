@@ -14,10 +14,9 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from fedkin.core.client import Client, ClientRows
-from fedkin.core.errors import TaskError
 from fedkin.core.schema import Memory
 from fedkin.core.task import Task, chosen, each
-from fedkin.tasks.evaluate import Evaluate
+from fedkin.tasks.evaluate import Evaluate, check_sums, score_reply
 from fedkin.tasks.train import and_padding
 
 OWN = "own_model"
@@ -51,8 +50,7 @@ class EvaluateOwn(Task):
             return client.memory.get(name, first[0])[None]
 
         model = self.read(stored, self.models[self.model_index])
-        correct, loss, examples = client.score(model, np.asarray(0), self.split)
-        return {"correct": np.int64(correct), "examples": examples, "loss": loss / max(examples, 1)}
+        return score_reply(client.score(model, np.asarray(0), self.split))
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
         for portion in rows.portions(self.models.shape[1]):
@@ -65,11 +63,7 @@ class EvaluateOwn(Task):
             sums = rows.scorer.score(
                 and_padding(own_model), rows.clients[portion], np.arange(len(portion)), self.split
             )
-            loss = sums.loss / np.maximum(sums.examples, 1)
-            yield (
-                portion,
-                {"correct": sums.correct.astype(np.int64), "examples": sums.examples, "loss": loss},
-            )
+            yield portion, score_reply(sums)
 
     def read(self, stored: Read, received: Float[np.ndarray, "r P"]) -> Float[np.ndarray, "r P"]:
         """The models with which some clients are evaluated: each client's personal model, or its
@@ -83,5 +77,4 @@ class EvaluateOwn(Task):
         return stored(OWN, received)
 
     def check_reply(self, arrays: Mapping[str, np.ndarray]) -> None:
-        if (arrays["correct"] > arrays["examples"]).any():
-            raise TaskError(f"task {self.name}: the scores have more correct samples than samples")
+        check_sums(self, arrays)

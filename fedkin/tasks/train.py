@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from fedkin.core.client import Client, ClientRows
-from fedkin.core.engine_protocols import LocalUpdates
+from fedkin.core.engine_protocols import LocalUpdates, ScoreSums
 from fedkin.core.errors import ModelError, TaskError
 from fedkin.core.model_spec import ModelSpec
 from fedkin.core.randomness import Stream
@@ -79,7 +79,7 @@ class Train(Task):
         arrays = self._arrays(local.as_rows())
         reply = {name: array[0] for name, array in arrays.items()}
         if self.test:
-            reply["test_sums"] = _test_sums(*client.score(self.models, np.asarray(index)))
+            reply["test_sums"] = _test_sums(client.score(self.models, np.asarray(index)))
         return reply | {"examples": len(client.samples()[1]), "model_index": index}
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
@@ -95,7 +95,7 @@ class Train(Task):
                 sums = rows.scorer.score(
                     self.models, rows.clients[portion], chosen_models[portion], "test"
                 )
-                arrays["test_sums"] = _test_sums(*sums)
+                arrays["test_sums"] = _test_sums(sums)
             yield portion, arrays
 
     def _chosen(self, rows: ClientRows) -> Int[np.ndarray, "n"]:
@@ -149,9 +149,12 @@ class Train(Task):
                 f"task {self.name}: model_index is outside 0..{len(self.models) - 1}: {index.max()}"
             )
         if "test_sums" in arrays:
-            correct = arrays["test_sums"][..., 0]
-            samples = arrays["test_sums"][..., 1]
-            if not ((correct >= 0) & (correct <= samples) & (samples <= MAX_COUNT)).all():
+            sums = arrays["test_sums"][..., :-2]
+            samples = arrays["test_sums"][..., -2]
+            possible = (sums >= 0).all(axis=-1) & (samples <= MAX_COUNT)
+            if sums.shape[-1] == 1:  # the number of correct predictions
+                possible &= sums[..., 0] <= samples
+            if not possible.all():
                 raise TaskError(
                     f"task {self.name}: test_sums has impossible numbers of samples, such as more "
                     "correct samples than samples"
@@ -238,11 +241,11 @@ def training_reply(task: Train, reply: Reply) -> TrainingReply:
     if task.reduce:
         for name in ("loss", "first_loss"):
             arrays[name] = np.where(reply.arrived, arrays[name][arrays["model_index"]], 0.0)
-    sums = arrays.pop("test_sums", np.zeros(3))
+    sums = arrays.pop("test_sums", None)
     before = None
-    if sums[1]:
-        correct, examples = (np.array([round(value)], np.int64) for value in sums[:2])
-        before = Scores(correct, examples, sums[2:] / examples)
+    if sums is not None and sums[-2]:
+        examples = np.array([round(sums[-2])], np.int64)
+        before = Scores(sums[None, :-2], examples, sums[-1:] / examples)
     return TrainingReply(
         **arrays,
         arrived=reply.arrived,
@@ -315,7 +318,7 @@ def _schema(reduce: bool, gradient: bool, test: bool) -> Schema:
     if gradient:
         arrays["gradient"] = floats("p", np.float32, missing=0.0, over="row")
     if test:
-        arrays["test_sums"] = floats("3", missing=0.0, finite=False, over="all", counted=False)
+        arrays["test_sums"] = floats("T", missing=0.0, finite=False, over="all", counted=False)
     kind = Sums if reduce else Rows
     return kind(**arrays)
 
@@ -325,8 +328,8 @@ def _finite(losses: Float[np.ndarray, "... K"]) -> Float[np.ndarray, "... K"]:
     return np.where(np.isnan(losses), np.inf, losses)
 
 
-def _test_sums(correct: Any, loss: Any, examples: Any) -> np.ndarray:
-    """The array ``test_sums`` of a reply: for each row (a client) the number of correct samples,
-    the number of samples, and the summed loss."""
-    counts = [np.asarray(correct, np.float64), np.asarray(examples, np.float64)]
-    return np.stack([*counts, loss], axis=-1)
+def _test_sums(scores: ScoreSums) -> Float[np.ndarray, "... T"]:
+    """The array ``test_sums`` of a reply: for each row (a client) the task type's sums, such as
+    correct samples, then the number of samples, and the summed loss."""
+    others = np.stack([np.asarray(scores.examples, np.float64), scores.loss], axis=-1)
+    return np.concatenate([scores.sums, others], axis=-1)

@@ -142,7 +142,7 @@ def score(
     return EvaluationResults(
         clients=assigned_clients,
         cluster=cluster,
-        scores=Scores(reply.correct, reply.examples, reply.loss),
+        scores=Scores.of(reply),
         partial=unassigned or unreachable + unanswered > 0,
         excluded=excluded,
         detectors=detectors,

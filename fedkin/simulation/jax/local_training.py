@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax.sharding import Mesh, PartitionSpec
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
 from fedkin.core.engine_protocols import LocalUpdates
 from fedkin.models.model import Model, Tree, flatten
@@ -31,7 +31,7 @@ from fedkin.simulation.jax.gradient_steps import (
 )
 from fedkin.simulation.jax.mixed_precision import in_bfloat16
 from fedkin.simulation.jax.train_options import Recipe, direction
-from fedkin.simulation.jax.training_losses import batch_loss, sample_losses
+from fedkin.simulation.jax.training_losses import batch_loss, sample_losses, sample_weights
 
 # A device is one core: parallel matrix products would use the cores of other devices, and the bits
 # would depend on the number of devices.
@@ -339,29 +339,39 @@ def _full_gradient(
 
     def summed(w: Tree, indices: Array, mask: Array) -> Array:
         scores = model.apply(w, rows_of(work.x, indices), None)
-        return jnp.sum(sample_losses(scores, work.y[indices]) * mask)
+        y = work.y[indices]
+        losses = sample_losses(model, scores, y) * mask
+        own = sample_weights(model, y)
+        return jnp.sum(losses if own is None else losses * own)
 
     def step(s: Array, carry: tuple[Tree, Array]) -> tuple[Tree, Array]:
         total, examples = carry
         indices = work.steps.batches[first + s]
         count = work.steps.valid[first + s]
         mask = (jnp.arange(len(indices)) < count).astype(jnp.float32)
+        own = sample_weights(model, work.y[indices])
+        if own is not None:
+            count = jnp.sum(own * mask)
         return jax.tree.map(jnp.add, total, jax.grad(summed)(w, indices, mask)), examples + count
 
     zero = jax.tree.map(jnp.zeros_like, w)
-    begin = (zero, jnp.zeros((), work.steps.valid.dtype))
+    weighted = sample_weights(model, work.y[:1]) is not None
+    counts = jnp.float32 if weighted else work.steps.valid.dtype
+    begin = (zero, jnp.zeros((), counts))
     total, examples = jax.lax.fori_loop(0, steps, step, begin)
     if model.statistics:  # running statistics have no gradient
         total = model.with_statistics(total, zero)
-    gradient = flatten(total) / jnp.maximum(examples, 1)
+    least = jnp.finfo(jnp.float32).tiny if weighted else 1
+    gradient = flatten(total) / jnp.maximum(examples, least)
     return gradient if model.penalty is None else gradient + flatten(jax.grad(model.penalty)(w))
 
 
 @partial(jax.jit, static_argnames=("model", "mesh"), compiler_options=_ONE_CORE)
 def score(
     model: Model, mesh: Mesh, models: Float[Array, "K P"], blocks: SampleBlocks
-) -> tuple[Bool[Array, "D b S"], Float[Array, "D b S"]]:
-    """Whether each sample is classified correctly, and the loss of each sample.
+) -> tuple[tuple[Array, ...], Float[Array, "D b S"]]:
+    """What the task type sums over samples, such as whether each is classified correctly, and the
+    loss of each sample.
 
     Args:
         model: the model.
@@ -373,7 +383,8 @@ def score(
 
     def block(samples: SampleBlocks, models: Array) -> tuple[Array, Array]:
         scores = scores_of(model, models, samples.model_index, samples.x)
-        return jnp.argmax(scores, axis=-1) == samples.y, sample_losses(scores, samples.y)
+        summed = model.task_type.sample_scores(jnp, scores, samples.y)
+        return summed, sample_losses(model, scores, samples.y)
 
     return _each_block(block, mesh)(models, blocks)
 

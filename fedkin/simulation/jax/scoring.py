@@ -19,6 +19,7 @@ from fedkin.core.engine_protocols import ScoreSums
 from fedkin.data.federated import FederatedData
 from fedkin.models.model import Model
 from fedkin.simulation.batching import rounded_up
+from fedkin.simulation.constant_scores import ConstantScores
 from fedkin.simulation.jax import local_training
 from fedkin.simulation.jax.devices import mesh_of, replicate, shard
 from fedkin.simulation.jax.local_training import SampleBlocks
@@ -95,6 +96,7 @@ class JaxScorer:
         self._data = data
         self._model = model
         self._mesh = mesh_of(devices)
+        self._constants = ConstantScores(data)
         # Split and axes of the model indices -> clients and indices, and the result of `_blocks`.
         self._cache: dict[tuple[str, int], tuple[tuple, tuple]] = {}
 
@@ -158,8 +160,8 @@ class JaxScorer:
         """The loss of each model on each training sample of all clients, without regularisation."""
         place, batches = self._blocks(clients, np.zeros(len(clients), np.int64), "train")
         replicas = [replicate(self._mesh, model[None]) for model in models]
-        # One model at a time, as every model scores all blocks. The program returns two arrays:
-        # whether each sample is classified correctly, and its loss.
+        # One model at a time, as every model scores all blocks. The program's second result is the
+        # loss of each sample.
         losses = [
             [
                 local_training.score(self._model, self._mesh, replica, part)[1]
@@ -190,13 +192,14 @@ class JaxScorer:
         model_index: Int[np.ndarray, "n ..."],
         split: str,
     ) -> ScoreSums:
-        """Correct predictions, summed loss and number of samples of each row (a client with a
+        """The task type's sums, summed loss and number of samples of each row (a client with a
         model, or with one detector per class)."""
         owned = self._data.part(split)
         sizes = owned.sizes[clients].astype(np.int64)
         total = sizes.sum()
         if not total:
-            return ScoreSums(np.zeros(len(clients)), np.zeros(len(clients)), sizes)
+            none = np.zeros((len(clients), len(self._data.task_type.sums)))
+            return ScoreSums(none, np.zeros(len(clients)), sizes)
         if len(clients) > 1 and total > _AT_ONCE and total * self._data.x[:1].nbytes > _CACHE_BYTES:
             # A call that is too large for the cache is scored in portions, to use less memory.
             portions = np.array_split(np.arange(len(clients)), -(-4 * total // _AT_ONCE))
@@ -207,9 +210,13 @@ class JaxScorer:
         place, batches = self._blocks(clients, model_index, split)
         whole = replicate(self._mesh, models)
         scored = [local_training.score(self._model, self._mesh, whole, part) for part in batches]
-        correct = _samples_of([right for right, _ in scored])[place]
         loss = _samples_of([losses for _, losses in scored])[place]
-        return ScoreSums(sums_by_row(correct, sizes), sums_by_row(loss, sizes), sizes)
+        summed = [
+            sums_by_row(_samples_of(parts)[place], sizes)
+            for parts in zip(*(by_sample for by_sample, _ in scored), strict=True)
+        ]
+        sums = [*summed, *self._constants.sums(clients, split).T]
+        return ScoreSums(np.stack(sums, axis=1), sums_by_row(loss, sizes), sizes)
 
     def _blocks(
         self, clients: Int[np.ndarray, "n"], model_index: Int[np.ndarray, "n ..."], split: str

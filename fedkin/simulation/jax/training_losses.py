@@ -8,9 +8,20 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from fedkin.models.model import Model, Tree
+from fedkin.task_types.loss import targets_of
 
 
-def sample_losses(scores: Float[Array, "B C"], y: Int[Array, "B"]) -> Float[Array, "B"]:
+def sample_losses(
+    model: Model, scores: Float[Array, "B C"], y: Shaped[Array, "B ..."]
+) -> Float[Array, "B"]:
+    """The loss of each sample: that of the model's task type, or the softmax cross entropy."""
+    loss = model.task_type.loss
+    if loss is None:
+        return cross_entropy(scores, y)
+    return loss.of(jnp, scores, targets_of(y))
+
+
+def cross_entropy(scores: Float[Array, "B C"], y: Int[Array, "B"]) -> Float[Array, "B"]:
     """Softmax cross entropy of each sample."""
     normaliser = jax.nn.logsumexp(scores, axis=-1)
     return normaliser - jnp.take_along_axis(scores, y[:, None], axis=-1)[:, 0]
@@ -43,12 +54,17 @@ def weighted_losses(
     return losses, label_weights
 
 
+def sample_weights(model: Model, y: Shaped[Array, "B ..."]) -> Float[Array, "B"] | None:
+    """The weights of samples in the data; None if all are 1."""
+    return None if model.task_type.loss is None else targets_of(y).weight
+
+
 def batch_loss(
     model: Model,
     smoothing: float,
     w: Tree,
     x: Array,
-    y: Shaped[Array, "B"],
+    y: Shaped[Array, "B ..."],
     mask: Float[Array, "B"],
     key: Array | None,
     class_weights: Float[Array, "C"] | None = None,
@@ -63,7 +79,8 @@ def batch_loss(
         smoothing: share of a label that is spread over all classes.
         w: parameters.
         x: samples [B ...].
-        y: labels; for a detector, whether a sample belongs to its class.
+        y: labels (rows of ``FederatedData.y``); for a detector, whether a sample belongs to its
+            class.
         mask: 1 for samples, 0 for padding.
         key: random key for dropout; None without dropout.
         class_weights: class weights of the loss; None if all are 1.
@@ -82,9 +99,15 @@ def batch_loss(
         summed = jnp.sum(losses * counted)
         # A batch may have only padding, or classes of weight 0: then the loss is 0, not NaN.
         loss = summed / jnp.maximum(jnp.sum(label_weights * mask), jnp.finfo(jnp.float32).tiny)
+    elif model.spec.detects:
+        summed = jnp.sum(detection_losses(scores, y) * counted)
+        loss = summed / jnp.maximum(jnp.sum(mask), 1)
+    elif (own := sample_weights(model, y)) is not None:
+        # Weights of the data divide the mean: a batch counts as much as any other.
+        summed = jnp.sum(sample_losses(model, scores, y) * own * counted)
+        loss = summed / jnp.maximum(jnp.sum(own * mask), jnp.finfo(jnp.float32).tiny)
     else:
-        losses_of = detection_losses if model.spec.detects else sample_losses
-        summed = jnp.sum(losses_of(scores, y) * counted)
+        summed = jnp.sum(sample_losses(model, scores, y) * counted)
         loss = summed / jnp.maximum(jnp.sum(mask), 1)
     if model.penalty is not None:
         loss = loss + model.penalty(w)

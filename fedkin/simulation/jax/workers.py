@@ -13,7 +13,7 @@ from jaxtyping import Int
 from fedkin.core.errors import ModelError
 from fedkin.core.model_spec import ModelSpec, Samples, spec_for_data
 from fedkin.data.federated import FederatedData
-from fedkin.models.model import Model
+from fedkin.models.model import Model, model_for
 from fedkin.simulation.jax.devices import local_devices
 from fedkin.simulation.jax.scoring import JaxScorer
 from fedkin.simulation.jax.trainer import JaxTrainer
@@ -35,8 +35,9 @@ def worker_factory(
     lanes = clients_per_batch or (1 if used[0].platform == "cpu" else None)
 
     def workers(data: FederatedData) -> tuple[JaxScorer, JaxTrainer]:
-        trainer = JaxTrainer(data=data, model=model, devices=used, lanes=lanes, ids=ids)
-        return JaxScorer(data, model, used), trainer
+        of_type = model_for(model, data.task_type)
+        trainer = JaxTrainer(data=data, model=of_type, devices=used, lanes=lanes, ids=ids)
+        return JaxScorer(data, of_type, used), trainer
 
     return workers
 

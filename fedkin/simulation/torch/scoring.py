@@ -10,7 +10,9 @@ from torch.nn.functional import cross_entropy
 
 from fedkin.core.engine_protocols import ScoreSums
 from fedkin.data.federated import FederatedData
+from fedkin.simulation.constant_scores import ConstantScores
 from fedkin.simulation.torch.flat_module import FlatModule, to_tensor
+from fedkin.task_types.loss import targets_of
 
 _WIDTH = 256  # samples at a time
 _NONE = np.zeros(0)
@@ -22,6 +24,7 @@ class TorchScorer:
     def __init__(self, data: FederatedData, model: FlatModule) -> None:
         self._data = data
         self._model = model
+        self._constants = ConstantScores(data)
 
     def losses(
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]
@@ -64,8 +67,14 @@ class TorchScorer:
         """The loss of each model on each training sample of all clients (concatenated)."""
         y = to_tensor(np.concatenate(self._labels(clients, "train")))
         scores = [torch.from_numpy(self.scores(model, clients, "train")) for model in models]
-        losses = [cross_entropy(of_model, y, reduction="none") for of_model in scores]
-        return np.stack([of_model.numpy() for of_model in losses])
+        return np.stack([self._losses(of_model, y).numpy() for of_model in scores])
+
+    def _losses(self, scores: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """The loss of each sample."""
+        loss = self._data.task_type.loss
+        if loss is None:
+            return cross_entropy(scores, y, reduction="none")
+        return loss.of(torch, scores, targets_of(y))
 
     def scores(
         self, model: Float[np.ndarray, "P"], clients: Int[np.ndarray, "n"], split: str
@@ -81,17 +90,21 @@ class TorchScorer:
         model_index: Int[np.ndarray, "n ..."],
         split: str,
     ) -> ScoreSums:
-        """Correct predictions, summed loss and number of samples of each row (a client with a
+        """The task type's sums, summed loss and number of samples of each row (a client with a
         model, or with one detector per class)."""
         score = self._detector_scores if self._model.spec.detects else self._scores
-        correct, loss = np.zeros((2, len(clients)))
+        task_type = self._data.task_type
+        constants = self._constants.sums(clients, split)
+        sums = np.zeros((len(clients), len(task_type.sums)))
+        loss = np.zeros(len(clients))
         scored = score(models, clients, model_index, split)
         labels = self._labels(clients, split)
         for row, (scores, y) in enumerate(zip(scored, labels, strict=True)):
-            correct[row] = (scores.argmax(axis=1) == y).sum()
-            losses = cross_entropy(torch.from_numpy(scores), to_tensor(y), reduction="none")
+            summed = [part.sum() for part in task_type.sample_scores(np, scores, y)]
+            sums[row] = [*summed, *constants[row]]
+            losses = self._losses(torch.from_numpy(scores), to_tensor(y))
             loss[row] = losses.double().sum().item()
-        return ScoreSums(correct, loss, self._data.part(split).sizes[clients].astype(np.int64))
+        return ScoreSums(sums, loss, self._data.part(split).sizes[clients].astype(np.int64))
 
     def _scores(
         self,

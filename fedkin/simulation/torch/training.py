@@ -39,6 +39,7 @@ from fedkin.simulation.torch.optimizers import (
     make_optimizer,
 )
 from fedkin.simulation.torch.user_model import Minimiser, OwnModel
+from fedkin.task_types.loss import Loss, targets_of
 
 _WIDTH = 64  # samples per batch of a full gradient
 
@@ -50,6 +51,7 @@ class TorchTrainer:
         self._data = data
         self._model = model
         self._ids = ids
+        self._loss = data.task_type.loss  # None for classes
 
     def train(self, call: TrainCall) -> LocalUpdates:
         """Train every row (a client with one model) of a training call, one after another.
@@ -175,6 +177,7 @@ class TorchTrainer:
                 weights=weights,
                 smoothing=work.label_smoothing,
                 counted=counted,
+                loss=self._loss,
             )
             scores = partial(
                 self._scores, x=x[indices], client=client, low=work.precision is not None
@@ -207,11 +210,21 @@ class TorchTrainer:
         entries = trainable_entries(network)
         total = [torch.zeros_like(entry) for entry in entries.values()]
         for batch, labels in zip(x.split(_WIDTH), y.split(_WIDTH), strict=True):
-            loss = cross_entropy(self._scores(network, batch, client), labels, reduction="sum")
+            loss = self._summed_loss(self._scores(network, batch, client), labels)
             gradients = gradients_of(loss, list(entries.values()))
             for summed, gradient in zip(total, gradients, strict=True):
                 summed += gradient
-        return {name: summed / len(y) for name, summed in zip(entries, total, strict=True)}
+        weight = None if self._loss is None else targets_of(y).weight
+        divisor = len(y) if weight is None else weight.sum()
+        return {name: summed / divisor for name, summed in zip(entries, total, strict=True)}
+
+    def _summed_loss(self, scores: Tensor, y: Tensor) -> Tensor:
+        """The loss of a batch, summed over its samples with their weights in the data."""
+        if self._loss is None:
+            return cross_entropy(scores, y, reduction="sum")
+        targets = targets_of(y)
+        losses = self._loss.of(torch, scores, targets)
+        return (losses if targets.weight is None else losses * targets.weight).sum()
 
     def _samples(self, client: int) -> tuple[Tensor, Tensor]:
         """A client's training samples and labels, as tensors."""
@@ -261,8 +274,10 @@ def mean_loss(
     weights: Tensor | None = None,
     smoothing: float = 0.0,
     counted: Tensor | None = None,
+    loss: Loss | None = None,
 ) -> Tensor:
-    """Mean cross entropy of class scores, or binary cross entropy of a detector's scores [B 1].
+    """Mean loss of a batch: the task type's, the cross entropy of class scores, or the binary cross
+    entropy of a detector's scores [B 1].
 
     Labels are class numbers. For a detector they are 0.0 or 1.0, as floating-point numbers.
 
@@ -272,7 +287,15 @@ def mean_loss(
         weights: class weights [C]; None if all are 1.
         smoothing: share of a label that is spread over all classes.
         counted: sample weights [B]; None if all are 1. They do not change the divisor of the mean.
+        loss: loss of the task type; None for classes.
     """
+    if loss is not None:
+        targets = targets_of(y)
+        losses = loss.of(torch, scores, targets)
+        losses = losses if counted is None else losses * counted
+        if targets.weight is None:
+            return losses.mean()
+        return (losses * targets.weight).sum() / targets.weight.sum()
     if y.is_floating_point():
         return binary_cross_entropy_with_logits(scores[:, 0], y)
     if counted is None:

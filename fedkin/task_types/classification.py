@@ -1,0 +1,43 @@
+"""Classification: labels are classes 0 .. C-1, and a model has one output for each class."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from fedkin.measures.measure import Measure
+from fedkin.measures.table import MEASURES
+from fedkin.task_types.loss import Loss
+from fedkin.task_types.task_type import Sums, TaskType, share_of
+
+
+@dataclass(frozen=True)
+class Classification(TaskType):
+    """Labels are classes. The loss is the cross entropy of the softmax over the outputs; a detector
+    has one output and a binary cross entropy."""
+
+    name = "classification"
+    sums = ("correct",)
+
+    @property
+    def loss(self) -> Loss | None:
+        return None
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        return (MEASURES["accuracy"],)
+
+    def sample_scores(self, xp: Any, scores: Any, y: Any) -> tuple[Any, ...]:
+        return (scores.argmax(-1) == y,)
+
+    def constant_scores(self, y: Any) -> tuple[Float[np.ndarray, "B"], ...]:
+        return ()
+
+    def values(self, sums: Sums, examples: Int[np.ndarray, "..."]) -> dict[str, np.ndarray]:
+        return {"accuracy": share_of(sums["correct"], examples)}
+
+
+CLASSIFICATION = Classification()

@@ -1,0 +1,217 @@
+"""Counts and amounts that are not negative: the mean is exp(score + offset), and the offset is the
+log of the exposure (years of observation, beds).
+
+Losses leave out the terms that do not depend on the model, so a loss may be negative. Deviances
+are never negative; they are summed over samples. Sources: McCullagh & Nelder, Generalized Linear
+Models (1989); Jorgensen (1987) for Tweedie; Hilbe, Negative Binomial Regression (2011).
+
+Labels are not scaled. The log of the pooled rate of the training samples (sum of labels / sum of
+exposures) is part of the offset, so a model that starts at 0 starts at this rate.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from fedkin.core.errors import ConfigError, DataError
+from fedkin.core.validation import check_choice
+from fedkin.measures.measure import Measure
+from fedkin.task_types.loss import Loss, Targets, exponential, targets_of
+from fedkin.task_types.regression import MEAN_ABSOLUTE_ERROR
+from fedkin.task_types.task_type import (
+    Sums,
+    TaskType,
+    check_finite,
+    gain_over,
+    row_of,
+    share_of,
+)
+
+LEAST_MEAN = 1e-12  # smaller predicted means count as this one, so that logs are finite
+
+MEAN_DEVIANCE = Measure(
+    "mean_deviance",
+    title="mean deviance of the loss's distribution, over all samples together",
+    head="deviance",
+    direction="lower",
+)
+D2_SCORE = Measure(
+    "d2_score",
+    title="share of the deviance of the pooled training rate that the model saves",
+    head="D2 (pooled)",
+    unit="index",
+)
+
+
+@dataclass(frozen=True)
+class CountLoss(Loss):
+    """A loss with a deviance."""
+
+    link = "log"
+
+    @abstractmethod
+    def deviance(self, xp: Any, y: Any, mean: Any) -> Any:
+        """The deviance [B] of each sample: twice its distance to the log likelihood of a perfect
+        prediction; never negative, and 0 for a perfect one."""
+
+
+@dataclass(frozen=True)
+class Poisson(CountLoss):
+    """mu - y log mu: counts whose variance is their mean.
+
+    Attributes:
+        link: ``log`` for mu = exp(s), as software for generalised linear models has it; or
+            ``softplus`` for mu = log(1 + exp(s)), whose gradients are bounded.
+    """
+
+    name = "poisson"
+    link: str = "log"  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        check_choice("data.link", self.link, ("log", "softplus"))
+
+    def of(self, xp: Any, scores: Any, targets: Targets) -> Any:
+        if self.link == "softplus":
+            mean = self.mean(xp, scores, targets.offset)
+            return mean - targets.label * xp.log(xp.clip(mean, LEAST_MEAN, None))
+        score = scores[:, 0] + targets.offset
+        return exponential(xp, score) - targets.label * score
+
+    def deviance(self, xp: Any, y: Any, mean: Any) -> Any:
+        return 2 * (y_log_ratio(xp, y, mean) - y + mean)
+
+
+@dataclass(frozen=True)
+class Gamma(CountLoss):
+    """s + y exp(-s): positive amounts whose standard deviation is proportional to their mean."""
+
+    name = "gamma"
+
+    def of(self, xp: Any, scores: Any, targets: Targets) -> Any:
+        score = scores[:, 0] + targets.offset
+        return score + targets.label * exponential(xp, -score)
+
+    def deviance(self, xp: Any, y: Any, mean: Any) -> Any:
+        ratio = y / xp.clip(mean, LEAST_MEAN, None)
+        return 2 * (ratio - 1 - xp.log(xp.clip(ratio, LEAST_MEAN, None)))
+
+
+@dataclass(frozen=True)
+class Tweedie(CountLoss):
+    """mu^(2-p) / (2-p) - y mu^(1-p) / (1-p) with mu = exp(s): amounts that are 0 or positive.
+
+    Attributes:
+        power: p, above 1 (Poisson) and below 2 (Gamma).
+    """
+
+    name = "tweedie"
+    power: float = 1.5
+
+    def __post_init__(self) -> None:
+        if not 1 < self.power < 2:
+            raise ConfigError(
+                f"data.power must be above 1 and below 2, such as 1.5; got {self.power!r} (1 is "
+                'loss = "poisson", 2 is loss = "gamma")'
+            )
+
+    def of(self, xp: Any, scores: Any, targets: Targets) -> Any:
+        score = scores[:, 0] + targets.offset
+        growing = exponential(xp, (2 - self.power) * score) / (2 - self.power)
+        falling = exponential(xp, (1 - self.power) * score) / (1 - self.power)
+        return growing - targets.label * falling
+
+    def deviance(self, xp: Any, y: Any, mean: Any) -> Any:
+        p = self.power
+        mean = xp.clip(mean, LEAST_MEAN, None)
+        perfect = y ** (2 - p) / ((1 - p) * (2 - p))
+        return 2 * (perfect - y * mean ** (1 - p) / (1 - p) + mean ** (2 - p) / (2 - p))
+
+
+@dataclass(frozen=True)
+class NegativeBinomial(CountLoss):
+    """(y + 1/a) log(1 + a mu) - y log(a mu): counts with variance mu + a mu^2.
+
+    Attributes:
+        alpha: a, the overdispersion, above 0.
+    """
+
+    name = "negative_binomial"
+    alpha: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.alpha > 0:
+            raise ConfigError(f"data.overdispersion must be above 0, such as 1.0; got {self.alpha}")
+
+    def of(self, xp: Any, scores: Any, targets: Targets) -> Any:
+        score = scores[:, 0] + targets.offset
+        log_product = score + math.log(self.alpha)  # log(a mu)
+        log_sum = xp.logaddexp(xp.zeros_like(log_product), log_product)  # log(1 + a mu)
+        return (targets.label + 1 / self.alpha) * log_sum - targets.label * log_product
+
+    def deviance(self, xp: Any, y: Any, mean: Any) -> Any:
+        size = 1 / self.alpha
+        return 2 * (y_log_ratio(xp, y, mean) - y_log_ratio(xp, y + size, mean + size))
+
+
+def y_log_ratio(xp: Any, y: Any, mean: Any) -> Any:
+    """y log(y / mean), and 0 where y is 0."""
+    present = xp.where(y > 0, y, xp.ones_like(y))
+    ratio = present / xp.clip(mean, LEAST_MEAN, None)
+    return xp.where(y > 0, y * xp.log(ratio), xp.zeros_like(y))
+
+
+LOSSES: dict[str, type[CountLoss]] = {
+    loss.name: loss for loss in (Poisson, Gamma, Tweedie, NegativeBinomial)
+}
+
+
+@dataclass(frozen=True)
+class Count(TaskType):
+    """Labels are counts, or amounts that are not negative.
+
+    Args:
+        loss: the training loss: ``Poisson``, ``Gamma``, ``Tweedie`` or ``NegativeBinomial``.
+    """
+
+    name = "count"
+    sums = ("deviance", "absolute_error", "constant_deviance", "constant_absolute_error")
+    loss: CountLoss = Poisson()  # type: ignore[assignment]
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        return MEAN_DEVIANCE, MEAN_ABSOLUTE_ERROR, D2_SCORE
+
+    def sample_scores(self, xp: Any, scores: Any, y: Any) -> tuple[Any, ...]:
+        targets = targets_of(y)
+        mean = self.loss.mean(xp, scores, targets.offset)
+        deviance = self.loss.deviance(xp, targets.label, mean)
+        return deviance, xp.abs(targets.label - mean)
+
+    def values(self, sums: Sums, examples: Int[np.ndarray, "..."]) -> dict[str, np.ndarray]:
+        return {
+            "mean_deviance": share_of(sums["deviance"], examples),
+            "mean_absolute_error": share_of(sums["absolute_error"], examples),
+            "d2_score": gain_over(sums["deviance"], sums["constant_deviance"]),
+        }
+
+    def check_labels(self, labels: Float[np.ndarray, "M"], place: str) -> None:
+        check_finite(labels, place)
+        wrong = labels < 0
+        if wrong.any():
+            row = row_of(wrong)
+            raise DataError(
+                f"{place}: the count in row {row} is {labels[row]:g} ({int(wrong.sum())} such "
+                'rows); counts are 0 or more. For numbers of any sign, set task = "regression"'
+            )
+        if isinstance(self.loss, Gamma) and not labels.all():
+            row = row_of(labels == 0)
+            raise DataError(
+                f"{place}: the label in row {row} is 0, but loss = \"gamma\" needs labels above 0; "
+                'use loss = "tweedie" for amounts that may be 0'
+            )

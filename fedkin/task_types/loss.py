@@ -1,0 +1,83 @@
+"""The class ``Loss``: the loss of a sample, as one formula for NumPy, JAX and PyTorch."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+# Above this score, the exponential is continued by its tangent. exp(s) overflows float32 at 88.7,
+# and a clipped exponential has gradient 0, so that a model outside could never return.
+TANGENT_ABOVE = 20.0
+
+
+class Targets(NamedTuple):
+    """The columns of ``FederatedData.y`` that a loss reads."""
+
+    label: Any  # [B]
+    offset: Any  # [B], added to the score: the log of the exposure; 0.0 without one
+    weight: Any  # [B], weight of the sample; None if all are 1
+
+
+def targets_of(y: Any) -> Targets:
+    """The label, offset and weight of samples.
+
+    Args:
+        y: labels [B], or columns [B q]: label, offset and, if there is a third, weight.
+    """
+    if y.ndim == 1:
+        return Targets(y, 0.0, None)
+    weight = y[:, 2] if y.shape[1] > 2 else None
+    return Targets(y[:, 0], y[:, 1], weight)
+
+
+@dataclass(frozen=True)
+class Loss(ABC):
+    """The loss of a sample. Its options are fields, so equal losses share compiled programs.
+
+    A formula gets the module of its arrays as ``xp``: ``numpy``, ``jax.numpy`` or ``torch``. It
+    uses only functions that the three have.
+    """
+
+    name: ClassVar[str]
+    link: ClassVar[str] = "identity"  # the predicted mean is the inverse link of the score
+
+    @property
+    def outputs(self) -> int:
+        """Number of outputs of a model."""
+        return 1
+
+    @abstractmethod
+    def of(self, xp: Any, scores: Any, targets: Targets) -> Any:
+        """The loss [B] of each sample.
+
+        Args:
+            xp: module of the arrays.
+            scores: outputs of the model [B C].
+            targets: labels, offsets and weights of the samples. The weights are not applied here.
+        """
+
+    def mean(self, xp: Any, scores: Any, offset: Any) -> Any:
+        """The predicted value [B] of each sample: the inverse link of its score.
+
+        An offset multiplies a positive mean by exp(offset), the exposure, with either link.
+        """
+        if self.link == "softplus":
+            return softplus(xp, scores[:, 0]) * xp.exp(offset + 0 * scores[:, 0])
+        score = scores[:, 0] + offset
+        return exponential(xp, score) if self.link == "log" else score
+
+
+def exponential(xp: Any, s: Any) -> Any:
+    """exp(s), continued by its tangent above ``TANGENT_ABOVE``: finite, with a gradient that leads
+    back."""
+    # Each branch must be finite everywhere: JAX differentiates both.
+    below = xp.exp(xp.clip(s, None, TANGENT_ABOVE))
+    above = math.exp(TANGENT_ABOVE) * (1 + s - TANGENT_ABOVE)
+    return xp.where(s > TANGENT_ABOVE, above, below)
+
+
+def softplus(xp: Any, s: Any) -> Any:
+    """log(1 + exp(s)) without overflow."""
+    return xp.logaddexp(xp.zeros_like(s), s)

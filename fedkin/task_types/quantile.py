@@ -1,0 +1,142 @@
+"""Quantiles: a model predicts several quantiles of a real number, by the pinball loss (Koenker &
+Bassett 1978).
+
+Levels that cross are put in order when a model predicts. This never raises the summed pinball loss
+(Chernozhukov, Fernandez-Val & Galichon 2010).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from fedkin.core.errors import ConfigError
+from fedkin.measures.measure import Measure
+from fedkin.task_types.loss import Loss, Targets, targets_of
+from fedkin.task_types.task_type import Sums, TaskType, check_finite, gain_over, share_of
+
+MEAN_PINBALL_LOSS = Measure(
+    "mean_pinball_loss",
+    title="pinball loss, mean over levels and samples",
+    head="pinball loss",
+    direction="lower",
+)
+D2_PINBALL_SCORE = Measure(
+    "d2_pinball_score",
+    title="share of the pinball loss of the pooled training quantiles that the model saves",
+    head="D2 (pooled)",
+    unit="index",
+)
+COVERAGE = Measure(
+    "coverage",
+    title="share of labels between the lowest and the highest quantile",
+    head="coverage",
+    unit="share",
+    direction="neither",
+)
+INTERVAL_WIDTH = Measure(
+    "interval_width",
+    title="mean distance between the lowest and the highest quantile",
+    head="width",
+    direction="neither",
+)
+
+
+@dataclass(frozen=True)
+class Pinball(Loss):
+    """max(q (y - s), (q - 1)(y - s)), summed over the levels q. A model has one output for each
+    level.
+
+    Attributes:
+        levels: the quantiles, in ascending order, between 0 and 1.
+    """
+
+    name = "quantile"
+    levels: tuple[float, ...] = (0.1, 0.5, 0.9)
+
+    def __post_init__(self) -> None:
+        ordered = tuple(sorted(set(self.levels)))
+        inside = all(0 < level < 1 for level in self.levels)
+        if not self.levels or not inside or ordered != self.levels:
+            raise ConfigError(
+                "data.quantiles must be different levels between 0 and 1 in ascending order, such "
+                f"as [0.1, 0.5, 0.9]; got {list(self.levels)}"
+            )
+
+    @property
+    def outputs(self) -> int:
+        return len(self.levels)
+
+    def of(self, xp: Any, scores: Any, targets: Targets) -> Any:
+        by_level = self.by_level(xp, scores, targets)
+        total = by_level[0]
+        for one in by_level[1:]:
+            total = total + one
+        return total
+
+    def by_level(self, xp: Any, scores: Any, targets: Targets) -> list[Any]:
+        """The pinball loss [B] of each level."""
+        losses = []
+        for column, level in enumerate(self.levels):
+            residual = targets.label - scores[:, column] - targets.offset
+            # Where label and score are equal the gradient is 0, in JAX and PyTorch alike.
+            below = xp.where(residual < 0, (level - 1) * residual, 0 * residual)
+            losses.append(xp.where(residual > 0, level * residual, below))
+        return losses
+
+
+@dataclass(frozen=True)
+class Quantile(TaskType):
+    """A model predicts several quantiles of a real number.
+
+    Args:
+        loss: the pinball loss of the levels.
+    """
+
+    name = "quantile"
+    sums = ("pinball_loss", "covered", "width", "constant_pinball_loss")
+    loss: Pinball = Pinball()  # type: ignore[assignment]
+
+    @property
+    def level(self) -> float:
+        """The share of labels that should lie between the lowest and the highest quantile."""
+        return self.loss.levels[-1] - self.loss.levels[0]
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        if len(self.loss.levels) == 1:
+            return MEAN_PINBALL_LOSS, D2_PINBALL_SCORE
+        return MEAN_PINBALL_LOSS, D2_PINBALL_SCORE, COVERAGE, INTERVAL_WIDTH
+
+    def sample_scores(self, xp: Any, scores: Any, y: Any) -> tuple[Any, ...]:
+        targets = targets_of(y)
+        ordered = in_order(xp, scores)
+        low = ordered[:, 0] + targets.offset
+        high = ordered[:, -1] + targets.offset
+        covered = (low <= targets.label) & (targets.label <= high)
+        return self.loss.of(xp, ordered, targets), covered, high - low
+
+    def constant_scores(self, y: Any) -> tuple[Float[np.ndarray, "B"], ...]:
+        return super().constant_scores(y)[:1]
+
+    def values(self, sums: Sums, examples: Int[np.ndarray, "..."]) -> dict[str, np.ndarray]:
+        scale = self.label.scale
+        levels = len(self.loss.levels)
+        return {
+            "mean_pinball_loss": scale * share_of(sums["pinball_loss"], examples) / levels,
+            "d2_pinball_score": gain_over(sums["pinball_loss"], sums["constant_pinball_loss"]),
+            "coverage": share_of(sums["covered"], examples),
+            "interval_width": scale * share_of(sums["width"], examples),
+        }
+
+    def check_labels(self, labels: Float[np.ndarray, "M"], place: str) -> None:
+        check_finite(labels, place)
+
+
+def in_order(xp: Any, scores: Any) -> Any:
+    """Predicted quantiles [B Q] in ascending order."""
+    ordered = xp.sort(scores, -1)
+    return getattr(ordered, "values", ordered)  # PyTorch also returns the positions

@@ -1,0 +1,142 @@
+"""Regression: labels are real numbers.
+
+The losses are those of scikit-learn with the same names (``epsilon`` of its ``HuberRegressor`` is
+``delta`` here). Labels are scaled by the pooled mean and standard deviation of the training samples,
+so ``delta`` and learning rates are in units of that deviation. Measures are in units of the label.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from fedkin.core.errors import ConfigError
+from fedkin.measures.measure import Measure
+from fedkin.task_types.loss import Loss, Targets, targets_of
+from fedkin.task_types.task_type import Sums, TaskType, check_finite, gain_over, share_of
+
+ROOT_MEAN_SQUARED_ERROR = Measure(
+    "root_mean_squared_error",
+    title="root of the mean squared error, over all samples together",
+    head="RMSE",
+    direction="lower",
+)
+MEAN_ABSOLUTE_ERROR = Measure(
+    "mean_absolute_error",
+    title="mean absolute error, over all samples together",
+    head="MAE",
+    direction="lower",
+)
+R2_SCORE = Measure(
+    "r2_score",
+    title="share of the squared error about the pooled training mean that the model saves",
+    head="R2 (pooled)",
+    unit="index",
+)
+
+
+@dataclass(frozen=True)
+class SquaredError(Loss):
+    """(y - s)^2 / 2, whose minimum is the mean."""
+
+    name = "squared_error"
+
+    def of(self, xp: Any, scores: Any, targets: Targets) -> Any:
+        residual = targets.label - scores[:, 0] - targets.offset
+        return residual**2 / 2
+
+
+@dataclass(frozen=True)
+class AbsoluteError(Loss):
+    """abs(y - s), whose minimum is the median."""
+
+    name = "absolute_error"
+
+    def of(self, xp: Any, scores: Any, targets: Targets) -> Any:
+        return xp.abs(targets.label - scores[:, 0] - targets.offset)
+
+
+@dataclass(frozen=True)
+class Huber(Loss):
+    """Squared error of small residuals and absolute error of large ones (Huber 1964).
+
+    Attributes:
+        delta: residual at which the loss becomes linear. 1.35 standard deviations keep 95% of the
+            efficiency of squared error for normal residuals.
+    """
+
+    name = "huber"
+    delta: float = 1.35
+
+    def __post_init__(self) -> None:
+        if not self.delta > 0:
+            raise ConfigError(f"data.delta must be above 0, such as 1.35; got {self.delta!r}")
+
+    def of(self, xp: Any, scores: Any, targets: Targets) -> Any:
+        residual = targets.label - scores[:, 0] - targets.offset
+        size = xp.abs(residual)
+        linear = self.delta * (size - self.delta / 2)
+        return xp.where(size <= self.delta, residual**2 / 2, linear)
+
+
+@dataclass(frozen=True)
+class GaussianLikelihood(Loss):
+    """t + (y - s)^2 exp(-2 t) / 2: the negative log likelihood of a normal distribution with mean s
+    and log standard deviation t, without its constant. A model has the two outputs s and t."""
+
+    name = "gaussian_nll"
+    widest = 7.0  # t is cut to [-7, 7]
+
+    @property
+    def outputs(self) -> int:
+        return 2
+
+    def of(self, xp: Any, scores: Any, targets: Targets) -> Any:
+        residual = targets.label - scores[:, 0] - targets.offset
+        log_scale = xp.clip(scores[:, 1], -self.widest, self.widest)
+        return log_scale + residual**2 * xp.exp(-2 * log_scale) / 2
+
+
+LOSSES: dict[str, type[Loss]] = {
+    loss.name: loss for loss in (SquaredError, AbsoluteError, Huber, GaussianLikelihood)
+}
+
+
+@dataclass(frozen=True)
+class Regression(TaskType):
+    """Labels are real numbers.
+
+    Args:
+        loss: the training loss: ``SquaredError``, ``AbsoluteError``, ``Huber`` or
+            ``GaussianLikelihood``.
+    """
+
+    name = "regression"
+    sums = ("squared_error", "absolute_error", "constant_squared_error", "constant_absolute_error")
+    loss: Loss = SquaredError()  # type: ignore[assignment]
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        if isinstance(self.loss, AbsoluteError):
+            return MEAN_ABSOLUTE_ERROR, ROOT_MEAN_SQUARED_ERROR, R2_SCORE
+        return ROOT_MEAN_SQUARED_ERROR, MEAN_ABSOLUTE_ERROR, R2_SCORE
+
+    def sample_scores(self, xp: Any, scores: Any, y: Any) -> tuple[Any, ...]:
+        targets = targets_of(y)
+        residual = targets.label - self.loss.mean(xp, scores, targets.offset)
+        return residual**2, xp.abs(residual)
+
+    def values(self, sums: Sums, examples: Int[np.ndarray, "..."]) -> dict[str, np.ndarray]:
+        scale = self.label.scale
+        squared = share_of(sums["squared_error"], examples)
+        return {
+            "root_mean_squared_error": scale * np.sqrt(squared),
+            "mean_absolute_error": scale * share_of(sums["absolute_error"], examples),
+            "r2_score": gain_over(sums["squared_error"], sums["constant_squared_error"]),
+        }
+
+    def check_labels(self, labels: Float[np.ndarray, "M"], place: str) -> None:
+        check_finite(labels, place)

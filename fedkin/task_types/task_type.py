@@ -1,0 +1,128 @@
+"""The class ``TaskType``: what the labels of a data set are, and all that follows from it: the loss,
+the outputs of a model, the measures with their directions, and the constant to beat.
+
+A method never asks for the task type. A new one is a file in this folder and a line in
+``fedkin/task_types/catalogue.py``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from fedkin.core.errors import DataError
+from fedkin.measures.measure import Measure
+from fedkin.task_types.loss import Loss
+
+Sums = Mapping[str, Float[np.ndarray, "..."]]
+
+
+@dataclass(frozen=True)
+class LabelScale:
+    """How labels became the numbers on which models are trained: (label - mean) / scale.
+
+    Attributes:
+        mean: mean of the pooled training labels; 0 if labels are not centred.
+        scale: their standard deviation (of the population); 1 if labels are not scaled.
+    """
+
+    mean: float = 0.0
+    scale: float = 1.0
+
+
+@dataclass(frozen=True)
+class TaskType(ABC):
+    """What the labels of a data set are. Instances are compared by their options, so equal ones
+    share compiled programs.
+
+    Attributes:
+        label: scale of the labels. It is not compared, since no compiled program uses it.
+        constant: scores of the best constant model of the pooled training samples, one for each
+            output. Gains (R2, D2) are measured against it. It is not compared either.
+    """
+
+    name: ClassVar[str]
+    # What is summed over a client's samples, by name: of the model's scores, then of the constant's.
+    sums: ClassVar[tuple[str, ...]]
+    # A client with fewer scored samples is not ranked among the worst clients.
+    least_ranked: ClassVar[int] = 10
+
+    label: LabelScale = field(default_factory=LabelScale, compare=False, kw_only=True)
+    constant: tuple[float, ...] = field(default=(0.0,), compare=False, kw_only=True)
+
+    @property
+    @abstractmethod
+    def loss(self) -> Loss | None:
+        """The loss of a sample; None for the cross entropy of classes."""
+
+    @property
+    @abstractmethod
+    def measures(self) -> tuple[Measure, ...]:
+        """The measures of a model. The first one chooses rounds, options and methods."""
+
+    @property
+    def measure(self) -> Measure:
+        """The measure that chooses rounds, options and methods."""
+        return self.measures[0]
+
+    @abstractmethod
+    def sample_scores(self, xp: Any, scores: Any, y: Any) -> tuple[Any, ...]:
+        """What is summed over samples, one array [B] for each of the first names in ``sums``.
+
+        Args:
+            xp: module of the arrays: ``numpy``, ``jax.numpy`` or ``torch``.
+            scores: outputs of the model [B C].
+            y: rows of ``FederatedData.y``.
+        """
+
+    def constant_scores(self, y: Any) -> tuple[Float[np.ndarray, "B"], ...]:
+        """The same sums for the constant model, for the other names in ``sums``."""
+        scores = np.tile(np.array(self.constant, np.float64), (len(y), 1))
+        return self.sample_scores(np, scores, np.asarray(y, np.float64))
+
+    @abstractmethod
+    def values(self, sums: Sums, examples: Int[np.ndarray, "..."]) -> dict[str, np.ndarray]:
+        """The measures of clients, clusters or the federation, by name; NaN where undefined.
+
+        Args:
+            sums: sums over the samples, by name.
+            examples: number of samples.
+        """
+
+    def check_labels(self, labels: Float[np.ndarray, "M"], place: str) -> None:
+        """Raise DataError for labels that this task type cannot have, with the row and the cure."""
+
+
+def row_of(wrong: np.ndarray) -> int:
+    """The first row that is wrong."""
+    return int(np.argmax(wrong))
+
+
+def check_finite(labels: Float[np.ndarray, "M"], place: str) -> None:
+    """Raise DataError for a label that is NaN or infinite."""
+    wrong = ~np.isfinite(labels)
+    if wrong.any():
+        row = row_of(wrong)
+        raise DataError(
+            f"{place}: the label in row {row} is {labels[row]} ({int(wrong.sum())} such rows); "
+            "leave out these rows, or correct them"
+        )
+
+
+def share_of(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    """part / whole; NaN where ``whole`` is 0."""
+    part = np.asarray(part, np.float64)
+    whole = np.asarray(whole, np.float64)
+    ratio = np.full(np.broadcast_shapes(part.shape, whole.shape), np.nan)
+    return np.divide(part, whole, out=ratio, where=whole != 0)
+
+
+def gain_over(loss: np.ndarray, constant: np.ndarray) -> np.ndarray:
+    """1 - loss / constant: the share of the constant's loss that a model saves (R2, D2); NaN where
+    the constant has no loss."""
+    return 1 - share_of(loss, constant)
