@@ -73,6 +73,8 @@ LEVELS = {
     "simulation": "simulation",
     "tasks": "simulation",
     "tasks/test_shift.py": "unit",
+    "task_types": "unit",
+    "task_types/test_losses_in_torch.py": "simulation",
     "tracking": "simulation",
 }
 QUICK_LEVELS = {"unit", "example"}

@@ -19,7 +19,7 @@ import fedkin as fk
 from fedkin.core.errors import ConfigError, DataError, ModelError
 from fedkin.data.survival import comparable_pairs, others_at_risk, risk_sets
 from fedkin.data.tcga_brca import REGIONS, SPLIT, TABLE, TCGA
-from tests.survival_vectors import survival_case
+from tests.task_vectors import task_case
 
 MODULE = sys.modules["fedkin.data.tcga_brca"]  # whose name in the package is the function's
 make = fk.data.tcga_brca
@@ -151,7 +151,7 @@ def test_risk_sets_have_the_cox_loss_and_gradient_of_the_oracle(
     d): log(1/4 2/4 3/4) for the four and log(1/2) for the two. At 2 and 6 there is one event each,
     so no constant.
     """
-    case = survival_case(oracle, f"cox_{ties}")
+    case = task_case(oracle, f"cox_{ties}")
     inputs = case["inputs"]
     outputs = case["outputs"]
     x = np.array(inputs["x"])
@@ -206,7 +206,7 @@ def test_every_draw_of_tied_deaths_has_each_of_efrons_weights_once() -> None:
 
 def test_pairs_of_deaths_at_the_same_time_are_not_comparable(oracle: Callable[[str], Any]) -> None:
     """They are in each other's risk sets, and in no pair of the C-index."""
-    case = survival_case(oracle, "c_index")
+    case = task_case(oracle, "c_index")
     inputs = case["inputs"]
     outputs = case["outputs"]
     times = np.array(inputs["time"])

@@ -11,7 +11,7 @@ import pytest
 import fedkin as fk
 from fedkin.core.errors import FedkinError
 from fedkin.measures.cox_loss import cox_loss
-from tests.survival_vectors import survival_case
+from tests.task_vectors import task_case
 
 Oracle = Callable[[str], dict[str, Any]]
 
@@ -24,13 +24,13 @@ def patients(inputs: dict[str, Any]) -> tuple[np.ndarray, np.ndarray, np.ndarray
 
 @pytest.mark.parametrize("ties", ["breslow", "efron"])
 def test_the_loss_per_event_equals_the_oracle(ties: str, oracle: Oracle) -> None:
-    known = survival_case(oracle, f"cox_{ties}")
+    known = task_case(oracle, f"cox_{ties}")
     found = cox_loss(*patients(known["inputs"]), ties)
     assert found == pytest.approx(known["outputs"]["loss per event"], abs=1e-10)
 
 
 def test_weighted_by_events_clients_have_the_stratified_loss(oracle: Oracle) -> None:
-    known = survival_case(oracle, "cox_stratified_by_client")
+    known = task_case(oracle, "cox_stratified_by_client")
     scores, times, died = patients(known["inputs"])
     client = np.array(known["inputs"]["client"])
     total = 0.0
