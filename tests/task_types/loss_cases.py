@@ -48,7 +48,7 @@ class LossCase:
 
     def targets(self, convert: Callable[[np.ndarray], Any]) -> Targets:
         """The targets as arrays of a library."""
-        offset = self.offset if isinstance(self.offset, float) else convert(self.offset)
+        offset = convert(self.offset) if isinstance(self.offset, np.ndarray) else self.offset
         return Targets(convert(self.y), offset, None)
 
 
