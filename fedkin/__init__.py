@@ -65,7 +65,10 @@ if TYPE_CHECKING:
     from fedkin.core.training import LocalTraining as LocalTraining
     from fedkin.core.world import World as World
     from fedkin.estimator import Clustered as Clustered
+    from fedkin.measures.conformal import conformal_quantile as conformal_quantile
+    from fedkin.measures.corrected_interval import corrected_interval as corrected_interval
     from fedkin.measures.cox_loss import cox_loss as cox_loss
+    from fedkin.measures.forecasts import mase as mase
     from fedkin.measures.measure import Measure as Measure
     from fedkin.measures.measure import ScoredClients as ScoredClients
     from fedkin.methods import *  # noqa: F403
@@ -187,10 +190,13 @@ _HOME = {
     "as_model": "fedkin.models",
     "cluster_objectives": "fedkin.analysis.cluster_objectives",
     "compare": "fedkin.analysis.compare.runner",
+    "conformal_quantile": "fedkin.measures.conformal",
+    "corrected_interval": "fedkin.measures.corrected_interval",
     "cox_loss": "fedkin.measures.cox_loss",
     "draw": "fedkin.reporting.draw",
     "jax_client": "fedkin.server.deploy.custom_clients",
     "ks_similarity": "fedkin.analysis.ks_similarity",
+    "mase": "fedkin.measures.forecasts",
     "non_iid_index": "fedkin.analysis.non_iid_index",
     "planted": "fedkin.scenarios.planted_clusters",
     "prequential_accuracy": "fedkin.scenarios.steps",

@@ -21,6 +21,7 @@ from fedkin.data.from_torch import from_torch as from_torch
 from fedkin.data.load import load as load
 from fedkin.data.named_sets import *  # noqa: F403
 from fedkin.data.named_sets import DATASETS as DATASETS
+from fedkin.data.natural import natural as natural
 from fedkin.data.packed import pack as pack
 from fedkin.data.transforms import augmented as augmented
 
@@ -50,5 +51,6 @@ for _name in (
     "from_pandas",
     "from_torch",
     "load",
+    "natural",
 ):
     suggesting(sys.modules[__name__], _name)

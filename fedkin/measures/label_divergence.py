@@ -1,5 +1,7 @@
 """Divergence of the clients' label distributions from the distribution of all samples.
 
+The labels are classes, or numbers that were counted in bins (``fedkin.measures.number_bins``).
+
 Shapes: N clients, C classes.
 """
 
@@ -27,6 +29,19 @@ def label_divergence(counts: Int[np.ndarray, "N C"]) -> Float64[np.ndarray, "N"]
         )
     p = counts / counts.sum(axis=1, keepdims=True)
     q = np.broadcast_to(counts.sum(axis=0) / counts.sum(), p.shape)
+    return jensen_shannon(p, q)
+
+
+def jensen_shannon(
+    p: Float64[np.ndarray, "N C"], q: Float64[np.ndarray, "N C"]
+) -> Float64[np.ndarray, "N"]:
+    """Jensen-Shannon divergence, in bits, of each pair of distributions: 0 if they are equal, 1 if
+    they have nothing in common.
+
+    Args:
+        p: shares of each class or bin; each row sums to 1.
+        q: shares of the other distributions.
+    """
     mean = (p + q) / 2
     return np.clip((_divergence(p, mean) + _divergence(q, mean)) / 2, 0, 1)
 
