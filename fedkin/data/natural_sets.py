@@ -10,8 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fedkin.task_types.catalogue import TASK_TYPES
-
 
 @dataclass(frozen=True)
 class NaturalSet:
@@ -20,7 +18,8 @@ class NaturalSet:
     Attributes:
         content: a few words that describe a sample.
         label: column of the label; for survival, the time.
-        task_type: name of the default task type, as in ``fedkin.task_types.catalogue``.
+        task_type: name of the default task type, as in ``fedkin.task_types.catalogue``; or
+            ``forecast``.
         file: name of the file, without its ending; empty for the name of the set.
         client: column of the client.
         loss: name of the default loss.
@@ -53,9 +52,6 @@ class NaturalSet:
     not_features: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     train_months: int = 0
-
-    def __post_init__(self) -> None:
-        assert self.task_type in TASK_TYPES or self.task_type == "forecast", self.task_type
 
     def but(self, **changes: Any) -> NaturalSet:
         """The same set with some entries changed."""

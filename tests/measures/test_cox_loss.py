@@ -44,6 +44,50 @@ def test_weighted_by_events_clients_have_the_stratified_loss(oracle: Oracle) -> 
     assert total != pytest.approx(known["outputs"]["pooled loss (not the same)"], abs=1)
 
 
+def gradient(inputs: dict[str, Any], ties: str, clients: int = 1) -> list[float]:
+    """Gradient of the summed loss by the coefficients, by central differences of sixth order. With
+    several clients, the losses are those of each client's patients."""
+    x = np.array(inputs["x"])
+    _, times, died = patients(inputs)
+    client = np.array(inputs["client"]) if clients > 1 else np.zeros(len(times), int)
+
+    def total(beta: np.ndarray) -> float:
+        losses = 0.0
+        for number in range(clients):
+            own = client == number
+            mean = cox_loss(x[own] @ beta, times[own], died[own], ties)
+            losses += (mean or 0.0) * died[own].sum()
+        return losses
+
+    found = []
+    for direction in np.eye(2):
+        differences = [
+            total(np.array(inputs["beta"]) + step * direction)
+            - total(np.array(inputs["beta"]) - step * direction)
+            for step in (0.01, 0.02, 0.03)
+        ]
+        found.append(float(np.dot([45, -9, 1], differences)) / 0.6)
+    return found
+
+
+@pytest.mark.parametrize("ties", ["breslow", "efron"])
+def test_the_gradient_and_the_minimum_are_the_oracles(ties: str, oracle: Oracle) -> None:
+    known = task_case(oracle, f"cox_{ties}")
+    inputs = known["inputs"]
+    # statsmodels computes Efron's gradient to 1e-6.
+    tolerance = max(known["tolerance"], 1e-9)
+    assert gradient(inputs, ties) == pytest.approx(known["outputs"]["gradient"], abs=tolerance)
+    (fit,) = (value for name, value in known["outputs"].items() if name.startswith("fit"))
+    at_minimum = gradient(inputs | {"beta": fit}, ties)
+    assert at_minimum == pytest.approx([0, 0], abs=1e-5)
+
+
+def test_the_stratified_gradient_is_the_oracles(oracle: Oracle) -> None:
+    known = task_case(oracle, "cox_stratified_by_client")
+    found = gradient(known["inputs"], "breslow", clients=3)
+    assert found == pytest.approx(known["outputs"]["stratified gradient"], abs=1e-9)
+
+
 def test_without_ties_both_are_the_same_and_a_shift_of_scores_changes_nothing() -> None:
     rng = np.random.default_rng(0)
     scores = rng.normal(size=20)
