@@ -141,8 +141,8 @@ def imputation(
             f"column {empty[0]!r} has no value in any training sample (such columns: "
             f"{listed(empty)}); leave it out, such as with drop = [{empty[0]!r}]"
         )
-    share = 1 - present / sums.samples.sum()
-    often = share > least_missing
+    samples = int(sums.samples.sum())
+    often = samples - present > least_missing * samples
     return Imputation(
         columns=tuple(columns),
         mean=tuple((sums.total.sum(axis=0) / present).tolist()),
