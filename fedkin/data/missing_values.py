@@ -6,7 +6,7 @@ columns are decided once, from the sums of all clients, so that all clients have
 The result is scikit-learn's ``SimpleImputer(strategy="mean", add_indicator=True)`` of the pooled
 table, except that a column that hardly ever misses has no indicator.
 
-Shapes: M samples, N clients, d columns, i indicators.
+Shapes: M samples, N clients, d columns, f features: the columns and their indicators.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Imputation:
         """Names of the filled columns and of the indicators."""
         return (*self.columns, *(f"{name}_missing" for name in self.indicated))
 
-    def apply(self, x: Real[np.ndarray, "M d"]) -> Float64[np.ndarray, "M d+i"]:
+    def apply(self, x: Real[np.ndarray, "M d"]) -> Float64[np.ndarray, "M f"]:
         """Samples without missing values, and their indicators. Columns that were complete in
         training are filled as well.
 

@@ -37,7 +37,13 @@ class IntervalScores(NamedTuple):
 def covered(
     y: Real[np.ndarray, "B"], low: Real[np.ndarray, "B"], high: Real[np.ndarray, "B"]
 ) -> Bool[np.ndarray, "B"]:
-    """Whether each label is inside its interval, ends included."""
+    """Whether each label is inside its interval, ends included.
+
+    Args:
+        y: labels.
+        low: lower ends.
+        high: upper ends.
+    """
     return (low <= y) & (y <= high)
 
 

@@ -88,7 +88,13 @@ def dealt(
     total: Int[np.ndarray, "B"], sizes: Int[np.ndarray, "N"], rng: np.random.Generator
 ) -> Int[np.ndarray, "N B"]:
     """Counts of clients with these sizes to which the samples of all bins are dealt at random,
-    without replacement."""
+    without replacement.
+
+    Args:
+        total: number of all samples in each bin.
+        sizes: number of each client's samples; their sum is the number of all samples.
+        rng: source of the deal.
+    """
     bins = rng.permutation(np.repeat(np.arange(len(total)), total))
     client = np.repeat(np.arange(len(sizes)), sizes)
     flat = client * len(total) + bins
