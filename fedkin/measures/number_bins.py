@@ -60,7 +60,7 @@ def bin_counts(
 def divergence_ratio(
     counts: Int[np.ndarray, "N B"], rng: np.random.Generator, deals: int = 20
 ) -> float:
-    """Mean divergence of the clients' distributions from the distribution of all samples, divided by
+    """Mean divergence of the clients' distributions from the common one of all samples, divided by
     its mean in random deals of the same samples to clients of the same sizes.
 
     The ratio is about 1 if clients differ by chance alone. It grows with the clients' sizes, so it
