@@ -358,7 +358,11 @@ class FederatedData:
         if len(self.x) != len(self.y):
             raise DataError(f"{self.name}: {len(self.x)} samples but {len(self.y)} labels")
         classified = self.task_type.loss is None
-        if classified and len(self.y) and not 0 <= int(self.y.min()) <= int(self.y.max()) < self.classes:
+        if (
+            classified
+            and len(self.y)
+            and not 0 <= int(self.y.min()) <= int(self.y.max()) < self.classes
+        ):
             raise DataError(
                 f"{self.name}: labels must be 0..{self.classes - 1}, got "
                 f"{self.y.min()}..{self.y.max()}"

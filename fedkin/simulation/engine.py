@@ -32,6 +32,7 @@ from fedkin.simulation.workers import (
     program_release,
     worker_factory,
 )
+from fedkin.task_types.task_type import TaskType
 
 
 class SimulatedWorld:
@@ -125,6 +126,11 @@ class SimulatedWorld:
         self._files = {} if data.packed else mapped_files(arrays)
         self._now = Stream(0)  # stream of the current round
         self.identity: Any = None  # signing key of a real site's clients
+
+    @property
+    def task_type(self) -> TaskType:
+        """What the labels of the clients' samples are."""
+        return self.data.task_type
 
     @property
     def client_names(self) -> Sequence[str] | None:

@@ -21,9 +21,7 @@ from jaxtyping import Float, Int
 
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.validation import check_choice
-from fedkin.measures.measure import Measure
 from fedkin.task_types.loss import Loss, Targets, exponential, targets_of
-from fedkin.task_types.regression import MEAN_ABSOLUTE_ERROR
 from fedkin.task_types.task_type import (
     Sums,
     TaskType,
@@ -34,19 +32,6 @@ from fedkin.task_types.task_type import (
 )
 
 LEAST_MEAN = 1e-12  # smaller predicted means count as this one, so that logs are finite
-
-MEAN_DEVIANCE = Measure(
-    "mean_deviance",
-    title="mean deviance of the loss's distribution, over all samples together",
-    head="deviance",
-    direction="lower",
-)
-D2_SCORE = Measure(
-    "d2_score",
-    title="share of the deviance of the pooled training rate that the model saves",
-    head="D2 (pooled)",
-    unit="index",
-)
 
 
 @dataclass(frozen=True)
@@ -184,8 +169,8 @@ class Count(TaskType):
     loss: CountLoss = Poisson()  # type: ignore[assignment]
 
     @property
-    def measures(self) -> tuple[Measure, ...]:
-        return MEAN_DEVIANCE, MEAN_ABSOLUTE_ERROR, D2_SCORE
+    def measures(self) -> tuple[str, ...]:
+        return "mean_deviance", "mean_absolute_error", "d2_score"
 
     def sample_scores(self, xp: Any, scores: Any, y: Any) -> tuple[Any, ...]:
         targets = targets_of(y)
@@ -212,6 +197,6 @@ class Count(TaskType):
         if isinstance(self.loss, Gamma) and not labels.all():
             row = row_of(labels == 0)
             raise DataError(
-                f"{place}: the label in row {row} is 0, but loss = \"gamma\" needs labels above 0; "
+                f'{place}: the label in row {row} is 0, but loss = "gamma" needs labels above 0; '
                 'use loss = "tweedie" for amounts that may be 0'
             )

@@ -1,5 +1,5 @@
-"""The class ``TaskType``: what the labels of a data set are, and all that follows from it: the loss,
-the outputs of a model, the measures with their directions, and the constant to beat.
+"""The class ``TaskType``: what the labels of a data set are, and all that follows from it: the
+loss, the outputs of a model, the measures with their directions, and the constant to beat.
 
 A method never asks for the task type. A new one is a file in this folder and a line in
 ``fedkin/task_types/catalogue.py``.
@@ -17,6 +17,8 @@ from jaxtyping import Float, Int
 
 from fedkin.core.errors import DataError
 from fedkin.measures.measure import Measure
+from fedkin.measures.scores import ScoreNames
+from fedkin.measures.table import MEASURES
 from fedkin.task_types.loss import Loss
 
 Sums = Mapping[str, Float[np.ndarray, "..."]]
@@ -47,10 +49,11 @@ class TaskType(ABC):
     """
 
     name: ClassVar[str]
-    # What is summed over a client's samples, by name: of the model's scores, then of the constant's.
+    # What is summed over a client's samples, by name: of the model, then of the constant model.
     sums: ClassVar[tuple[str, ...]]
     # A client with fewer scored samples is not ranked among the worst clients.
     least_ranked: ClassVar[int] = 10
+    highest: ClassVar[float] = np.inf  # of the first sum, per sample
 
     label: LabelScale = field(default_factory=LabelScale, compare=False, kw_only=True)
     constant: tuple[float, ...] = field(default=(0.0,), compare=False, kw_only=True)
@@ -62,13 +65,18 @@ class TaskType(ABC):
 
     @property
     @abstractmethod
-    def measures(self) -> tuple[Measure, ...]:
-        """The measures of a model. The first one chooses rounds, options and methods."""
+    def measures(self) -> tuple[str, ...]:
+        """Names of the measures of a model. The first one chooses rounds, options and methods."""
 
     @property
     def measure(self) -> Measure:
         """The measure that chooses rounds, options and methods."""
-        return self.measures[0]
+        return MEASURES[self.measures[0]]
+
+    @property
+    def names(self) -> ScoreNames:
+        """The names of this measure in records and summaries."""
+        return ScoreNames(self.measures[0])
 
     @abstractmethod
     def sample_scores(self, xp: Any, scores: Any, y: Any) -> tuple[Any, ...]:
@@ -95,7 +103,11 @@ class TaskType(ABC):
         """
 
     def check_labels(self, labels: Float[np.ndarray, "M"], place: str) -> None:
-        """Raise DataError for labels that this task type cannot have, with the row and the cure."""
+        """Raise DataError for labels that this task type cannot have, with the row and the cure.
+
+        The default accepts all labels.
+        """
+        del labels, place
 
 
 def row_of(wrong: np.ndarray) -> int:
