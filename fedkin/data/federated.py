@@ -240,7 +240,9 @@ class FederatedData:
         validation = []
         for client in range(self.clients):
             rows = self.train[client]
-            chosen = _stratified(self.y[rows], fraction, stream.client(client))
+            # Numbers are sorted by value, so the draw takes its share of each range.
+            labels = self.y[rows] if self.y.ndim == 1 else self.y[rows][:, 0]
+            chosen = _stratified(labels, fraction, stream.client(client))
             train.append(rows[~chosen])
             validation.append(rows[chosen])
         divided = self.with_rows(Ragged.of(train), self.test, validation=Ragged.of(validation))

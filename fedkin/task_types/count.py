@@ -123,24 +123,26 @@ class NegativeBinomial(CountLoss):
     """(y + 1/a) log(1 + a mu) - y log(a mu): counts with variance mu + a mu^2.
 
     Attributes:
-        alpha: a, the overdispersion, above 0.
+        overdispersion: a, above 0.
     """
 
     name = "negative_binomial"
-    alpha: float = 1.0
+    overdispersion: float = 1.0
 
     def __post_init__(self) -> None:
-        if not self.alpha > 0:
-            raise ConfigError(f"data.overdispersion must be above 0, such as 1.0; got {self.alpha}")
+        if not self.overdispersion > 0:
+            raise ConfigError(
+                f"data.overdispersion must be above 0, such as 1.0; got {self.overdispersion}"
+            )
 
     def of(self, xp: Any, scores: Any, targets: Targets) -> Any:
         score = scores[:, 0] + targets.offset
-        log_product = score + math.log(self.alpha)  # log(a mu)
+        log_product = score + math.log(self.overdispersion)  # log(a mu)
         log_sum = xp.logaddexp(xp.zeros_like(log_product), log_product)  # log(1 + a mu)
-        return (targets.label + 1 / self.alpha) * log_sum - targets.label * log_product
+        return (targets.label + 1 / self.overdispersion) * log_sum - targets.label * log_product
 
     def deviance(self, xp: Any, y: Any, mean: Any) -> Any:
-        size = 1 / self.alpha
+        size = 1 / self.overdispersion
         return 2 * (y_log_ratio(xp, y, mean) - y_log_ratio(xp, y + size, mean + size))
 
 

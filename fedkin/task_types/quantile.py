@@ -84,6 +84,9 @@ class Quantile(TaskType):
             return "mean_pinball_loss", "d2_pinball_score"
         return "mean_pinball_loss", "d2_pinball_score", "coverage", "interval_width"
 
+    def constant_of(self, labels: Float[np.ndarray, "t"]) -> tuple[float, ...]:
+        return tuple(np.quantile(labels, self.loss.levels).tolist())
+
     def sample_scores(self, xp: Any, scores: Any, y: Any) -> tuple[Any, ...]:
         targets = targets_of(y)
         ordered = in_order(xp, scores)

@@ -105,6 +105,10 @@ class Regression(TaskType):
             return "mean_absolute_error", "root_mean_squared_error", "r2_score"
         return "root_mean_squared_error", "mean_absolute_error", "r2_score"
 
+    def constant_of(self, labels: Float[np.ndarray, "t"]) -> tuple[float, ...]:
+        best = float(np.median(labels)) if isinstance(self.loss, AbsoluteError) else 0.0
+        return (best, *[0.0] * (self.loss.outputs - 1))
+
     def sample_scores(self, xp: Any, scores: Any, y: Any) -> tuple[Any, ...]:
         targets = targets_of(y)
         residual = targets.label - self.loss.mean(xp, scores, targets.offset)

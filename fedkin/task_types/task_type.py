@@ -93,6 +93,12 @@ class TaskType(ABC):
         scores = np.tile(np.array(self.constant, np.float64), (len(y), 1))
         return self.sample_scores(np, scores, np.asarray(y, np.float64))
 
+    def constant_of(self, labels: Float[np.ndarray, "t"]) -> tuple[float, ...]:
+        """The scores of the best constant model, from the pooled training labels as models see
+        them. The default is 0: labels are centred, or the offset holds the pooled rate."""
+        del labels
+        return (0.0,)
+
     @abstractmethod
     def values(self, sums: Sums, examples: Int[np.ndarray, "..."]) -> dict[str, np.ndarray]:
         """The measures of clients, clusters or the federation, by name; NaN where undefined.
