@@ -8,7 +8,7 @@ added to the offset of every sample. So a model that starts at 0 starts at the p
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,9 @@ import numpy as np
 from jaxtyping import Float, Float32, Float64, Int
 
 from fedkin.core.errors import ConfigError, DataError, unknown
-from fedkin.task_types.catalogue import TASK_TYPES
-from fedkin.task_types.count import LOSSES as COUNT_LOSSES
+from fedkin.task_types.catalogue import LOSSES, TASK_TYPES
 from fedkin.task_types.count import Count
-from fedkin.task_types.quantile import Pinball, Quantile
-from fedkin.task_types.regression import LOSSES as REGRESSION_LOSSES
-from fedkin.task_types.regression import Regression
+from fedkin.task_types.quantile import Quantile
 from fedkin.task_types.task_type import LabelScale, TaskType
 
 
@@ -194,35 +191,29 @@ def task_type_of(
     name = task or _task_with(loss, quantiles)
     if name not in TASK_TYPES:
         raise ConfigError(f"{unknown('task', str(name), TASK_TYPES)}; for example task = 'count'")
-    if name == "quantile":
-        _refuse("quantile", loss if loss != "quantile" else None, given)
-        return Quantile(Pinball() if quantiles is None else Pinball(_levels(quantiles)))
     if quantiles is not None:
-        raise ConfigError("quantiles applies to task = 'quantile' only; leave it out")
-    losses: Mapping[str, Any] = {"regression": REGRESSION_LOSSES, "count": COUNT_LOSSES}.get(
-        name, {}
-    )
-    if not losses:
-        _refuse(name, loss if loss not in ("log_loss", "cox") else None, given)
+        if name != Quantile.name:
+            raise ConfigError("quantiles applies to task = 'quantile' only; leave it out")
+        given["levels"] = _levels(quantiles)
+    losses = LOSSES.get(name)
+    if losses is None:
+        _refuse(name, given if loss in (None, "log_loss", "cox") else {"loss": loss, **given})
         return None if name == "classification" else TASK_TYPES[name]()
     chosen = loss or next(iter(losses))
     if chosen not in losses:
         raise ConfigError(
-            f"{unknown('loss of ' + name, chosen, losses)}; for example loss = 'huber'"
+            f"{unknown('loss of ' + name, chosen, losses)}; for example loss = "
+            f"{next(iter(losses))!r}"
         )
     made = _made(losses[chosen], chosen, given)
-    return Count(made) if name == "count" else Regression(made)
+    return TASK_TYPES[name](loss=made)  # type: ignore[call-arg]
 
 
 def _task_with(loss: str | None, quantiles: Any) -> str:
-    """The task type that has a loss."""
-    if quantiles is not None or loss == "quantile":
-        return "quantile"
-    if loss in REGRESSION_LOSSES:
-        return "regression"
-    if loss in COUNT_LOSSES:
-        return "count"
-    return "classification"
+    """The task type that has a loss; classes for no loss."""
+    if quantiles is not None:
+        return Quantile.name
+    return next((name for name, losses in LOSSES.items() if loss in losses), "classification")
 
 
 def _levels(quantiles: Any) -> tuple[float, ...]:
@@ -238,7 +229,7 @@ def _levels(quantiles: Any) -> tuple[float, ...]:
 
 def _made(loss: Any, name: str, given: Mapping[str, Any]) -> Any:
     """A loss with its options."""
-    own = {field: field for field in loss.__dataclass_fields__}
+    own = [field.name for field in fields(loss)]
     for option in given:
         if option not in own:
             has = f"it has {', '.join(own)}" if own else "it has no options"
@@ -246,8 +237,7 @@ def _made(loss: Any, name: str, given: Mapping[str, Any]) -> Any:
     return loss(**given)
 
 
-def _refuse(task: str, loss: str | None, given: Mapping[str, Any]) -> None:
-    """Raise ConfigError for options that a task type does not have."""
-    for name, value in {"loss": loss, **given}.items():
-        if value is not None:
-            raise ConfigError(f"{name} = {value!r} does not apply to task = {task!r}; leave it out")
+def _refuse(task: str, given: Mapping[str, Any]) -> None:
+    """Raise ConfigError for an option of a task type that has none."""
+    for name, value in given.items():
+        raise ConfigError(f"{name} = {value!r} does not apply to task = {task!r}; leave it out")

@@ -25,7 +25,7 @@ from fedkin.run.folder.migrations import Migrations, find_migrations
 from fedkin.run.folder.run_folder import Folder, Restored
 from fedkin.run.instrumented_world import InstrumentedWorld
 from fedkin.run.interruption import is_interrupted, raise_if_interrupted
-from fedkin.run.method_checks import check_model, check_plan, plan_warnings
+from fedkin.run.method_checks import check_labels, check_model, check_plan, plan_warnings
 from fedkin.run.metrics.accuracy import (
     EvaluationResults,
     measures_record,
@@ -116,6 +116,7 @@ def run(
     """
     check_plan(plan, method, world.total_clients)
     check_model(method, world.spec)
+    check_labels(method, task_type_of(world))
     for warning in plan_warnings(plan, method, world.total_clients):
         _log.warning("%s: %s", name, warning)
     instrumented = InstrumentedWorld(world)
