@@ -74,8 +74,9 @@ def _of_counts(
     weight = np.ones(len(raw.label)) if raw.weight is None else raw.weight
     events = float((raw.label * weight)[train].sum())
     time = float((exposure * weight)[train].sum())
-    offset = np.log(exposure) + np.log(events / time)
-    return task_type, _columns(raw.label, offset, raw.weight)
+    rate = events / time
+    offset = np.log(exposure) + np.log(rate)
+    return replace(task_type, rate=rate), _columns(raw.label, offset, raw.weight)
 
 
 def _of_numbers(

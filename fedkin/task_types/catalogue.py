@@ -39,6 +39,7 @@ def values_of(task_type: TaskType) -> dict[str, Any]:
         values["loss"] = {"name": task_type.loss.name, **asdict(task_type.loss)}
         values["label"] = asdict(task_type.label)
         values["constant"] = list(task_type.constant)
+        values["rate"] = task_type.rate
     return values
 
 
@@ -64,6 +65,9 @@ def task_type_from(values: Mapping[str, Any], place: Any) -> TaskType:
         loss = LOSSES[kind.name][values["loss"]["name"]](**options)
         label = LabelScale(float(values["label"]["mean"]), float(values["label"]["scale"]))
         constant = tuple(map(float, values["constant"]))
-        return kind(loss=loss, label=label, constant=constant)  # type: ignore[call-arg]
+        rate = float(values["rate"])
+        return kind(  # type: ignore[call-arg]
+            loss=loss, label=label, constant=constant, rate=rate
+        )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(f"{place}: the description of the labels is damaged ({error!r})") from error

@@ -98,6 +98,15 @@ class Quantile(TaskType):
     def constant_scores(self, y: Any) -> tuple[Float[np.ndarray, "B"], ...]:
         return super().constant_scores(y)[:1]
 
+    def predict(
+        self,
+        scores: Float[np.ndarray, "B C"],
+        exposure: Float[np.ndarray, "B"] | None = None,
+    ) -> Float[np.ndarray, "B C"]:
+        """The quantiles of each sample in ascending order, in units of the label."""
+        ordered = in_order(np, scores.astype(np.float64))
+        return ordered * self.label.scale + self.label.mean
+
     def values(self, sums: Sums, examples: Int[np.ndarray, "..."]) -> dict[str, np.ndarray]:
         scale = self.label.scale
         levels = len(self.loss.levels)

@@ -46,6 +46,8 @@ class TaskType(ABC):
         label: scale of the labels. It is not compared, since no compiled program uses it.
         constant: scores of the best constant model of the pooled training samples, one for each
             output. Gains (R2, D2) are measured against it. It is not compared either.
+        rate: of counts, the pooled rate of the training samples, which is part of every offset:
+            sum of labels / sum of exposures. It is not compared either.
     """
 
     name: ClassVar[str]
@@ -57,6 +59,7 @@ class TaskType(ABC):
 
     label: LabelScale = field(default_factory=LabelScale, compare=False, kw_only=True)
     constant: tuple[float, ...] = field(default=(0.0,), compare=False, kw_only=True)
+    rate: float = field(default=1.0, compare=False, kw_only=True)
 
     @property
     @abstractmethod
@@ -98,6 +101,23 @@ class TaskType(ABC):
         them. The default is 0: labels are centred, or the offset holds the pooled rate."""
         del labels
         return (0.0,)
+
+    def predict(
+        self,
+        scores: Float[np.ndarray, "B C"],
+        exposure: Float[np.ndarray, "B"] | None = None,
+    ) -> Float[np.ndarray, "B ..."]:
+        """Predictions in units of the label, from outputs of a model in any precision.
+
+        Args:
+            scores: outputs of the model.
+            exposure: exposure of each sample, for counts; None if all are 1.
+        """
+        assert self.loss is not None
+        time = 1.0 if exposure is None else np.asarray(exposure, np.float64)
+        offset = np.log(self.rate * time)
+        mean = self.loss.mean(np, scores.astype(np.float64), offset)
+        return mean * self.label.scale + self.label.mean
 
     @abstractmethod
     def values(self, sums: Sums, examples: Int[np.ndarray, "..."]) -> dict[str, np.ndarray]:
