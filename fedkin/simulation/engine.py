@@ -244,8 +244,7 @@ class SimulatedWorld:
         return {
             "P": self.spec.parameters,
             "C": self.data.classes,
-            "S": len(self.data.task_type.sums),
-            "T": len(self.data.task_type.sums) + 2,
+            **self.task_type.sizes(),
             "d": int(np.prod(self.data.x.shape[1:])),
         }
 

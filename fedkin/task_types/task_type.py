@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from fedkin.core.errors import DataError
 from fedkin.measures.measure import Measure
@@ -21,7 +21,7 @@ from fedkin.measures.scores import ScoreNames
 from fedkin.measures.table import MEASURES
 from fedkin.task_types.loss import Loss
 
-Sums = Mapping[str, Float[np.ndarray, "..."]]
+Sums = Mapping[str, Any]  # arrays or single numbers
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,11 @@ class TaskType(ABC):
         """The names of this measure in records and summaries."""
         return ScoreNames(self.measures[0])
 
+    def sizes(self) -> dict[str, int]:
+        """Sizes of axes of replies: S sums of a client, and T sums of a test before training (the S
+        sums, the number of samples and the loss)."""
+        return {"S": len(self.sums), "T": len(self.sums) + 2}
+
     @abstractmethod
     def sample_scores(self, xp: Any, scores: Any, y: Any) -> tuple[Any, ...]:
         """What is summed over samples, one array [B] for each of the first names in ``sums``.
@@ -120,7 +125,7 @@ class TaskType(ABC):
         return mean * self.label.scale + self.label.mean
 
     @abstractmethod
-    def values(self, sums: Sums, examples: Int[np.ndarray, "..."]) -> dict[str, np.ndarray]:
+    def values(self, sums: Sums, examples: Any) -> dict[str, np.ndarray]:
         """The measures of clients, clusters or the federation, by name; NaN where undefined.
 
         Args:
