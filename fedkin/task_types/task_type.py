@@ -157,7 +157,7 @@ def check_finite(labels: Float[np.ndarray, "M"], place: str) -> None:
         )
 
 
-def share_of(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+def share_of(part: Any, whole: Any) -> np.ndarray:
     """part / whole; NaN where ``whole`` is 0."""
     part = np.asarray(part, np.float64)
     whole = np.asarray(whole, np.float64)
@@ -165,7 +165,7 @@ def share_of(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
     return np.divide(part, whole, out=ratio, where=whole != 0)
 
 
-def gain_over(loss: np.ndarray, constant: np.ndarray) -> np.ndarray:
+def gain_over(loss: Any, constant: Any) -> np.ndarray:
     """1 - loss / constant: the share of the constant's loss that a model saves (R2, D2); NaN where
     the constant has no loss."""
     return 1 - share_of(loss, constant)
