@@ -173,6 +173,8 @@ class DataNeeds:
             the samples that a step adds count as new.
         newcomer_labels: whether the placement of a newcomer needs its labels. If False,
             ``run.place(x)`` is enough.
+        classes: what the method does with class labels, if it works only with them, such as
+            ``compares numbers of samples of each class``. Empty: labels may also be numbers.
 
     Examples:
         >>> import fedkin as fk
@@ -184,6 +186,7 @@ class DataNeeds:
     true_clusters: bool = False
     earlier_samples: bool = False
     newcomer_labels: bool = True
+    classes: str = ""
 
 
 @dataclass(frozen=True)

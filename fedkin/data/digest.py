@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from fedkin.data.federated import FederatedData
+from fedkin.task_types.catalogue import values_of
+from fedkin.task_types.classification import CLASSIFICATION
 
 # Bytes and names that are read at a time, since data in files may be larger than memory.
 _BLOCK_BYTES = 2**26
@@ -19,7 +21,8 @@ _BLOCK_NAMES = 2**16
 
 def data_digest(data: FederatedData) -> str:
     """A digest of the data: features, labels, which samples each client has, names, number of
-    classes, true clusters, vocabulary with its vectors, and the scaling of a table.
+    classes, true clusters, vocabulary with its vectors, the scaling of a table, and the task type
+    of labels that are no classes.
 
     The digest of packed data is computed at packing and read from their description.
     """
@@ -43,6 +46,8 @@ def data_digest(data: FederatedData) -> str:
     if data.transform is not None:
         # Tables in other units may have equal features after scaling.
         digest.update(json.dumps(data.transform.values(), sort_keys=True).encode())
+    if data.task_type != CLASSIFICATION:
+        digest.update(json.dumps(values_of(data.task_type), sort_keys=True).encode())
     return digest.hexdigest()
 
 

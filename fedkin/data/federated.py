@@ -116,7 +116,7 @@ class FederatedData:
     def __repr__(self) -> str:
         facts = self._facts()
         samples = f"{facts['samples']}, {facts['samples per client']} per client"
-        labels = f"{facts['features']}; {facts['classes']}"
+        labels = f"{facts['features']}; {facts['labels']}"
         if "true clusters" in facts:
             labels += f"; {facts['true clusters']}"
         return f"FederatedData {self.name!r}: {facts['clients']}\n  {samples}\n  {labels}"
@@ -142,19 +142,23 @@ class FederatedData:
         kind = listed(self.feature_names) if self.feature_names else self.x.dtype
         if self.transform is not None and self.transform.kind != NONE:
             kind = f"{kind}; scaled: {self.transform.kind}"
-        classes = count(self.classes, "class", "classes")
-        if self.label_names:
-            classes += f" ({listed(self.label_names)})"
         facts = {
             "clients": clients,
             "samples": f"{count(int(sizes.sum()), 'sample')} ({totals})",
             "samples per client": " to ".join(f"{n:,}" for n in extremes),
             "features": f"{shape} features ({kind})",
-            "classes": classes,
+            "labels": self._labels(),
         }
         if self.true_clusters is not None:
             facts["true clusters"] = count(len(np.unique(self.true_clusters)), "true cluster")
         return facts
+
+    def _labels(self) -> str:
+        """The labels in words: the classes with their names, or the task type and its loss."""
+        if self.task_type.loss is not None:
+            return f"labels of {self.task_type.name}, loss {self.task_type.loss.name}"
+        classes = count(self.classes, "class", "classes")
+        return f"{classes} ({listed(self.label_names)})" if self.label_names else classes
 
     @property
     def clients(self) -> int:
@@ -170,6 +174,11 @@ class FederatedData:
             split: ``train``, ``test`` or ``validation``.
             clients: indices of n clients; None for all.
         """
+        if self.task_type.loss is not None:
+            raise DataError(
+                f"{self.name}: labels of {self.task_type.name} are numbers, so there are no "
+                "classes to count"
+            )
         part = self.part(split) if clients is None else self.part(split).select(clients)
         # With uint64 labels, the sum below would be a float.
         labels = self.y[part.rows].astype(np.int64)
@@ -240,7 +249,9 @@ class FederatedData:
         validation = []
         for client in range(self.clients):
             rows = self.train[client]
-            chosen = _stratified(self.y[rows], fraction, stream.client(client))
+            # Numbers are sorted by value, so the draw takes its share of each range.
+            labels = self.y[rows] if self.y.ndim == 1 else self.y[rows][:, 0]
+            chosen = _stratified(labels, fraction, stream.client(client))
             train.append(rows[~chosen])
             validation.append(rows[chosen])
         divided = self.with_rows(Ragged.of(train), self.test, validation=Ragged.of(validation))
@@ -358,7 +369,11 @@ class FederatedData:
         if len(self.x) != len(self.y):
             raise DataError(f"{self.name}: {len(self.x)} samples but {len(self.y)} labels")
         classified = self.task_type.loss is None
-        if classified and len(self.y) and not 0 <= int(self.y.min()) <= int(self.y.max()) < self.classes:
+        if (
+            classified
+            and len(self.y)
+            and not 0 <= int(self.y.min()) <= int(self.y.max()) < self.classes
+        ):
             raise DataError(
                 f"{self.name}: labels must be 0..{self.classes - 1}, got "
                 f"{self.y.min()}..{self.y.max()}"

@@ -10,6 +10,7 @@ import numpy as np
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.data.client_ids import client_ids
 from fedkin.data.federated import FederatedData
+from fedkin.data.label_tasks import task_type_of
 from fedkin.data.partition_options import checked
 from fedkin.data.table_options import TableOptions
 from fedkin.data.tables import Columns, table_samples
@@ -37,6 +38,12 @@ def from_arrays(
     label_names: Sequence[str] | None = None,
     classes: int | None = None,
     integers: bool = False,
+    task: str | None = None,
+    loss: str | None = None,
+    quantiles: Any = None,
+    loss_options: Any = None,
+    exposure: Any = None,
+    weight: Any = None,
 ) -> FederatedData:
     """A federation from arrays of samples and labels.
 
@@ -62,6 +69,15 @@ def from_arrays(
         label_names: names of the classes 0, 1, ..; None for the text that occurs in y.
         classes: number of classes C; None for the number of names, or the largest label + 1.
         integers: whether to keep x as integers, such as the word indices of a text.
+        task: what the labels are: ``classification``, ``regression``, ``count`` or ``quantile``;
+            None for the task that has the loss, or classes.
+        loss: the training loss, named as in scikit-learn: ``squared_error``, ``absolute_error``,
+            ``huber``, ``gaussian_nll``; ``poisson``, ``gamma``, ``tweedie``, ``negative_binomial``;
+            ``quantile``. None for the task's first one.
+        quantiles: levels of the task ``quantile``; None for 0.1, 0.5 and 0.9.
+        loss_options: options of the loss, such as ``{"delta": 1.0}`` of ``huber``.
+        exposure: exposure of each sample [M], such as years of observation, for counts.
+        weight: weight of each sample [M] in the loss of its client's batch.
 
     Returns:
         The federation.
@@ -101,6 +117,9 @@ def from_arrays(
         label_names=None if label_names is None else tuple(label_names),
         classes=classes,
         integers=integers,
+        task_type=task_type_of(task, loss, quantiles, loss_options),
+        exposure=exposure,
+        weight=weight,
     )
     return samples.federation(options, test_share(test) if split is None else 1, seed)
 
@@ -126,6 +145,12 @@ def from_pandas(
     scale_from: Any = None,
     drop: Any = None,
     rename: Any = None,
+    task: str | None = None,
+    loss: str | None = None,
+    quantiles: Any = None,
+    loss_options: Any = None,
+    exposure: Any = None,
+    weight: Any = None,
 ) -> FederatedData:
     """A federation from a DataFrame with one row per sample.
 
@@ -147,6 +172,9 @@ def from_pandas(
             interquartile range) or ``none``; None for ``standard``.
         scale_from, drop, rename: given statistics, columns that are left out, and new names of
             columns, as in ``load``.
+        task, loss, quantiles, loss_options: what the labels are, as in ``from_arrays``.
+        exposure: column of the exposure of counts.
+        weight: column of the weights of samples.
 
     Returns:
         The federation.
@@ -176,13 +204,16 @@ def from_pandas(
     split = test if isinstance(test, str) else None
     if isinstance(features, str):
         features = [features]
-    used = [column for column in (label, client, split, *(features or ())) if column is not None]
+    roles = (label, client, split, exposure, weight, *(features or ()))
+    used = [column for column in roles if column is not None]
     columns = Columns(
         label=label,
         client=client,
         features=None if features is None else list(features),
         split=split,
         unused=table_options.dropped(frame, used, name),
+        exposure=exposure,
+        weight=weight,
     )
     samples = table_samples(
         frame,
@@ -192,6 +223,7 @@ def from_pandas(
         label_names=None if label_names is None else tuple(label_names),
         classes=classes,
         scaling=table_options.scaling(),
+        task_type=task_type_of(task, loss, quantiles, loss_options),
     )
     return samples.federation(options, test_share(test) if split is None else 1, seed)
 

@@ -11,6 +11,7 @@ from fedkin.core.errors import ConfigError, DataError, unknown
 from fedkin.core.storage import user_path
 from fedkin.data.federated import FederatedData
 from fedkin.data.files import ENDINGS_OF, read_npy_folder, read_npz, read_table, table_kind
+from fedkin.data.label_tasks import task_type_of
 from fedkin.data.labels import Names
 from fedkin.data.leaf import leaf
 from fedkin.data.packed import is_packed, open_packed
@@ -47,6 +48,12 @@ def load(
     scale_from: Any = None,
     drop: Any = None,
     rename: Any = None,
+    task: str | None = None,
+    loss: str | None = None,
+    quantiles: Any = None,
+    loss_options: Any = None,
+    exposure: Any = None,
+    weight: Any = None,
 ) -> FederatedData:
     """A federation from a file with an entry for each sample, or from a folder in LEAF's layout.
 
@@ -106,6 +113,15 @@ def load(
         drop: columns of a table that are left out, such as ``["row_id"]``.
         rename: new names of columns by their names in the file, such as ``{"years": "age"}``. All
             other options use the new names.
+        task: what the labels are: ``classification``, ``regression``, ``count`` or ``quantile``;
+            None for the task that has the loss, or classes.
+        loss: the training loss, named as in scikit-learn: ``squared_error``, ``absolute_error``,
+            ``huber``, ``gaussian_nll``; ``poisson``, ``gamma``, ``tweedie``, ``negative_binomial``;
+            ``quantile``. None for the task's first one.
+        quantiles: levels of the task ``quantile``; None for 0.1, 0.5 and 0.9.
+        loss_options: options of the loss, such as ``{"delta": 1.0}`` of ``huber``.
+        exposure: column (or array) of the exposure of counts, such as years of observation.
+        weight: column (or array) of the weights of samples in the loss.
 
     Returns:
         The federation.
@@ -153,7 +169,10 @@ def load(
         label_names=None if label_names is None else tuple(label_names),
         classes=classes,
         options=table_options,
+        exposure=None if exposure is None else str(exposure),
+        weight=None if weight is None else str(weight),
     )
+    samples = replace(samples, task_type=task_type_of(task, loss, quantiles, loss_options))
     if samples.split is not None:
         _refuse_split(path, train_fraction, seed if options is None else None)
     fraction = 0.9 if train_fraction is None else train_fraction
@@ -204,6 +223,8 @@ def _samples(
     label_names: Names | None,
     classes: int | None,
     options: TableOptions,
+    exposure: str | None = None,
+    weight: str | None = None,
 ) -> OwnSamples:
     """The samples of a file, or of a folder of arrays. ``options`` are those of tables.
 
@@ -211,7 +232,9 @@ def _samples(
     """
     kind = "npz" if path.is_dir() else table_kind(path, _OTHERS)
     if kind == "npz":
-        samples = _array_samples(path, label, client if owned else None, features)
+        samples = _array_samples(
+            path, label, client if owned else None, features, (exposure, weight)
+        )
         return replace(samples, label_names=label_names, classes=classes)
     if kind == "parquet":
         table = column_names(path)
@@ -219,6 +242,7 @@ def _samples(
         table = read_table(path, options.file_name(client))
     table = options.rename(table, path)
     needed = [label, client] if owned else [label]
+    needed += [name for name in (exposure, weight) if name is not None]
     check_columns(table, needed, path, _CURES)
     dropped = options.dropped(table, [*needed, *(features or ())], path)
     columns = Columns(
@@ -227,6 +251,8 @@ def _samples(
         features=features,
         split=SPLIT if SPLIT in table and SPLIT not in dropped else None,
         unused=(client, *dropped),
+        exposure=exposure,
+        weight=weight,
     )
     scaling = options.scaling()
     if kind == "parquet":
@@ -265,15 +291,21 @@ def has_arrays(path: Path) -> bool:
 
 
 def _array_samples(
-    path: Path, label: str, client: str | None, features: Sequence[str] | None
+    path: Path,
+    label: str,
+    client: str | None,
+    features: Sequence[str] | None,
+    more: tuple[str | None, str | None],
 ) -> OwnSamples:
-    """The user's samples from an npz file, or from a folder of npy files."""
+    """The user's samples from an npz file, or from a folder of npy files. ``more`` names the arrays
+    of exposures and weights."""
     if features is not None and len(features) != 1:
         raise ConfigError(f"{path}: features must name one array, got {list(features)}")
     x = "x" if features is None else features[0]
     arrays = read_npy_folder(path, (x,)) if path.is_dir() else read_npz(path, mapped=(x,))
-    for name in (x, label) if client is None else (x, label, client):
-        if name not in arrays:
+    exposure, weight = more
+    for name in (x, label, client, exposure, weight):
+        if name is not None and name not in arrays:
             message = f"{path}: {unknown('array', name, arrays)}"
             if name in _CURES:
                 message += f"; {_CURES[name]}"
@@ -285,6 +317,8 @@ def _array_samples(
         labels=arrays[label],
         owners=None if client is None else arrays[client],
         split=arrays.get(SPLIT),
+        exposure=None if exposure is None else arrays[exposure],
+        weight=None if weight is None else arrays[weight],
         columns=column_facts(Columns(label, client)),
     )
 

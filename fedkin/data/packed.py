@@ -32,12 +32,15 @@ from fedkin.data.federated import SPLITS, FederatedData
 from fedkin.data.packed_files import PackedFiles, file_state
 from fedkin.data.ragged import Ragged
 from fedkin.data.table_transform import TableTransform
+from fedkin.task_types.catalogue import task_type_from, values_of
+from fedkin.task_types.classification import CLASSIFICATION
 
 DESCRIPTION = "federation.json"
 LAYOUT = 1
 _PLAIN = ("name", "classes", "vocabulary", "label_names", "feature_names", "columns", "from_uint8")
 # Entry of a table whose columns are scaled or renamed.
 _TRANSFORM = "transform"
+_TASK_TYPE = "task_type"  # an entry of data whose labels are no classes
 _TUPLES = ("vocabulary", "label_names", "feature_names")
 _ARRAYS = ("x", "y", "true_clusters", "vectors")
 _NAMES = ("client_names.text", "client_names.offsets")
@@ -85,6 +88,8 @@ def pack(data: FederatedData | Callable[[], FederatedData], folder: str | Path) 
         about[name] = getattr(data, name)
     if data.transform is not None:
         about[_TRANSFORM] = data.transform.values()
+    if data.task_type != CLASSIFICATION:
+        about[_TASK_TYPE] = values_of(data.task_type)
     about["splits"] = data.splits
     about["digest"] = data_digest(data)
     about["files"] = {path.name: path.stat().st_size for path in sorted(folder.glob("*.npy"))}
@@ -137,6 +142,8 @@ def open_packed(folder: str | Path) -> FederatedData:
         if name in arrays:
             fields[name] = arrays[name]
     fields[_TRANSFORM] = _transform(folder, about)
+    if _TASK_TYPE in about:
+        fields[_TASK_TYPE] = task_type_from(about[_TASK_TYPE], folder / DESCRIPTION)
     fields["client_names"] = _client_names(folder, about, arrays)
     for split in about["splits"]:
         fields[split] = Ragged(arrays[f"{split}.rows"], arrays[f"{split}.offsets"])

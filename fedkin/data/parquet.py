@@ -66,7 +66,7 @@ def parquet_samples(
     import pandas as pd
 
     features = feature_columns(names, columns, path)
-    small = [name for name in (columns.label, columns.client, columns.split) if name is not None]
+    small = columns.named
     with reading(path, KIND, whole=False):
         table = pd.read_parquet(path, columns=[options.file_name(name) for name in small])
         table = table.set_axis(small, axis=1)

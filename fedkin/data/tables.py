@@ -38,6 +38,8 @@ class Columns(NamedTuple):
         features: columns of the features; None for all other columns.
         split: column of train, test or validation, or of 0, 1 or 2; None without one.
         unused: columns that are not features.
+        exposure: column of the exposure of counts; None without one.
+        weight: column of the weights of samples; None without one.
     """
 
     label: Any
@@ -45,6 +47,14 @@ class Columns(NamedTuple):
     features: Sequence[Any] | None = None
     split: Any = None
     unused: tuple[Any, ...] = ()
+    exposure: Any = None
+    weight: Any = None
+
+    @property
+    def named(self) -> list[Any]:
+        """The columns that the user has named for another role than a feature."""
+        roles = (self.label, self.client, self.split, self.exposure, self.weight)
+        return [name for name in roles if name is not None]
 
 
 def table_samples(
@@ -89,7 +99,7 @@ def feature_columns(table: Table, columns: Columns, place: Path | str) -> list[A
         DataError: a column does not exist.
         ConfigError: a column has two roles.
     """
-    named = _named(columns)
+    named = columns.named
     check_columns(table, [*named, *(columns.features or ())], place)
     features = columns.features
     if features is None:
@@ -99,11 +109,13 @@ def feature_columns(table: Table, columns: Columns, place: Path | str) -> list[A
     clash = [name for name in named if name in features]
     if clash:
         raise ConfigError(
-            f"{place}: column {clash[0]!r} cannot be a feature and also the label, client or split"
+            f"{place}: column {clash[0]!r} cannot be a feature and also the label, the client, the "
+            "split, the exposure or the weight"
         )
     if len(set(named)) < len(named):
         raise ConfigError(
-            f"{place}: label, client and split must be different columns, got {named}"
+            f"{place}: label, client, split, exposure and weight must be different columns, got "
+            f"{named}"
         )
     return list(features)
 
@@ -153,6 +165,8 @@ def resolved_columns(table: Table, columns: Columns) -> Columns:
         features=None if features is None else [resolved(name) for name in features],
         split=resolved(columns.split),
         unused=tuple(resolved(name) for name in columns.unused),
+        exposure=resolved(columns.exposure),
+        weight=resolved(columns.weight),
     )
 
 
@@ -193,26 +207,25 @@ def with_features(
         split=split,
         feature_names=names,
         columns=facts,
+        exposure=None if columns.exposure is None else table[columns.exposure],
+        weight=None if columns.weight is None else table[columns.weight],
         **more,
     )
 
 
 def column_facts(columns: Columns) -> dict[str, str]:
-    """The names of a table's label and client columns, which are needed to read new samples for
+    """The names of a table's columns by their roles, which are needed to read new samples for
     predictions.
 
     Args:
         columns: roles of the columns.
     """
     facts = {"label": str(columns.label)}
-    if columns.client is not None:
-        facts["client"] = str(columns.client)
+    for role in ("client", "exposure", "weight"):
+        name = getattr(columns, role)
+        if name is not None:
+            facts[role] = str(name)
     return facts
-
-
-def _named(columns: Columns) -> list[Any]:
-    """The columns of a table that the user has named for another role than a feature."""
-    return [name for name in (columns.label, columns.client, columns.split) if name is not None]
 
 
 def check_table(table: Table, place: Path | str) -> None:

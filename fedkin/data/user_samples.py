@@ -20,11 +20,19 @@ from fedkin.data.client_ids import client_ids, whole_ids
 from fedkin.data.client_names import ClientNames
 from fedkin.data.features import Features as Features
 from fedkin.data.federated import FederatedData, Ragged
+from fedkin.data.label_tasks import (
+    RawLabels,
+    fitted,
+    numbers_of,
+    optional_numbers,
+    quantile_bins,
+)
 from fedkin.data.labels import LABELS, Names, encode_labels
 from fedkin.data.partition import by_writer, split_train_test
 from fedkin.data.partition_options import POOLED, Owned, PartitionOptions, positive
 from fedkin.data.table_scaling import TableScaling
 from fedkin.data.table_transform import TableTransform
+from fedkin.task_types.task_type import TaskType
 
 _log = logging.getLogger("fedkin")
 SPLITS = ("train", "test", "validation")
@@ -50,6 +58,9 @@ class OwnSamples:
         integers: whether x stay integers.
         columns: for a table: the names of the columns of the label and of the client.
         scaling: for a table: how its feature columns are scaled; None for other data.
+        task_type: what the labels are, without statistics; None for classes.
+        exposure: exposure of each sample [M], for counts; None if all are 1.
+        weight: weight of each sample [M] in the loss; None if all are 1.
     """
 
     place: Path | str
@@ -65,6 +76,9 @@ class OwnSamples:
     integers: bool = False
     columns: dict[str, str] | None = None
     scaling: TableScaling | None = None
+    task_type: TaskType | None = None
+    exposure: Any = None
+    weight: Any = None
 
     def federation(
         self, partition: PartitionOptions | None, train_fraction: float | int, seed: int
@@ -85,6 +99,8 @@ class OwnSamples:
         if self.scaling is None:
             x = clean_features(self.x, self.place, self.integers)
         self._check_lengths()
+        if self.task_type is not None:
+            return self._federation_of_numbers(x, partition, train_fraction, seed)
         y, classes, names, given = encode_labels(
             self.labels, self.place, self.classes, self.label_names
         )
@@ -121,6 +137,53 @@ class OwnSamples:
             transform=transform,
         )
 
+    def _federation_of_numbers(
+        self,
+        x: Shaped[np.ndarray, "M ..."] | None,
+        partition: PartitionOptions | None,
+        train_fraction: float | int,
+        seed: int,
+    ) -> FederatedData:
+        """The federation of samples whose labels are numbers; arguments as of ``federation``.
+
+        A partition by label divides the samples by ten bins of equal counts.
+        """
+        assert self.task_type is not None
+        raw = RawLabels(
+            label=numbers_of(self.labels, "label", self.place),
+            exposure=optional_numbers(self.exposure, "exposure", self.place),
+            weight=optional_numbers(self.weight, "weight", self.place),
+        )
+        owners = None
+        client_names = None
+        if self.owners is not None:
+            owners = whole_ids(client_ids(self.owners, self.place, self.owners_name))
+            client_names = ClientNames.of(np.unique(owners))
+        owned, true_clusters = _divided(quantile_bins(raw.label), owners, partition, seed)
+        train, test, validation = self._split(owned, train_fraction, seed)
+        task_type, y = fitted(self.task_type, raw, train.rows, self.place)
+        assert task_type.loss is not None
+        transform = None
+        if x is None:
+            transform = self._transform(train)
+            x = clean_features(self.x, self.place, transform=transform)
+        return FederatedData(
+            name=self.title,
+            x=x,
+            y=y,
+            classes=task_type.loss.outputs,
+            train=train,
+            test=test,
+            true_clusters=true_clusters,
+            client_names=client_names,
+            validation=validation,
+            feature_names=self.feature_names,
+            columns=self.columns,
+            from_uint8=self.x.dtype == np.uint8 and not self.integers,
+            transform=transform,
+            task_type=task_type,
+        )
+
     def _transform(self, train: Ragged) -> TableTransform | None:
         """The transform of a table's columns, from the training samples of all clients."""
         assert self.scaling is not None
@@ -154,7 +217,14 @@ class OwnSamples:
 
     def _check_lengths(self) -> None:
         """Raise DataError unless labels, clients and split have one entry per sample."""
-        for name, entries in (("y", self.labels), ("clients", self.owners), ("split", self.split)):
+        by_sample = {
+            "y": self.labels,
+            "clients": self.owners,
+            "split": self.split,
+            "exposure": self.exposure,
+            "weight": self.weight,
+        }
+        for name, entries in by_sample.items():
             if entries is None:
                 continue
             shape = (len(entries),) if isinstance(entries, (list, tuple)) else np.shape(entries)

@@ -43,9 +43,15 @@ def jain_index(values: Float[np.ndarray, "N"]) -> float:
     return float(np.sum(values)) ** 2 / (len(values) * squares)
 
 
-def bottom_decile(accuracy: Float[np.ndarray, "c"]) -> float | None:
-    """Mean accuracy of the bottom 10% of clients (at least one client); None without clients."""
-    if not len(accuracy):
+def worst_decile(scores: Float[np.ndarray, "c"], sign: int = 1) -> float | None:
+    """Mean score of the worst 10% of clients (at least one client); None without clients.
+
+    Args:
+        scores: score of each client.
+        sign: 1 if higher scores are better, as of accuracies; -1 if lower ones are, as of losses.
+    """
+    if not len(scores):
         return None
-    tenth = math.ceil(len(accuracy) / 10)
-    return float(np.sort(accuracy)[:tenth].mean())
+    tenth = math.ceil(len(scores) / 10)
+    worst_first = np.sort(scores)[::sign]
+    return float(worst_first[:tenth].mean())

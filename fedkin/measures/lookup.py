@@ -7,6 +7,7 @@ from typing import Any
 
 from fedkin.core.errors import ConfigError, unknown
 from fedkin.measures.measure import Measure
+from fedkin.measures.scores import names_in
 from fedkin.measures.table import COMPARED, EXTRA, MEASURES
 
 # Fields of a user's measure that are stored in a description.
@@ -16,6 +17,11 @@ WORDS = ("name", "title", "head", "short", "unit", "digits", "direction")
 def measures_of(names: Iterable[str]) -> list[Measure]:
     """The measures with the given names, in this order."""
     return [MEASURES[name] for name in names]
+
+
+def score_in(record: Mapping[str, Any]) -> Measure:
+    """The measure that chooses the best round, from a record of a round or a run's summary."""
+    return MEASURES[names_in(record).score]
 
 
 def measures_in(description: Mapping[str, Any]) -> tuple[Measure, ...]:

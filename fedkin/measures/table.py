@@ -10,6 +10,7 @@ run.
 from __future__ import annotations
 
 from fedkin.measures.measure import Measure
+from fedkin.measures.scores import SCORES, family
 
 PLACED = (
     Measure(
@@ -429,9 +430,10 @@ EXTRA: tuple[Measure, ...] = (
     # One measure per line, such as Measure("worst_client", of=worst_client, unit="share"). Other
     # files need no change.
 )
-MEASURES = {measure.name: measure for measure in (*PLACED, *EXTRA)}
+OTHER_SCORES = tuple(measure for score in SCORES for measure in family(score))
+MEASURES = {measure.name: measure for measure in (*PLACED, *OTHER_SCORES, *EXTRA)}
 
-SCORE = MEASURES["accuracy"]  # determines the best round and early stopping
+SCORE = MEASURES["accuracy"]  # of classes; it determines the best round and early stopping
 AGREEMENT = ("ari", "nmi")
 # Measures in every table over seeds.
 MEANS = ("final_accuracy", "accuracy_all_clients", "best_accuracy", "bottom_decile")

@@ -110,7 +110,7 @@ class FedDrift:
             reads=ClientReads(sends="scores of all models"),
             changes=ModelChanges(always="copies models where data drift, and merges them"),
             parts=ModelParts(own="models for parts of each client's samples"),
-            data=DataNeeds(earlier_samples=True),
+            data=DataNeeds(earlier_samples=True, classes="compares models by their accuracies"),
         )
 
     def init(self, world: World, stream: Stream) -> FedDriftState:

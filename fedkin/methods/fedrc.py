@@ -38,7 +38,7 @@ from fedkin.core.method import UNASSIGNED
 from fedkin.core.model_spec import ModelSpec
 from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
-from fedkin.core.requirements import AtLeast, ClientReads, ModelParts, Requirements
+from fedkin.core.requirements import AtLeast, ClientReads, DataNeeds, ModelParts, Requirements
 from fedkin.core.task import Task
 from fedkin.core.validation import check_choice, check_positive_integer
 from fedkin.core.world import World
@@ -105,6 +105,7 @@ class FedRC:
             clients=AtLeast(self.clusters, because="clusters"),
             reads=ClientReads(sends="shares of clusters"),
             parts=ModelParts(own="mixtures of each client's own"),
+            data=DataNeeds(classes="weights samples by their classes"),
         )
 
     def init(self, world: World, stream: Stream) -> FedRCState:

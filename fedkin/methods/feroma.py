@@ -112,7 +112,7 @@ class FEROMA:
             changes=ModelChanges(always="stores each client's own solution"),
             parts=ModelParts(own="a mix of models for each client"),
             memory=MemoryNeeds(kept_models=1),
-            data=DataNeeds(newcomer_labels=False),
+            data=DataNeeds(newcomer_labels=False, classes="compares the samples of each class"),
         )
 
     def init(self, world: World, stream: Stream) -> FEROMAState:

@@ -124,7 +124,7 @@ class FLUX:
             reads=ClientReads(sends="moments of its samples"),
             parts=ModelParts(shared_head="the accuracy of the shared model"),
             rounds=RoundNeeds(first_clustering=first),
-            data=DataNeeds(newcomer_labels=False),
+            data=DataNeeds(newcomer_labels=False, classes="compares the samples of each class"),
         )
 
     def init(self, world: World, stream: Stream) -> FLUXState:

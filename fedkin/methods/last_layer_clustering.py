@@ -44,6 +44,7 @@ from fedkin.core.randomness import Stream
 from fedkin.core.requirements import (
     AtLeast,
     ClientReads,
+    DataNeeds,
     MemoryNeeds,
     ModelNeeds,
     ModelParts,
@@ -130,6 +131,7 @@ class LastLayerClustering:
             reads=ClientReads(updates="single"),
             parts=ModelParts(shared_head="last layers"),
             memory=MemoryNeeds(compares_all=True),
+            data=DataNeeds(classes="trains the output of each class that a client has"),
         )
 
     def _distance_limit(self) -> float:

@@ -52,7 +52,7 @@ from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
-from fedkin.core.requirements import ClientReads, MemoryNeeds, Requirements
+from fedkin.core.requirements import ClientReads, DataNeeds, MemoryNeeds, Requirements
 from fedkin.core.validation import check_choice, check_not_negative, check_positive_integer
 from fedkin.core.world import World
 from fedkin.measures.principal_angles import FORMS, angles_between, orthonormal, side_by_side
@@ -116,6 +116,7 @@ class PACFL:
         return Requirements(
             reads=ClientReads(sends="bases of subspaces of its samples"),
             memory=MemoryNeeds(compares_all=True),
+            data=DataNeeds(classes="compares the samples of each class"),
         )
 
     def init(self, world: World, stream: Stream) -> PACFLState:

@@ -73,14 +73,14 @@ class RunEnd:
     Attributes:
         round: the last round.
         state: the state after the last round.
-        client_accuracy: accuracy of each evaluated client, in the order of ``clients``.
+        client_scores: accuracy of each evaluated client, in the order of ``clients``.
         clients: a table with one row for each evaluated client: cluster, samples and scores.
         true_clusters: true clusters of all clients, if known.
     """
 
     round: int
     state: State
-    client_accuracy: Float[np.ndarray, "n"]
+    client_scores: Float[np.ndarray, "n"]
     clients: pd.DataFrame
     true_clusters: Int[np.ndarray, "N"] | None = None
 

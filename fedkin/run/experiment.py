@@ -26,6 +26,7 @@ from fedkin.run.folder.fingerprint import fingerprint
 from fedkin.run.folder.run_folder import Folder, against_folder, holds_run, read_records
 from fedkin.run.loop import RunState, run
 from fedkin.run.method_checks import check_model, check_plan
+from fedkin.run.metrics.accuracy import EvaluationResults, score_values
 from fedkin.run.metrics.soft_membership import membership_columns
 from fedkin.run.metrics.trust_graph import peer_columns
 from fedkin.run.run import Run
@@ -248,7 +249,7 @@ def _end(run_state: RunState, clients: pd.DataFrame, facts: ClientFacts) -> RunE
     return RunEnd(
         round=run_state.round,
         state=run_state.state,
-        client_accuracy=run_state.scored.client_accuracy,
+        client_scores=run_state.scored.client_scores,
         clients=clients,
         true_clusters=facts.true_clusters,
     )
@@ -279,6 +280,15 @@ def _folder(
     return Folder.create(out, description, identity, transform)
 
 
+def _score_columns(scored: EvaluationResults) -> dict[str, np.ndarray]:
+    """The scores of each evaluated client: all measures of the task type and, for classes, the
+    number of correct samples."""
+    values = score_values(scored.task_type, scored.scores)
+    if scored.task_type.loss is None:
+        return {"correct": scored.scores.correct, **values}
+    return values
+
+
 def client_table(run_state: RunState, facts: ClientFacts) -> pd.DataFrame:
     """A table with a row for each evaluated client: cluster, numbers of samples, and scores of the
     client's model."""
@@ -293,10 +303,9 @@ def client_table(run_state: RunState, facts: ClientFacts) -> pd.DataFrame:
         "cluster": scored.cluster,
         "train_samples": facts.samples[ids],
         "test_samples": scored.scores.examples,
-        "correct": scored.scores.correct,
-        "accuracy": scored.client_accuracy,
-        "loss": scored.scores.loss,
     }
+    table |= _score_columns(scored)
+    table["loss"] = scored.scores.loss
     table |= peer_columns(state, ids, facts.true_clusters, state.models.shape[1])
     table |= membership_columns(state, ids)
     if facts.names is not None:

@@ -15,7 +15,7 @@ from fedkin.core.randomness import Stream
 from fedkin.core.records import Record
 from fedkin.core.world import World, client_names
 from fedkin.measures.measure import Measure
-from fedkin.measures.table import EXTRA, SCORE
+from fedkin.measures.table import EXTRA
 from fedkin.methods.decentralized import PeerState
 from fedkin.options.with_options import NO_OPTIONS, ActiveOptions, WithOptions, evaluation_task
 from fedkin.run.callbacks import OnRound
@@ -25,16 +25,17 @@ from fedkin.run.folder.migrations import Migrations, find_migrations
 from fedkin.run.folder.run_folder import Folder, Restored
 from fedkin.run.instrumented_world import InstrumentedWorld
 from fedkin.run.interruption import is_interrupted, raise_if_interrupted
-from fedkin.run.method_checks import check_model, check_plan, plan_warnings
+from fedkin.run.method_checks import check_labels, check_model, check_plan, plan_warnings
 from fedkin.run.metrics.accuracy import (
     EvaluationResults,
-    accuracy_record,
     measures_record,
     score,
+    score_record,
+    task_type_of,
     training_record,
 )
 from fedkin.run.metrics.clustering import ClusterMetrics, GroundTruth
-from fedkin.run.metrics.final import BestRound, accuracy_all_clients, best_record, final_record
+from fedkin.run.metrics.final import BestRound, best_record, final_record, score_all_clients
 from fedkin.run.metrics.ledger_record import ledger_record
 from fedkin.run.metrics.trust_graph import peers_record
 from fedkin.run.stopping import (
@@ -115,6 +116,7 @@ def run(
     """
     check_plan(plan, method, world.total_clients)
     check_model(method, world.spec)
+    check_labels(method, task_type_of(world))
     for warning in plan_warnings(plan, method, world.total_clients):
         _log.warning("%s: %s", name, warning)
     instrumented = InstrumentedWorld(world)
@@ -218,13 +220,13 @@ def _score_finally(
     if validated or run_state.scored is None or (sampled and sample is None):
         run_state.scored = score(world, state, round, sample=sample)
     scored = run_state.scored
-    if validated or sampled or run_state.records[-1]["accuracy"] is None:
+    if validated or sampled or run_state.records[-1][scored.names.score] is None:
         run_state.final |= final_record(world, state, scored=scored, round=round, measures=measures)
     if validated:
         run_state.final |= best_record(
             world, run_state.best, round=round, final=scored, sample=sample
         )
-    run_state.final["accuracy_all_clients"] = accuracy_all_clients(
+    run_state.final[scored.names.all_clients] = score_all_clients(
         world, method, state=state, stream=Stream(plan.seed, round, "score"), scored=scored
     )
     # The record of the last round lacks this if that round was not evaluated.
@@ -300,6 +302,7 @@ class _Recorder:
 
     def __post_init__(self) -> None:
         self.split = _scored_split(self.instrumented.world)
+        self.task_type = task_type_of(self.instrumented.world)
         self.cluster_metrics = ClusterMetrics(self.instrumented.total_clients)
 
     def recall(self, memory: dict[str, np.ndarray]) -> None:
@@ -377,8 +380,9 @@ class _Recorder:
         # Test samples must not select a round.
         if self.split == "test" or not is_complete(record):
             return
-        score = record[SCORE.column]
-        if run_state.best and not SCORE.better(score, run_state.best.accuracy):
+        measure = self.task_type.measure
+        score = record[measure.name]
+        if run_state.best and not measure.better(score, run_state.best.score):
             return
         state = run_state.state
         no_clients = np.zeros(0, np.int64)
@@ -422,11 +426,13 @@ class _Recorder:
         record: Record = {"round": round, "method": self.name}
         if self.split != "test":
             record["split"] = self.split
-        record |= accuracy_record(run_state.scored, state.clusters, truth.true_clusters)
+        record |= score_record(
+            run_state.scored, state.clusters, truth.true_clusters, self.task_type
+        )
         record |= measures_record(run_state.scored, state, round, self.measures)
         record |= clustering
         record |= peers_record(state, reachable, truth.true_clusters, keeps_trust)
-        record |= training_record(observations, state)
+        record |= training_record(observations, state, self.task_type)
         record |= self.options.record(state)
         record |= ledger_record(self.instrumented.ledger)
         return record

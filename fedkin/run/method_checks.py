@@ -8,6 +8,7 @@ from fedkin.core.errors import ConfigError
 from fedkin.core.method import Method
 from fedkin.core.model_spec import ModelSpec
 from fedkin.core.requirements import count_and_cure, requirements_of
+from fedkin.task_types.task_type import TaskType
 
 
 def check_plan(plan: Plan, method: Method, clients: int, where: str = "method") -> None:
@@ -85,6 +86,25 @@ def check_model(method: Method, spec: ModelSpec, where: str = "method") -> None:
         raise ConfigError(
             f"{name} needs layers before the model's last one, and this model has no other; use "
             "one with hidden layers, such as model.name=mlp, or another method"
+        )
+
+
+def check_labels(method: Method, task_type: TaskType, where: str = "method") -> None:
+    """Check that a method works with labels of this task type.
+
+    Args:
+        method: the method.
+        task_type: what the labels are.
+        where: the method's place in the configuration, as in ``check_plan``.
+
+    Raises ConfigError.
+    """
+    classes = requirements_of(method).data.classes
+    if classes and task_type.loss is not None:
+        raise ConfigError(
+            f"{where}: {type(method).__name__} {classes}, so it needs class labels, but the labels "
+            f"are of task = {task_type.name!r}; take a method that compares updates or losses, "
+            "such as fedgroup, flexcfl, ifca or fesem"
         )
 
 

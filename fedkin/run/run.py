@@ -21,6 +21,7 @@ from fedkin.core.method import State
 from fedkin.core.records import Record
 from fedkin.core.storage import user_path, write_atomic
 from fedkin.measures.measure import Measure
+from fedkin.measures.scores import OTHER_MEASURES, names_in
 from fedkin.run import run_repr
 from fedkin.run.folder import checkpoint, integrity, run_folder
 from fedkin.run.folder.migrations import Migrations, migrations_table
@@ -197,6 +198,8 @@ class Run(ModelAccess):
         """The numbers of the run, as ``summary`` returns them, computed once."""
         best = best_record(self.records)
         last = self.records[-1]
+        names = names_in(last)
+        others = [name for name in OTHER_MEASURES if name in last and name != names.score]
         target = self.config.target
         reached = first_to_reach(self.records, target)
         discrepancies = [
@@ -208,19 +211,17 @@ class Run(ModelAccess):
             "model": self.config.model_name,
             "rounds": last["round"],
             "seed": self.config.seed,
+            **({"measure": last["measure"]} if "measure" in last else {}),
             # With a validation split, this is a test result, which ``self.final`` has.
-            "best_accuracy": best["accuracy"] if best and "split" not in last else None,
+            names.best: best[names.score] if best and "split" not in last else None,
             "best_round": best["round"] if best else None,
-            **(
-                {"validation_accuracy": best["accuracy"] if best else None}
-                if "split" in last
-                else {}
-            ),
-            "final_accuracy": last["accuracy"],
-            "median_client": last["median_client"],
-            "bottom_decile": last["bottom_decile"],
+            **({names.validation: best[names.score] if best else None} if "split" in last else {}),
+            names.final: last[names.score],
+            names.median: last[names.median],
+            names.worst: last[names.worst],
+            **{f"final_{name}": last[name] for name in others},
             **{measure.name: last.get(measure.name) for measure in self.measures},
-            "accuracy_all_clients": last["accuracy"] if is_complete(last) else None,
+            names.all_clients: last[names.score] if is_complete(last) else None,
             "target": target,
             "rounds_to_target": reached["round"] if reached else None,
             "clusters": self.state.clusters,

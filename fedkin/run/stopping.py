@@ -1,8 +1,9 @@
 """The best round of a run, and early stopping.
 
 Only complete rounds count. A round is complete if it was evaluated, every reachable client had a
-cluster, and every client with a cluster was evaluated. The score is the accuracy on validation
-samples if the data have a validation split, otherwise on test samples.
+cluster, and every client with a cluster was evaluated. The score is the first measure of the task
+type (of classes: the accuracy), on validation samples if the data have a validation split,
+otherwise on test samples.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 from fedkin.config.plan import Plan
 from fedkin.core.errors import ConfigError
 from fedkin.core.records import Record
-from fedkin.measures.table import SCORE
+from fedkin.measures.lookup import score_in
 from fedkin.options.with_options import ActiveOptions
 
 UNUSABLE = 3  # consecutive rounds without a usable reply after which a run ends
@@ -31,20 +32,22 @@ def complete_rounds(records: Sequence[Record]) -> list[Record]:
 def is_complete(record: Record) -> bool:
     """Whether a round was evaluated, every reachable client had a cluster, and every client with a
     cluster was evaluated."""
-    return record[SCORE.column] is not None and not record["partial"]
+    return record[score_in(record).name] is not None and not record["partial"]
 
 
 def best_record(records: Sequence[Record]) -> Record | None:
     """The record of the complete round with the best score (the first of ties). None if no round is
     complete."""
-    return max(
-        complete_rounds(records), key=lambda record: SCORE.sign * record[SCORE.column], default=None
-    )
+    complete = complete_rounds(records)
+    if not complete:
+        return None
+    score = score_in(complete[0])
+    return max(complete, key=lambda record: score.sign * record[score.name])
 
 
 def first_to_reach(records: Sequence[Record], target: float | int | None) -> Record | None:
-    """The record of the first complete round with a score of at least ``target``; None if there is
-    none.
+    """The record of the first complete round whose score is at least as good as ``target``; None if
+    there is none.
 
     Args:
         records: records of the run.
@@ -52,15 +55,13 @@ def first_to_reach(records: Sequence[Record], target: float | int | None) -> Rec
     """
     if target is None:
         return None
-    return next(
-        (record for record in complete_rounds(records) if reaches(record[SCORE.column], target)),
-        None,
-    )
+    return next((record for record in complete_rounds(records) if reaches(record, target)), None)
 
 
-def reaches(score: float | int, target: float | int) -> bool:
-    """Whether a score is at least the target."""
-    return not SCORE.better(target, score)
+def reaches(record: Record, target: float | int) -> bool:
+    """Whether the score of a round is at least as good as the target."""
+    score = score_in(record)
+    return not score.better(target, record[score.name])
 
 
 def stop_by_score(plan: Plan, records: Sequence[Record]) -> Record | None:
@@ -75,9 +76,9 @@ def stop_by_score(plan: Plan, records: Sequence[Record]) -> Record | None:
     best = best_record(records)
     if best is None or not is_complete(last) or not 0 < last["round"] < plan.rounds:
         return None
-    score = last[SCORE.column]
+    score = last[score_in(last).name]
     waited = last["round"] - best["round"]
-    if plan.until is not None and reaches(score, plan.until):
+    if plan.until is not None and reaches(last, plan.until):
         return stop_record(
             plan, last["round"], f"the score {score:.4f} reaches run.until = {plan.until}"
         )

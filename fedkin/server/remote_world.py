@@ -39,6 +39,7 @@ from fedkin.server.task_messages import (
     plain_stream,
     used_in_reply,
 )
+from fedkin.task_types.classification import CLASSIFICATION
 
 _log = logging.getLogger("fedkin")
 # Names of this world's arrays in a checkpoint.
@@ -302,5 +303,6 @@ class RemoteWorld:
         return {
             "P": self.spec.parameters,
             "C": self.membership.classes,
+            **CLASSIFICATION.sizes(),
             **self.membership.own.sizes(),
         }

@@ -32,6 +32,7 @@ from fedkin.simulation.workers import (
     program_release,
     worker_factory,
 )
+from fedkin.task_types.task_type import TaskType
 
 
 class SimulatedWorld:
@@ -125,6 +126,11 @@ class SimulatedWorld:
         self._files = {} if data.packed else mapped_files(arrays)
         self._now = Stream(0)  # stream of the current round
         self.identity: Any = None  # signing key of a real site's clients
+
+    @property
+    def task_type(self) -> TaskType:
+        """What the labels of the clients' samples are."""
+        return self.data.task_type
 
     @property
     def client_names(self) -> Sequence[str] | None:
@@ -238,8 +244,7 @@ class SimulatedWorld:
         return {
             "P": self.spec.parameters,
             "C": self.data.classes,
-            "S": len(self.data.task_type.sums),
-            "T": len(self.data.task_type.sums) + 2,
+            **self.task_type.sizes(),
             "d": int(np.prod(self.data.x.shape[1:])),
         }
 

@@ -22,6 +22,7 @@ from fedkin.core.training import LocalTraining
 from fedkin.data.federated import Ragged
 from fedkin.scenarios.population import Population
 from fedkin.simulation.engine import SimulatedWorld
+from fedkin.task_types.classification import CLASSIFICATION
 
 
 @dataclass
@@ -151,6 +152,7 @@ class _Samples:
     """One sample of each client, in place of a data set; models never use its features."""
 
     scored_split = "test"
+    task_type = CLASSIFICATION
 
     def __init__(self, world: FakeWorld) -> None:
         clients = world.total_clients

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
-from fedkin.measures.measure import Measure
-from fedkin.measures.table import MEASURES
+from fedkin.measures.scores import ACCURACY
 from fedkin.task_types.loss import Loss
 from fedkin.task_types.task_type import Sums, TaskType, share_of
 
@@ -21,14 +20,16 @@ class Classification(TaskType):
 
     name = "classification"
     sums = ("correct",)
+    least_ranked = 1  # a client of few samples counts, as in the papers
+    highest = 1.0
 
     @property
     def loss(self) -> Loss | None:
         return None
 
     @property
-    def measures(self) -> tuple[Measure, ...]:
-        return (MEASURES["accuracy"],)
+    def measures(self) -> tuple[str, ...]:
+        return (ACCURACY,)
 
     def sample_scores(self, xp: Any, scores: Any, y: Any) -> tuple[Any, ...]:
         return (scores.argmax(-1) == y,)
@@ -36,7 +37,7 @@ class Classification(TaskType):
     def constant_scores(self, y: Any) -> tuple[Float[np.ndarray, "B"], ...]:
         return ()
 
-    def values(self, sums: Sums, examples: Int[np.ndarray, "..."]) -> dict[str, np.ndarray]:
+    def values(self, sums: Sums, examples: Any) -> dict[str, np.ndarray]:
         return {"accuracy": share_of(sums["correct"], examples)}
 
 

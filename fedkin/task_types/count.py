@@ -17,13 +17,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.validation import check_choice
-from fedkin.measures.measure import Measure
 from fedkin.task_types.loss import Loss, Targets, exponential, targets_of
-from fedkin.task_types.regression import MEAN_ABSOLUTE_ERROR
 from fedkin.task_types.task_type import (
     Sums,
     TaskType,
@@ -34,19 +32,6 @@ from fedkin.task_types.task_type import (
 )
 
 LEAST_MEAN = 1e-12  # smaller predicted means count as this one, so that logs are finite
-
-MEAN_DEVIANCE = Measure(
-    "mean_deviance",
-    title="mean deviance of the loss's distribution, over all samples together",
-    head="deviance",
-    direction="lower",
-)
-D2_SCORE = Measure(
-    "d2_score",
-    title="share of the deviance of the pooled training rate that the model saves",
-    head="D2 (pooled)",
-    unit="index",
-)
 
 
 @dataclass(frozen=True)
@@ -138,24 +123,26 @@ class NegativeBinomial(CountLoss):
     """(y + 1/a) log(1 + a mu) - y log(a mu): counts with variance mu + a mu^2.
 
     Attributes:
-        alpha: a, the overdispersion, above 0.
+        overdispersion: a, above 0.
     """
 
     name = "negative_binomial"
-    alpha: float = 1.0
+    overdispersion: float = 1.0
 
     def __post_init__(self) -> None:
-        if not self.alpha > 0:
-            raise ConfigError(f"data.overdispersion must be above 0, such as 1.0; got {self.alpha}")
+        if not self.overdispersion > 0:
+            raise ConfigError(
+                f"data.overdispersion must be above 0, such as 1.0; got {self.overdispersion}"
+            )
 
     def of(self, xp: Any, scores: Any, targets: Targets) -> Any:
         score = scores[:, 0] + targets.offset
-        log_product = score + math.log(self.alpha)  # log(a mu)
+        log_product = score + math.log(self.overdispersion)  # log(a mu)
         log_sum = xp.logaddexp(xp.zeros_like(log_product), log_product)  # log(1 + a mu)
-        return (targets.label + 1 / self.alpha) * log_sum - targets.label * log_product
+        return (targets.label + 1 / self.overdispersion) * log_sum - targets.label * log_product
 
     def deviance(self, xp: Any, y: Any, mean: Any) -> Any:
-        size = 1 / self.alpha
+        size = 1 / self.overdispersion
         return 2 * (y_log_ratio(xp, y, mean) - y_log_ratio(xp, y + size, mean + size))
 
 
@@ -184,8 +171,8 @@ class Count(TaskType):
     loss: CountLoss = Poisson()  # type: ignore[assignment]
 
     @property
-    def measures(self) -> tuple[Measure, ...]:
-        return MEAN_DEVIANCE, MEAN_ABSOLUTE_ERROR, D2_SCORE
+    def measures(self) -> tuple[str, ...]:
+        return "mean_deviance", "mean_absolute_error", "d2_score"
 
     def sample_scores(self, xp: Any, scores: Any, y: Any) -> tuple[Any, ...]:
         targets = targets_of(y)
@@ -193,7 +180,7 @@ class Count(TaskType):
         deviance = self.loss.deviance(xp, targets.label, mean)
         return deviance, xp.abs(targets.label - mean)
 
-    def values(self, sums: Sums, examples: Int[np.ndarray, "..."]) -> dict[str, np.ndarray]:
+    def values(self, sums: Sums, examples: Any) -> dict[str, np.ndarray]:
         return {
             "mean_deviance": share_of(sums["deviance"], examples),
             "mean_absolute_error": share_of(sums["absolute_error"], examples),
@@ -212,6 +199,6 @@ class Count(TaskType):
         if isinstance(self.loss, Gamma) and not labels.all():
             row = row_of(labels == 0)
             raise DataError(
-                f"{place}: the label in row {row} is 0, but loss = \"gamma\" needs labels above 0; "
+                f'{place}: the label in row {row} is 0, but loss = "gamma" needs labels above 0; '
                 'use loss = "tweedie" for amounts that may be 0'
             )

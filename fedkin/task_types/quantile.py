@@ -11,38 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from fedkin.core.errors import ConfigError
-from fedkin.measures.measure import Measure
 from fedkin.task_types.loss import Loss, Targets, targets_of
 from fedkin.task_types.task_type import Sums, TaskType, check_finite, gain_over, share_of
-
-MEAN_PINBALL_LOSS = Measure(
-    "mean_pinball_loss",
-    title="pinball loss, mean over levels and samples",
-    head="pinball loss",
-    direction="lower",
-)
-D2_PINBALL_SCORE = Measure(
-    "d2_pinball_score",
-    title="share of the pinball loss of the pooled training quantiles that the model saves",
-    head="D2 (pooled)",
-    unit="index",
-)
-COVERAGE = Measure(
-    "coverage",
-    title="share of labels between the lowest and the highest quantile",
-    head="coverage",
-    unit="share",
-    direction="neither",
-)
-INTERVAL_WIDTH = Measure(
-    "interval_width",
-    title="mean distance between the lowest and the highest quantile",
-    head="width",
-    direction="neither",
-)
 
 
 @dataclass(frozen=True)
@@ -106,10 +79,13 @@ class Quantile(TaskType):
         return self.loss.levels[-1] - self.loss.levels[0]
 
     @property
-    def measures(self) -> tuple[Measure, ...]:
+    def measures(self) -> tuple[str, ...]:
         if len(self.loss.levels) == 1:
-            return MEAN_PINBALL_LOSS, D2_PINBALL_SCORE
-        return MEAN_PINBALL_LOSS, D2_PINBALL_SCORE, COVERAGE, INTERVAL_WIDTH
+            return "mean_pinball_loss", "d2_pinball_score"
+        return "mean_pinball_loss", "d2_pinball_score", "coverage", "interval_width"
+
+    def constant_of(self, labels: Float[np.ndarray, "t"]) -> tuple[float, ...]:
+        return tuple(np.quantile(labels, self.loss.levels).tolist())
 
     def sample_scores(self, xp: Any, scores: Any, y: Any) -> tuple[Any, ...]:
         targets = targets_of(y)
@@ -122,7 +98,16 @@ class Quantile(TaskType):
     def constant_scores(self, y: Any) -> tuple[Float[np.ndarray, "B"], ...]:
         return super().constant_scores(y)[:1]
 
-    def values(self, sums: Sums, examples: Int[np.ndarray, "..."]) -> dict[str, np.ndarray]:
+    def predict(
+        self,
+        scores: Float[np.ndarray, "B C"],
+        exposure: Float[np.ndarray, "B"] | None = None,
+    ) -> Float[np.ndarray, "B C"]:
+        """The quantiles of each sample in ascending order, in units of the label."""
+        ordered = in_order(np, scores.astype(np.float64))
+        return ordered * self.label.scale + self.label.mean
+
+    def values(self, sums: Sums, examples: Any) -> dict[str, np.ndarray]:
         scale = self.label.scale
         levels = len(self.loss.levels)
         return {

@@ -1,8 +1,9 @@
 """Regression: labels are real numbers.
 
 The losses are those of scikit-learn with the same names (``epsilon`` of its ``HuberRegressor`` is
-``delta`` here). Labels are scaled by the pooled mean and standard deviation of the training samples,
-so ``delta`` and learning rates are in units of that deviation. Measures are in units of the label.
+``delta`` here). Labels are scaled by the pooled mean and standard deviation of the training
+samples, so ``delta`` and learning rates are in units of that deviation. Measures are in units of
+the label.
 """
 
 from __future__ import annotations
@@ -11,31 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from fedkin.core.errors import ConfigError
-from fedkin.measures.measure import Measure
 from fedkin.task_types.loss import Loss, Targets, targets_of
 from fedkin.task_types.task_type import Sums, TaskType, check_finite, gain_over, share_of
-
-ROOT_MEAN_SQUARED_ERROR = Measure(
-    "root_mean_squared_error",
-    title="root of the mean squared error, over all samples together",
-    head="RMSE",
-    direction="lower",
-)
-MEAN_ABSOLUTE_ERROR = Measure(
-    "mean_absolute_error",
-    title="mean absolute error, over all samples together",
-    head="MAE",
-    direction="lower",
-)
-R2_SCORE = Measure(
-    "r2_score",
-    title="share of the squared error about the pooled training mean that the model saves",
-    head="R2 (pooled)",
-    unit="index",
-)
 
 
 @dataclass(frozen=True)
@@ -119,17 +100,21 @@ class Regression(TaskType):
     loss: Loss = SquaredError()  # type: ignore[assignment]
 
     @property
-    def measures(self) -> tuple[Measure, ...]:
+    def measures(self) -> tuple[str, ...]:
         if isinstance(self.loss, AbsoluteError):
-            return MEAN_ABSOLUTE_ERROR, ROOT_MEAN_SQUARED_ERROR, R2_SCORE
-        return ROOT_MEAN_SQUARED_ERROR, MEAN_ABSOLUTE_ERROR, R2_SCORE
+            return "mean_absolute_error", "root_mean_squared_error", "r2_score"
+        return "root_mean_squared_error", "mean_absolute_error", "r2_score"
+
+    def constant_of(self, labels: Float[np.ndarray, "t"]) -> tuple[float, ...]:
+        best = float(np.median(labels)) if isinstance(self.loss, AbsoluteError) else 0.0
+        return (best, *[0.0] * (self.loss.outputs - 1))
 
     def sample_scores(self, xp: Any, scores: Any, y: Any) -> tuple[Any, ...]:
         targets = targets_of(y)
         residual = targets.label - self.loss.mean(xp, scores, targets.offset)
         return residual**2, xp.abs(residual)
 
-    def values(self, sums: Sums, examples: Int[np.ndarray, "..."]) -> dict[str, np.ndarray]:
+    def values(self, sums: Sums, examples: Any) -> dict[str, np.ndarray]:
         scale = self.label.scale
         squared = share_of(sums["squared_error"], examples)
         return {

@@ -1,5 +1,5 @@
-"""Survival: a sample is a risk set, the patients at risk when one of them died, and its label is the
-patient who died (``fedkin.data.survival``).
+"""Survival: a sample is a risk set, the patients at risk when one of them died, and its label is
+the patient who died (``fedkin.data.survival``).
 
 The cross entropy of a risk set is its factor of Cox's partial likelihood, stratified by client. The
 model is right on a pair of patients if the one who died first has the higher risk, so the share of
@@ -11,18 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Int
 
-from fedkin.measures.measure import Measure
 from fedkin.task_types.classification import Classification
 from fedkin.task_types.task_type import Sums, share_of
-
-CONCORDANCE_INDEX = Measure(
-    "concordance_index",
-    title="C-index: share of comparable pairs within clients in the right order",
-    head="C-index",
-    unit="index",
-)
 
 
 @dataclass(frozen=True)
@@ -32,8 +23,8 @@ class Survival(Classification):
     name = "survival"
 
     @property
-    def measures(self) -> tuple[Measure, ...]:
-        return (CONCORDANCE_INDEX,)
+    def measures(self) -> tuple[str, ...]:
+        return ("concordance_index",)
 
-    def values(self, sums: Sums, examples: Int[np.ndarray, "..."]) -> dict[str, np.ndarray]:
+    def values(self, sums: Sums, examples: Any) -> dict[str, np.ndarray]:
         return {"concordance_index": share_of(sums["correct"], examples)}

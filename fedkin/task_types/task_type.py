@@ -1,5 +1,5 @@
-"""The class ``TaskType``: what the labels of a data set are, and all that follows from it: the loss,
-the outputs of a model, the measures with their directions, and the constant to beat.
+"""The class ``TaskType``: what the labels of a data set are, and all that follows from it: the
+loss, the outputs of a model, the measures with their directions, and the constant to beat.
 
 A method never asks for the task type. A new one is a file in this folder and a line in
 ``fedkin/task_types/catalogue.py``.
@@ -13,13 +13,15 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from fedkin.core.errors import DataError
 from fedkin.measures.measure import Measure
+from fedkin.measures.scores import ScoreNames
+from fedkin.measures.table import MEASURES
 from fedkin.task_types.loss import Loss
 
-Sums = Mapping[str, Float[np.ndarray, "..."]]
+Sums = Mapping[str, Any]  # arrays or single numbers
 
 
 @dataclass(frozen=True)
@@ -44,16 +46,20 @@ class TaskType(ABC):
         label: scale of the labels. It is not compared, since no compiled program uses it.
         constant: scores of the best constant model of the pooled training samples, one for each
             output. Gains (R2, D2) are measured against it. It is not compared either.
+        rate: of counts, the pooled rate of the training samples, which is part of every offset:
+            sum of labels / sum of exposures. It is not compared either.
     """
 
     name: ClassVar[str]
-    # What is summed over a client's samples, by name: of the model's scores, then of the constant's.
+    # What is summed over a client's samples, by name: of the model, then of the constant model.
     sums: ClassVar[tuple[str, ...]]
     # A client with fewer scored samples is not ranked among the worst clients.
     least_ranked: ClassVar[int] = 10
+    highest: ClassVar[float] = np.inf  # of the first sum, per sample
 
     label: LabelScale = field(default_factory=LabelScale, compare=False, kw_only=True)
     constant: tuple[float, ...] = field(default=(0.0,), compare=False, kw_only=True)
+    rate: float = field(default=1.0, compare=False, kw_only=True)
 
     @property
     @abstractmethod
@@ -62,13 +68,23 @@ class TaskType(ABC):
 
     @property
     @abstractmethod
-    def measures(self) -> tuple[Measure, ...]:
-        """The measures of a model. The first one chooses rounds, options and methods."""
+    def measures(self) -> tuple[str, ...]:
+        """Names of the measures of a model. The first one chooses rounds, options and methods."""
 
     @property
     def measure(self) -> Measure:
         """The measure that chooses rounds, options and methods."""
-        return self.measures[0]
+        return MEASURES[self.measures[0]]
+
+    @property
+    def names(self) -> ScoreNames:
+        """The names of this measure in records and summaries."""
+        return ScoreNames(self.measures[0])
+
+    def sizes(self) -> dict[str, int]:
+        """Sizes of axes of replies: S sums of a client, and T sums of a test before training (the S
+        sums, the number of samples and the loss)."""
+        return {"S": len(self.sums), "T": len(self.sums) + 2}
 
     @abstractmethod
     def sample_scores(self, xp: Any, scores: Any, y: Any) -> tuple[Any, ...]:
@@ -85,8 +101,31 @@ class TaskType(ABC):
         scores = np.tile(np.array(self.constant, np.float64), (len(y), 1))
         return self.sample_scores(np, scores, np.asarray(y, np.float64))
 
+    def constant_of(self, labels: Float[np.ndarray, "t"]) -> tuple[float, ...]:
+        """The scores of the best constant model, from the pooled training labels as models see
+        them. The default is 0: labels are centred, or the offset holds the pooled rate."""
+        del labels
+        return (0.0,)
+
+    def predict(
+        self,
+        scores: Float[np.ndarray, "B C"],
+        exposure: Float[np.ndarray, "B"] | None = None,
+    ) -> Float[np.ndarray, "B ..."]:
+        """Predictions in units of the label, from outputs of a model in any precision.
+
+        Args:
+            scores: outputs of the model.
+            exposure: exposure of each sample, for counts; None if all are 1.
+        """
+        assert self.loss is not None
+        time = 1.0 if exposure is None else np.asarray(exposure, np.float64)
+        offset = np.log(self.rate * time)
+        mean = self.loss.mean(np, scores.astype(np.float64), offset)
+        return mean * self.label.scale + self.label.mean
+
     @abstractmethod
-    def values(self, sums: Sums, examples: Int[np.ndarray, "..."]) -> dict[str, np.ndarray]:
+    def values(self, sums: Sums, examples: Any) -> dict[str, np.ndarray]:
         """The measures of clients, clusters or the federation, by name; NaN where undefined.
 
         Args:
@@ -95,7 +134,11 @@ class TaskType(ABC):
         """
 
     def check_labels(self, labels: Float[np.ndarray, "M"], place: str) -> None:
-        """Raise DataError for labels that this task type cannot have, with the row and the cure."""
+        """Raise DataError for labels that this task type cannot have, with the row and the cure.
+
+        The default accepts all labels.
+        """
+        del labels, place
 
 
 def row_of(wrong: np.ndarray) -> int:
@@ -114,7 +157,7 @@ def check_finite(labels: Float[np.ndarray, "M"], place: str) -> None:
         )
 
 
-def share_of(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+def share_of(part: Any, whole: Any) -> np.ndarray:
     """part / whole; NaN where ``whole`` is 0."""
     part = np.asarray(part, np.float64)
     whole = np.asarray(whole, np.float64)
@@ -122,7 +165,7 @@ def share_of(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
     return np.divide(part, whole, out=ratio, where=whole != 0)
 
 
-def gain_over(loss: np.ndarray, constant: np.ndarray) -> np.ndarray:
+def gain_over(loss: Any, constant: Any) -> np.ndarray:
     """1 - loss / constant: the share of the constant's loss that a model saves (R2, D2); NaN where
     the constant has no loss."""
     return 1 - share_of(loss, constant)

@@ -50,9 +50,7 @@ class Evaluate(Task):
     can_be_lost = False  # an evaluation covers every client
 
     def compute(self, client: Client) -> dict[str, Any]:
-        return score_reply(
-            client.score(self.models, np.asarray(self.model_index[0]), self.split)
-        )
+        return score_reply(client.score(self.models, np.asarray(self.model_index[0]), self.split))
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
         sums = rows.scorer.score(

@@ -14,13 +14,13 @@ from fedkin.core.randomness import Stream
 from fedkin.run.instrumented_world import InstrumentedWorld
 from fedkin.run.metrics.accuracy import (
     EvaluationResults,
-    accuracy_record,
     away_record,
-    bottom_decile,
     discrepancy_record,
     score,
+    score_record,
     training_record,
     weighted_mean,
+    worst_decile,
 )
 from fedkin.run.metrics.ledger_record import ledger_record
 from fedkin.run.metrics.observations import Observations
@@ -34,12 +34,12 @@ def scored(
 ) -> EvaluationResults:
     """Test results whose losses are 1, 2, 3, ..."""
     loss = np.arange(1, len(correct) + 1, dtype=np.float64)
-    scores = Scores(np.array(correct, np.int64), np.array(examples, np.int64), loss)
+    scores = Scores(np.array(correct, np.float64)[:, None], np.array(examples, np.int64), loss)
     return EvaluationResults(np.arange(len(correct)), np.array(cluster, np.int64), scores, partial)
 
 
 def test_accuracy_is_correct_over_samples_and_not_a_mean_over_clients() -> None:
-    record = accuracy_record(scored([9, 0, 1], [10, 2, 4], [0, 0, 2]), 4, None)
+    record = score_record(scored([9, 0, 1], [10, 2, 4], [0, 0, 2]), 4, None)
     assert record["accuracy"] == 10 / 16
     assert record["accuracy_by_cluster"] == [9 / 12, None, 1 / 4, None]
     assert record["cluster_sizes"] == [2, 0, 1, 0]
@@ -51,7 +51,7 @@ def test_accuracy_is_correct_over_samples_and_not_a_mean_over_clients() -> None:
 
 
 def test_a_client_without_test_samples_counts_for_nothing() -> None:
-    record = accuracy_record(scored([3, 0], [4, 0], [0, 1]), 2, None)
+    record = score_record(scored([3, 0], [4, 0], [0, 1]), 2, None)
     assert (record["accuracy"], record["median_client"], record["bottom_decile"]) == (
         0.75,
         0.75,
@@ -62,7 +62,7 @@ def test_a_client_without_test_samples_counts_for_nothing() -> None:
 
 
 def test_no_client_to_test_is_null() -> None:
-    record = accuracy_record(scored([], [], []), 2, None)
+    record = score_record(scored([], [], []), 2, None)
     assert (
         record["accuracy"]
         is record["loss"]
@@ -74,25 +74,25 @@ def test_no_client_to_test_is_null() -> None:
 
 
 def test_an_unscored_round_has_the_same_keys() -> None:
-    full = accuracy_record(scored([1], [1], [0]), 1, None)
-    empty = accuracy_record(None, 1, None)
+    full = score_record(scored([1], [1], [0]), 1, None)
+    empty = score_record(None, 1, None)
     assert list(full) == list(empty)
     assert set(empty.values()) == {None}
 
 
 def test_the_worst_tenth_is_rounded_up() -> None:
     accuracy = np.array([0.5, 0.1, 0.9, 0.3] + [1.0] * 16)
-    assert bottom_decile(accuracy) == pytest.approx((0.1 + 0.3) / 2, abs=1e-15)
-    assert bottom_decile(accuracy[:11]) == pytest.approx((0.1 + 0.3) / 2, abs=1e-15)
-    assert bottom_decile(accuracy[:10]) == 0.1
-    assert bottom_decile(np.zeros(0)) is None
+    assert worst_decile(accuracy) == pytest.approx((0.1 + 0.3) / 2, abs=1e-15)
+    assert worst_decile(accuracy[:11]) == pytest.approx((0.1 + 0.3) / 2, abs=1e-15)
+    assert worst_decile(accuracy[:10]) == 0.1
+    assert worst_decile(np.zeros(0)) is None
 
 
 def test_agreement_with_the_truth() -> None:
     true_clusters = np.array([5, 5, 7, 7, 7])
-    same = accuracy_record(scored([1] * 4, [1] * 4, [1, 1, 0, 0]), 2, true_clusters)
+    same = score_record(scored([1] * 4, [1] * 4, [1, 1, 0, 0]), 2, true_clusters)
     assert (same["ari"], same["nmi"]) == (1.0, 1.0)
-    lumped = accuracy_record(scored([1] * 4, [1] * 4, [0, 0, 0, 0]), 2, true_clusters)
+    lumped = score_record(scored([1] * 4, [1] * 4, [0, 0, 0, 0]), 2, true_clusters)
     assert (lumped["ari"], lumped["nmi"]) == (0.0, 0.0)
 
 
@@ -146,7 +146,7 @@ def test_scoring_tests_the_warm_clients_on_their_own_account() -> None:
     np.testing.assert_array_equal(result.clients, [0, 1, 3])
     np.testing.assert_array_equal(result.cluster, [0, 1, 0])
     np.testing.assert_array_equal(result.scores.correct, [1, 1, 0])
-    np.testing.assert_array_equal(result.client_accuracy, [1, 1, 0])
+    np.testing.assert_array_equal(result.client_scores, [1, 1, 0])
     assert result.partial
 
 
@@ -168,7 +168,7 @@ def test_clients_outside_an_evaluation_sample_have_a_cluster(
     result = EvaluationResults(
         clients=np.arange(10),
         cluster=np.zeros(10, np.int64),
-        scores=Scores(ones, ones, ones.astype(float)),
+        scores=Scores(ones[:, None].astype(float), ones, ones.astype(float)),
         partial=unreachable + unanswered > 0,
         sizes=None if sizes is None else np.array(sizes),
         unreachable=unreachable,
@@ -193,7 +193,7 @@ def test_excluded_clients_make_no_round_partial(cold: list[int], partial: bool) 
         state = State(state.models, assignment)
     result = score(fake_world(clients=4), state, 1)
     assert result.partial is partial
-    record = accuracy_record(result, 1, None)
+    record = score_record(result, 1, None)
     assert record.get("excluded", 0) == (2 in cold) and record["partial"] is partial
     assert 2 in cold or "excluded" not in record
 
@@ -216,7 +216,7 @@ def test_each_detector_is_right_on_its_own_clusters_clients() -> None:
     state = Detected(np.array([[0, 0, 0], [2, 2, 2]], np.float32), np.array([0, 0, 1, 1]))
     result = score(world, state, 1)
     assert result.detectors == [0.5, 1.0]
-    record = accuracy_record(result, 2, None)
+    record = score_record(result, 2, None)
     assert record["accuracy_by_detector"] == [0.5, 1.0]
     np.testing.assert_array_equal(result.scores.correct, [1, 0, 1, 1])
     assert set(world.ledger.total()) == {0}
@@ -231,9 +231,7 @@ def test_a_detector_without_clients_has_no_accuracy() -> None:
 def test_other_models_have_no_accuracy_by_detector() -> None:
     state = State(np.ones((1, 3), np.float32), np.zeros(4, np.int64))
     result = score(fake_world(clients=4), state, 1)
-    assert result.detectors is None and "accuracy_by_detector" not in accuracy_record(
-        result, 1, None
-    )
+    assert result.detectors is None and "accuracy_by_detector" not in score_record(result, 1, None)
 
 
 def test_message_sizes_are_recorded_where_there_are_messages() -> None:

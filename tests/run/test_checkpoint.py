@@ -120,7 +120,7 @@ def test_the_best_round_and_the_reason_of_an_early_end_come_back(tmp_path: Path)
     checkpoint.save(tmp_path, saved, "run")
     found, run = checkpoint.newest(tmp_path)
     assert run == "run" and found.stopped == stopped and found.records == saved.records
-    assert found.best is not None and (found.best.round, found.best.accuracy) == (4, 0.75)
+    assert found.best is not None and (found.best.round, found.best.score) == (4, 0.75)
     assert isinstance(found.best.state, ToyState)
     assert_same(found.best.state, best.state)
     assert_same(found.state, saved.state)

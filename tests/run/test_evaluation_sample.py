@@ -36,14 +36,14 @@ def test_the_estimate_by_hand() -> None:
     p = (4 * 7 + 10 * 3) / (4 * 10 + 10 * 10)
     variance = (16 * (1 - 2 / 4) * 2 / 2 + 100 * (1 - 2 / 10) * 2 / 2) / 140**2
     found = estimate(correct, examples, cluster, np.array([4, 10]))
-    assert found is not None and found.accuracy == pytest.approx(p)
+    assert found is not None and found.mean == pytest.approx(p)
     margin = 1.959963984540054 * variance**0.5
     assert (found.low, found.high) == pytest.approx((p - margin, p + margin))
 
 
 def test_a_whole_cluster_adds_no_uncertainty() -> None:
     found = estimate(np.array([1.0, 9.0]), np.array([10, 10]), np.array([0, 0]), np.array([2]))
-    assert found is not None and found.low == found.accuracy == found.high == 0.5
+    assert found is not None and found.low == found.mean == found.high == 0.5
 
 
 def test_nothing_is_known_without_test_samples() -> None:

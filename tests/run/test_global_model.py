@@ -21,7 +21,7 @@ from fedkin.methods import FedAvg, FedPer, Gossip
 from fedkin.models import mclr
 from fedkin.run.folder.fingerprint import fingerprint
 from fedkin.run.loop import run
-from fedkin.run.metrics.accuracy import accuracy_record, mean_and_distances, score
+from fedkin.run.metrics.accuracy import mean_and_distances, score, score_record
 from fedkin.simulation.fake_world import FakeWorld
 from tests.option_lists import simulate_arguments
 from tests.run.toy_method import Toy, fake_world
@@ -55,7 +55,7 @@ def test_the_global_model_is_scored_on_every_client() -> None:
     """Only the fourth client is within a distance of 1 of the mean, but not of its cluster's
     model."""
     result = score(hand_world(), hand_state(), 1, global_model=True)
-    record = accuracy_record(result, 3, None)
+    record = score_record(result, 3, None)
     assert record["accuracy"] == 3 / 4
     assert record["global_accuracy"] == 1 / 4
     assert record["global_loss"] == pytest.approx((5 + 5 + 8 + 0.25) / 4, abs=1e-12)
@@ -64,7 +64,7 @@ def test_the_global_model_is_scored_on_every_client() -> None:
 
 def test_clients_without_a_cluster_are_not_scored() -> None:
     state = State(MODELS, np.array([0, UNASSIGNED, 1, 2]))
-    record = accuracy_record(score(hand_world(), state, 1, global_model=True), 3, None)
+    record = score_record(score(hand_world(), state, 1, global_model=True), 3, None)
     assert record["global_accuracy"] == 1 / 3 and record["partial"]
 
 

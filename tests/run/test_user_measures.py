@@ -241,7 +241,7 @@ def test_a_server_computes_it_of_scores_of_real_clients() -> None:
     )
     here = there.scored
     assert here is not None
-    own = here.client_accuracy
+    own = here.client_scores
     assert there.records[-1]["gap"] == own.max() - own.min()
 
 

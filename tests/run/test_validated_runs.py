@@ -226,7 +226,7 @@ def test_a_damaged_best_round_is_noticed(tmp_path: Path) -> None:
     path = max((tmp_path / "run/checkpoints").iterdir())
     whole = path.read_bytes()
     stored = checkpoint.newest(path.parent)[0]
-    assert stored.best is not None and stored.best.round == 2 and stored.best.accuracy == 0.4
+    assert stored.best is not None and stored.best.round == 2 and stored.best.score == 0.4
     position = whole.index(constant_model(12, 0).tobytes())
     path.write_bytes(whole[:position] + b"\1" + whole[position + 1 :])
     assert checkpoint.newest(path.parent)[0].round < 5  # the one before it is taken

@@ -179,7 +179,7 @@ def changed_arrays(task: Task, name: str, values: np.ndarray) -> Iterator[tuple[
         yield "a model that was not sent", poisoned(values, 3)
         if getattr(task, "model_index", None) is not None:  # else a client may choose any
             yield "another model", values + 1
-    if name == "correct":
+    if name == "sums":
         yield "more than all", values + 1000
     if name == "test_sums":
         for sums in ([9.0, 3.0, 0.0], [-1.0, 3.0, 0.0], [0.0, -1.0, 0.0], [1e300, 1e300, 0.0]):

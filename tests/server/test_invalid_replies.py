@@ -379,8 +379,8 @@ def test_an_invalid_reply_is_no_answer(what: str, caplog: pytest.LogCaptureFixtu
 @pytest.mark.parametrize(
     "tamper",
     [
-        with_array("correct", np.array([9])),
-        with_array("correct", np.array([-1])),
+        with_array("sums", np.array([[9.0]])),
+        with_array("sums", np.array([[-1.0]])),
         with_array("examples", None),
     ],
 )

@@ -341,12 +341,12 @@ def test_rows_are_flagged_even_where_they_hold_numbers() -> None:
         True,
         False,
     ]
-    scores = replace(reply(correct=INDEX[:2], examples=INDEX[:2], loss=np.zeros(2)), weight=None)
+    scores = replace(reply(sums=np.ones((2, 1)), examples=INDEX[:2], loss=np.zeros(2)), weight=None)
     told = encode_reply(Evaluate(MODELS, INDEX[:2]), scores)
-    assert told.keys() == {"correct", "examples", "loss", "arrived", "nonfinite"}
+    assert told.keys() == {"sums", "examples", "loss", "arrived", "nonfinite"}
     whole = replace(scores, arrived=np.ones(2, bool), nonfinite=np.zeros(2, bool))
     assert encode_reply(Evaluate(MODELS, INDEX[:2]), whole).keys() == {
-        "correct",
+        "sums",
         "examples",
         "loss",
     }

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Int
 from fedkin.core.method import UNASSIGNED
 from fedkin.core.records import Record
 from fedkin.measures.cluster_agreement import adjusted_rand_index
-from fedkin.measures.fairness import bottom_decile
+from fedkin.measures.fairness import worst_decile
 from fedkin.options.base import RunEnd
 
 
@@ -34,7 +34,7 @@ def attack_record(attacks: Bool[np.ndarray, "N"], end: RunEnd) -> Record:
     accuracy = end.clients["accuracy"].to_numpy(np.float64)[counts]
     return {
         "honest_accuracy": float(accuracy.mean()) if len(accuracy) else None,
-        "honest_bottom_decile": bottom_decile(accuracy),
+        "honest_bottom_decile": worst_decile(accuracy),
         "honest_ari": _honest_ari(assignment, attacks, end.true_clusters),
         "attackers_alone": share_alone(assignment, attacks),
         "attackers": np.flatnonzero(attacks).tolist(),

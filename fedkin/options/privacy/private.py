@@ -351,7 +351,7 @@ class ActivePrivacy(ActiveOption):
         The privacy statement (epsilon, and which replies it covers) and the models that may be
         released are also written to the run's folder.
         """
-        self.release_scores(end.round, end.client_accuracy)
+        self.release_scores(end.round, end.client_scores)
         facts = statement(self, self.planned_rounds, end.round)
         if self.folder is not None:
             write_atomic(self.folder / STATEMENT, json.dumps(facts, indent=2) + "\n")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedkin.core.method import UNASSIGNED
-from fedkin.measures.fairness import bottom_decile
+from fedkin.measures.fairness import worst_decile
 from fedkin.measures.number_texts import byte_ticks
 from fedkin.reporting.html.json_values import Json, rounded, thinned
 from fedkin.run.metrics.soft_membership import by_largest_share, memberships
@@ -100,7 +100,7 @@ def client_accuracy(runs: Sequence[Run]) -> Json | None:
         "shares": rounded((places + 0.5) / len(accuracies)),
         "accuracy": rounded(accuracies[places]),
         "clients": len(accuracies),
-        "bottom": bottom_decile(accuracies),
+        "bottom": worst_decile(accuracies),
         "quartiles": rounded(np.quantile(accuracies, [0.25, 0.5, 0.75])),
         "spread": round(float(accuracies.std()), 4),
     }

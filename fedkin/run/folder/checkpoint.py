@@ -33,18 +33,18 @@ _log = logging.getLogger("fedkin")
 
 @dataclass(frozen=True)
 class BestRound:
-    """The round with the highest accuracy on validation samples; the first of ties. Only complete
+    """The round with the best score on validation samples; the first of ties. Only complete
     rounds count, in which every reachable client was evaluated.
 
     Attributes:
         round: the round's number.
-        accuracy: accuracy on validation samples.
+        score: score on validation samples.
         state: the method's state after that round.
         memory: arrays that clients keep (a personal part of their models); empty if they keep none.
     """
 
     round: int
-    accuracy: float
+    score: float
     state: State
     memory: dict[str, np.ndarray] = field(default_factory=dict)
 
@@ -107,7 +107,7 @@ def save(folder: Path, checkpoint: Checkpoint, run: str, keep: int = 2) -> Path:
     if checkpoint.measured_down or checkpoint.measured_up:
         header["measured"] = [checkpoint.measured_down, checkpoint.measured_up]
     if best := checkpoint.best:
-        header["best"] = [best.round, best.accuracy, _type_name(type(best.state))]
+        header["best"] = [best.round, best.score, _type_name(type(best.state))]
         arrays |= {
             _BEST + name: array for name, array in _with_memory(best.state, best.memory).items()
         }
@@ -287,16 +287,16 @@ def _best(described: list[Any] | None, arrays: dict[str, np.ndarray]) -> BestRou
     """The best round of a checkpoint; None if the run has no validation samples to select one.
 
     Args:
-        described: the entry about the best round in the checkpoint's header: round, accuracy and
+        described: the entry about the best round in the checkpoint's header: round, score and
             class of the state.
         arrays: the arrays of the best round, by name, without the prefix that marks them in the
             file.
     """
     if described is None:
         return None
-    round, accuracy, type_name = described
+    round, score, type_name = described
     memory = _taken(arrays, _MEMORY)
-    return BestRound(round, accuracy, _state(type_name, arrays), memory)
+    return BestRound(round, score, _state(type_name, arrays), memory)
 
 
 def _state(type_name: str, arrays: dict[str, np.ndarray]) -> State:

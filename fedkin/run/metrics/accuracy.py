@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED, AssignedModels, State
@@ -16,20 +16,24 @@ from fedkin.core.records import Record
 from fedkin.core.task import Task
 from fedkin.core.world import World, known_clients
 from fedkin.measures.cluster_agreement import adjusted_rand_index
-from fedkin.measures.fairness import bottom_decile
+from fedkin.measures.fairness import worst_decile
 from fedkin.measures.measure import Measure, ScoredClients
+from fedkin.measures.scores import ACCURACY, ScoreNames
 from fedkin.methods.decentralized import PeerState
 from fedkin.options.with_options import evaluation_task
 from fedkin.run.metrics.evaluation_sample import draw_sample, estimate
 from fedkin.run.metrics.observations import Observations, distances
+from fedkin.task_types.classification import CLASSIFICATION
+from fedkin.task_types.task_type import TaskType
 from fedkin.tasks.detections import Detections
 from fedkin.tasks.evaluate import Evaluate, Scores, evaluate
 from fedkin.tasks.train import TrainingReply
 
-_SCORED = (
-    *("accuracy", "partial", "loss", "bottom_decile", "median_client"),
-    *("accuracy_by_cluster", "cluster_sizes", "ari", "nmi"),
-)
+
+def _scored_names(names: ScoreNames) -> tuple[str, ...]:
+    """The names of a record's entries about scores, in their order."""
+    overall = (names.score, "partial", "loss", names.worst, names.median)
+    return (*overall, names.by_cluster, "cluster_sizes", "ari", "nmi")
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,7 @@ class EvaluationResults:
         unreachable: number of unreachable clients with a cluster, if clients are real.
         unanswered: number of clients in ``clients`` that did not reply.
         members: number of clients that the server has ever accepted, if clients are real.
+        task_type: what the labels are, which defines the scores.
     """
 
     clients: Int[np.ndarray, "c"]
@@ -71,6 +76,7 @@ class EvaluationResults:
     unreachable: int = 0
     unanswered: int = 0
     members: int | None = None
+    task_type: TaskType = CLASSIFICATION
 
     @property
     def away(self) -> int:
@@ -78,11 +84,43 @@ class EvaluationResults:
         return self.unreachable + self.unanswered
 
     @property
-    def client_accuracy(self) -> Float[np.ndarray, "c"]:
-        """Accuracy of each client: correct / test samples; NaN for a client without test
-        samples."""
-        examples = np.where(self.scores.examples > 0, self.scores.examples, np.nan)
-        return np.asarray(self.scores.correct / examples, np.float64)
+    def names(self) -> ScoreNames:
+        """The names of the score in records."""
+        return self.task_type.names
+
+    @property
+    def client_scores(self) -> Float[np.ndarray, "c"]:
+        """The score of each client, such as its accuracy (correct / test samples); NaN for a client
+        without test samples."""
+        return score_values(self.task_type, self.scores)[self.names.score]
+
+    def totals(self) -> dict[str, float | None]:
+        """All measures of the task type over all evaluated clients together, by name; None where
+        undefined."""
+        sums = dict(zip(self.task_type.sums, self.scores.sums.sum(axis=0), strict=True))
+        values = self.task_type.values(sums, self.scores.examples.sum())
+        return {name: finite_or_none(float(value)) for name, value in values.items()}
+
+    def of_clusters(self, clusters: int) -> list[float | None]:
+        """The score of the clients of each cluster together; None for a cluster without samples."""
+        examples = np.bincount(self.cluster, self.scores.examples, clusters)
+        sums = {
+            name: np.bincount(self.cluster, column, clusters)
+            for name, column in zip(self.task_type.sums, self.scores.sums.T, strict=True)
+        }
+        values = self.task_type.values(sums, examples)[self.names.score]
+        return [finite_or_none(float(value)) for value in values]
+
+
+def score_values(task_type: TaskType, scores: Scores) -> dict[str, Float[np.ndarray, "n"]]:
+    """The measures of each row (a client with its model), by name; NaN where undefined."""
+    sums = dict(zip(task_type.sums, scores.sums.T, strict=True))
+    return task_type.values(sums, scores.examples)
+
+
+def task_type_of(world: World) -> TaskType:
+    """What the labels of a world's clients are: classes, unless the world says otherwise."""
+    return getattr(world, "task_type", CLASSIFICATION)
 
 
 def score(
@@ -151,6 +189,7 @@ def score(
         unreachable=unreachable,
         unanswered=unanswered,
         members=None if known is None else len(known),
+        task_type=task_type_of(world),
     )
 
 
@@ -248,12 +287,15 @@ def detector_accuracy(
     return [ratio(int(r), int(n)) for r, n in zip(correct, total, strict=True)]
 
 
-def accuracy_record(
-    scored: EvaluationResults | None, clusters: int, true_clusters: Int[np.ndarray, "N"] | None
+def score_record(
+    scored: EvaluationResults | None,
+    clusters: int,
+    true_clusters: Int[np.ndarray, "N"] | None,
+    task_type: TaskType = CLASSIFICATION,
 ) -> Record:
-    """The accuracy metrics of a round: over all clients together, by cluster, for the median client
-    and for the bottom 10% of clients. Accuracy is the share of test samples that are predicted
-    correctly.
+    """The scores of a round: over all clients together, by cluster, for the median client and for
+    the worst 10% of clients. Of classes, the score is the accuracy: the share of test samples that
+    are predicted correctly.
 
     All entries are None in a round without evaluation.
 
@@ -261,45 +303,88 @@ def accuracy_record(
         scored: test results of the round, if any.
         clusters: K, the number of clusters.
         true_clusters: true cluster of each of the N clients, if known.
+        task_type: what the labels are.
     """
+    names = task_type.names
+    named = {} if names.score == ACCURACY else {"measure": names.score}
     if scored is None:
-        return dict.fromkeys(_SCORED)
-    correct = scored.scores.correct
+        return named | dict.fromkeys(_scored_names(names))
     examples = scored.scores.examples
-    own = scored.client_accuracy[examples > 0]
-    correct_by_cluster = np.bincount(scored.cluster, correct, clusters)
-    examples_by_cluster = np.bincount(scored.cluster, examples, clusters)
-    sampled = (
-        None if scored.sizes is None else estimate(correct, examples, scored.cluster, scored.sizes)
-    )
-    sizes = (
-        np.bincount(scored.cluster, minlength=clusters) if scored.sizes is None else scored.sizes
-    )
-    return {
-        "accuracy": ratio(int(correct.sum()), int(examples.sum()))
-        if sampled is None
-        else sampled.accuracy,
+    known = examples > 0
+    own = scored.client_scores[known]
+    sampled = None if scored.sizes is None else estimated_totals(scored)
+    totals = scored.totals() if sampled is None else sampled.values
+    record = named | {
+        names.score: totals[names.score],
         "partial": scored.partial,
         "loss": weighted_mean(scored.scores.loss, examples),
-        "bottom_decile": bottom_decile(own),
-        "median_client": finite_or_none(float(np.median(own))) if len(own) else None,
-        "accuracy_by_cluster": [
-            ratio(int(right), int(all_examples))
-            for right, all_examples in zip(correct_by_cluster, examples_by_cluster, strict=True)
-        ],
-        "cluster_sizes": [*sizes.tolist(), *[0] * (clusters - len(sizes))],
-        **(
-            {}
-            if sampled is None
-            else {"evaluated": len(own), "accuracy_interval": [sampled.low, sampled.high]}
-        ),
-        **({"excluded": scored.excluded} if scored.excluded else {}),
-        **({} if scored.members is None else {"members": scored.members}),
-        **away_record(scored),
-        **({} if scored.detectors is None else {"accuracy_by_detector": scored.detectors}),
-        **({} if scored.global_model is None else global_record(scored.global_model)),
-        **true_cluster_agreement(scored, true_clusters),
+        names.worst: worst_decile(own[_ranked(task_type, examples[known])], task_type.measure.sign),
+        names.median: finite_or_none(float(np.median(own))) if len(own) else None,
+        names.by_cluster: scored.of_clusters(clusters),
+        "cluster_sizes": _sizes(scored, clusters),
     }
+    record |= {name: totals[name] for name in task_type.measures[1:]}
+    if sampled is not None:
+        record |= {"evaluated": len(own), names.interval: [sampled.low, sampled.high]}
+    if scored.excluded:
+        record["excluded"] = scored.excluded
+    if scored.members is not None:
+        record["members"] = scored.members
+    record |= away_record(scored)
+    if scored.detectors is not None:
+        record["accuracy_by_detector"] = scored.detectors
+    if scored.global_model is not None:
+        record |= global_record(scored.global_model, task_type)
+    return record | true_cluster_agreement(scored, true_clusters)
+
+
+def _ranked(task_type: TaskType, examples: Int[np.ndarray, "c"]) -> Bool[np.ndarray, "c"]:
+    """The clients with enough samples to be ranked among the worst ones."""
+    return examples >= task_type.least_ranked
+
+
+def _sizes(scored: EvaluationResults, clusters: int) -> list[int]:
+    """The number of clients of each cluster."""
+    sizes = scored.sizes
+    if sizes is None:
+        sizes = np.bincount(scored.cluster, minlength=clusters)
+    return [*sizes.tolist(), *[0] * (clusters - len(sizes))]
+
+
+@dataclass(frozen=True)
+class EstimatedTotals:
+    """Measures over all clients, estimated from a sample of them, and the bounds of the score's
+    95% interval."""
+
+    values: dict[str, float | None]
+    low: float
+    high: float
+
+
+def estimated_totals(scored: EvaluationResults) -> EstimatedTotals | None:
+    """Estimate the measures over all clients from the clients that were evaluated; None without
+    test samples."""
+    assert scored.sizes is not None
+    task_type = scored.task_type
+    estimates = {}
+    for name, column in zip(task_type.sums, scored.scores.sums.T, strict=True):
+        one = estimate(column, scored.scores.examples, scored.cluster, scored.sizes)
+        if one is None:
+            return None
+        estimates[name] = one
+    one_sample = np.int64(1)
+    means = {name: np.float64(one.mean) for name, one in estimates.items()}
+    values = task_type.values(means, one_sample)
+    first = task_type.sums[0]  # the score is a monotone function of the first sum
+    bounds = [
+        float(task_type.values(means | {first: np.float64(end)}, one_sample)[task_type.names.score])
+        for end in (estimates[first].low, min(estimates[first].high, task_type.highest))
+    ]
+    return EstimatedTotals(
+        values={name: finite_or_none(float(value)) for name, value in values.items()},
+        low=min(bounds),
+        high=max(bounds),
+    )
 
 
 def measures_record(
@@ -325,7 +410,7 @@ def measures_record(
         cluster=scored.cluster[known],
         examples=scored.scores.examples[known],
         correct=scored.scores.correct[known],
-        accuracy=scored.client_accuracy[known],
+        accuracy=scored.client_scores[known],
         loss=scored.scores.loss[known],
         state=state,
     )
@@ -347,13 +432,13 @@ def away_record(scored: EvaluationResults) -> Record:
     }
 
 
-def global_record(mean: GlobalModel) -> Record:
+def global_record(mean: GlobalModel, task_type: TaskType = CLASSIFICATION) -> Record:
     """Accuracy and loss of the global model (the mean of the cluster models), and its distance to
     each cluster model. The distance is the group-to-global discrepancy of FedGroup. By mistake,
     FedGroup's code adds the sum of all distances to each distance; this function does not."""
     examples = mean.scores.examples
     return {
-        "global_accuracy": ratio(int(mean.scores.correct.sum()), int(examples.sum())),
+        f"global_{task_type.names.score}": _total_score(task_type, mean.scores),
         "global_loss": weighted_mean(mean.scores.loss, examples),
         "discrepancy_to_global": [finite_or_none(float(distance)) for distance in mean.distance],
     }
@@ -375,7 +460,9 @@ def true_cluster_agreement(
     }
 
 
-def training_record(observations: Observations, state: State) -> Record:
+def training_record(
+    observations: Observations, state: State, task_type: TaskType = CLASSIFICATION
+) -> Record:
     """Training metrics of the round's cohort: loss in the last and first local epoch (weighted by
     examples), discrepancy, and missing or excluded replies."""
     reply = observations.training.reply if observations.training else None
@@ -386,20 +473,25 @@ def training_record(observations: Observations, state: State) -> Record:
         "missing": observations.missing,
         "nonfinite": observations.nonfinite,
         **({"outliers": observations.outliers} if observations.outliers else {}),
-        **_before_training(reply),
+        **_before_training(reply, task_type),
     }
 
 
-def _before_training(reply: TrainingReply | None) -> Record:
-    """Accuracy of the models that the cohort received, before local training; empty if the task did
+def _total_score(task_type: TaskType, scores: Scores) -> float | None:
+    """The score over all rows (clients with their models) together; None without samples."""
+    sums = dict(zip(task_type.sums, scores.sums.sum(axis=0), strict=True))
+    values = task_type.values(sums, scores.examples.sum())
+    return finite_or_none(float(values[task_type.names.score]))
+
+
+def _before_training(reply: TrainingReply | None, task_type: TaskType) -> Record:
+    """Score of the models that the cohort received, before local training; empty if the task did
     not measure it."""
     # The results are the sums over all clients, in a single row.
     if reply is None or reply.before_training is None:
         return {}
     return {
-        "accuracy_before_training": ratio(
-            int(reply.before_training.correct[0]), int(reply.before_training.examples[0])
-        )
+        f"{task_type.names.score}_before_training": _total_score(task_type, reply.before_training)
     }
 
 

@@ -28,9 +28,10 @@ class EvaluationSample(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """Estimated accuracy over all clients, and the bounds of its 95% interval."""
+    """Estimated mean per sample over all clients, such as the accuracy, and the bounds of its 95%
+    interval."""
 
-    accuracy: float
+    mean: float
     low: float
     high: float
 
@@ -94,4 +95,4 @@ def estimate(
         sizes.astype(float) ** 2 * left * spread, n, out=np.zeros(len(sizes)), where=known
     )
     margin = _Z * float(np.sqrt(variance.sum())) / total
-    return Estimate(p, max(0.0, p - margin), min(1.0, p + margin))
+    return Estimate(p, max(0.0, p - margin), p + margin)

@@ -16,41 +16,45 @@ from fedkin.core.randomness import Stream
 from fedkin.core.records import Record
 from fedkin.core.world import World
 from fedkin.measures.measure import Measure
+from fedkin.measures.scores import ScoreNames, names_in
 from fedkin.measures.table import HONEST
 from fedkin.methods.cluster_steps import cluster_by_loss
 from fedkin.run.folder.checkpoint import BestRound
 from fedkin.run.metrics.accuracy import (
     EvaluationResults,
-    accuracy_record,
+    estimated_totals,
     measures_record,
-    ratio,
     score,
+    score_record,
 )
 from fedkin.simulation.engine import SimulatedWorld
 
 # If more clients have no cluster, they are not placed just to measure the accuracy over all
 # clients, since that takes too long.
 MAX_PLACED = 10_000
-_OF_FINAL = ("median_client", "bottom_decile", "cluster_sizes", "ari", "nmi")
-_OF_BEST = ("best_accuracy", "best_median_client", "best_bottom_decile")
 ATTACKED = (
     *HONEST,
     "attackers",
     "rule_weights",
 )  # entries of a run with attacks or with a robust rule
-FINAL = (
-    "final_accuracy",
-    *_OF_FINAL,
-    *_OF_BEST,
-    "final_partial",
-    "final_interval",
-    "accuracy_all_clients",
-    "stopped",
-    *ATTACKED,
-    "privacy",
-    "secret",
-)  # entries of a summary that are not in the records of rounds
+OTHERS = ("final_partial", "final_interval", "stopped", *ATTACKED, "privacy", "secret")
 _log = logging.getLogger("fedkin")
+
+
+def of_final(names: ScoreNames) -> tuple[str, ...]:
+    """Entries of the final state's scores that records of rounds have, too."""
+    return (names.median, names.worst, "cluster_sizes", "ari", "nmi")
+
+
+def of_best(names: ScoreNames) -> tuple[str, ...]:
+    """Entries of the best round's scores."""
+    return (names.best, f"best_{names.median}", f"best_{names.worst}")
+
+
+def final_names(names: ScoreNames) -> tuple[str, ...]:
+    """Entries of a summary that are not in the records of rounds."""
+    scores = (names.final, *of_final(names), *of_best(names), names.all_clients)
+    return (*scores, *OTHERS)
 
 
 def final_entries(summary: Mapping[str, Any], measures: Sequence[Measure]) -> Record:
@@ -61,7 +65,7 @@ def final_entries(summary: Mapping[str, Any], measures: Sequence[Measure]) -> Re
         summary: summary of a run.
         measures: the user's measures.
     """
-    names = (*FINAL, *(measure.name for measure in measures))
+    names = (*final_names(names_in(summary)), *(measure.name for measure in measures))
     return {name: summary[name] for name in names if name in summary}
 
 
@@ -81,14 +85,15 @@ def final_record(
         round: number of the last round.
         measures: the user's measures over evaluated clients.
     """
-    entries = accuracy_record(scored, state.clusters, world.true_clusters)
-    interval = (
-        {"final_interval": entries["accuracy_interval"]} if "accuracy_interval" in entries else {}
-    )
+    names = scored.names
+    entries = score_record(scored, state.clusters, world.true_clusters, scored.task_type)
+    interval = {"final_interval": entries[names.interval]} if names.interval in entries else {}
+    others = {f"final_{name}": entries[name] for name in scored.task_type.measures[1:]}
     return {
-        "final_accuracy": entries["accuracy"],
+        names.final: entries[names.score],
         **interval,
-        **{name: entries[name] for name in _OF_FINAL},
+        **{name: entries[name] for name in of_final(names)},
+        **others,
         **measures_record(scored, state, round, measures),
     }
 
@@ -113,8 +118,9 @@ def best_record(
         sample: the number of clients to test, and the stream of random numbers that draws them;
             None: all clients.
     """
+    names = final.names
     if best is None:
-        return dict.fromkeys(_OF_BEST)
+        return dict.fromkeys(of_best(names))
     scored = (
         final
         if best.round == round
@@ -122,13 +128,14 @@ def best_record(
     )
     if scored.partial:
         _log.warning(
-            "best_accuracy is unknown: the best round is round %d, and some clients that arrived "
-            "later have no cluster in its state",
+            "%s is unknown: the best round is round %d, and some clients that arrived later have "
+            "no cluster in its state",
+            names.best,
             best.round,
         )
-        return dict.fromkeys(_OF_BEST)
-    entries = accuracy_record(scored, best.state.clusters, None)
-    return {name: entries[name.removeprefix("best_")] for name in _OF_BEST}
+        return dict.fromkeys(of_best(names))
+    entries = score_record(scored, best.state.clusters, None, scored.task_type)
+    return {name: entries[name.removeprefix("best_")] for name in of_best(names)}
 
 
 def _with_memory(world: World, best: BestRound) -> World:
@@ -141,10 +148,11 @@ def _with_memory(world: World, best: BestRound) -> World:
     return other
 
 
-def accuracy_all_clients(
+def score_all_clients(
     world: World, method: Method, state: State, stream: Stream, scored: EvaluationResults
 ) -> float | None:
-    """Test accuracy over all reachable clients. Clients without a cluster are placed first.
+    """Test score (such as the accuracy) over all reachable clients. Clients without a cluster are
+    placed first.
 
     The method places them by its rule for newcomers. A client that this rule leaves without a
     cluster is assigned to the cluster whose model has the lowest loss on the client's training
@@ -162,13 +170,13 @@ def accuracy_all_clients(
         scored: the test results of the clients with a cluster.
 
     Returns:
-        The accuracy. None for real clients, if more than ``MAX_PLACED`` clients have no cluster, or
+        The score. None for real clients, if more than ``MAX_PLACED`` clients have no cluster, or
         if a client cannot be placed. If only a sample of clients was tested: an estimate, or None
         if some clients have no cluster.
     """
     # Every reachable client has been evaluated already.
     if not scored.partial:
-        return _accuracy(scored)
+        return _score(scored)
     if scored.sizes is not None:
         return None
     reachable = world.clients(stream.round)
@@ -182,9 +190,9 @@ def accuracy_all_clients(
             placed = _placed(other, method, state=state, newcomers=newcomers, stream=stream)
             everybody = score(other, placed, stream.round)
     except FedkinError as error:
-        _log.warning("accuracy over all clients is unknown: %s", error)
+        _log.warning("%s over all clients is unknown: %s", scored.names.score, error)
         return None
-    return None if everybody.partial else _accuracy(everybody)
+    return None if everybody.partial else _score(everybody)
 
 
 def _placed(world: World, method: Method, state: Any, newcomers: np.ndarray, stream: Stream) -> Any:
@@ -205,9 +213,10 @@ def _without_cluster(state: State, clients: np.ndarray) -> np.ndarray:
     return clients[(state.assignment[clients] == UNASSIGNED) & ~state.excluded()[clients]]
 
 
-def _accuracy(scored: EvaluationResults) -> float | None:
-    """The accuracy over all clients, from their test results; an estimate if only a sample of the
+def _score(scored: EvaluationResults) -> float | None:
+    """The score over all clients, from their test results; an estimate if only a sample of the
     clients was evaluated."""
-    if scored.sizes is not None:
-        return accuracy_record(scored, len(scored.sizes), None)["accuracy"]
-    return ratio(int(scored.scores.correct.sum()), int(scored.scores.examples.sum()))
+    if scored.sizes is None:
+        return scored.totals()[scored.names.score]
+    estimated = estimated_totals(scored)
+    return None if estimated is None else estimated.values[scored.names.score]

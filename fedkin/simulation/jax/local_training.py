@@ -381,7 +381,7 @@ def score(
     """
     scores_of = detector_scores if model.spec.detects else model_scores
 
-    def block(samples: SampleBlocks, models: Array) -> tuple[Array, Array]:
+    def block(samples: SampleBlocks, models: Array) -> tuple[tuple[Array, ...], Array]:
         scores = scores_of(model, models, samples.model_index, samples.x)
         summed = model.task_type.sample_scores(jnp, scores, samples.y)
         return summed, sample_losses(model, scores, samples.y)
