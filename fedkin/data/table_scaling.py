@@ -65,7 +65,8 @@ class TableScaling:
         """
         if isinstance(self.statistics, TableTransform):
             changes = self.statistics.kind != NONE
-            return self.statistics.of_columns(columns, place) if changes else None
+            selected = self.statistics.of_columns(columns, place) if changes else None
+            return None if selected is None else selected.as_given()
         if self.statistics is not None:
             given = given_transform(self.statistics, columns, place)
             return _renaming(given, self.renamed)
@@ -143,14 +144,14 @@ def rescaled(x: Any, train: Int[np.ndarray, "n"], transform: TableTransform | No
 
 def converted(x: Any, before: TableTransform | None, after: TableTransform | None) -> Any:
     """Features that one transform has scaled, scaled by another one instead. They are unchanged if
-    both transforms are equal.
+    both transforms change values in the same way.
 
     Args:
         x: features [M, d].
         before: the transform of x; None for raw values.
         after: the requested transform; None for raw values.
     """
-    if before == after:
+    if before == after or (before is not None and before.equals(after)):
         return x
     raw = x if before is None else before.undo(x)
     return np.asarray(raw, np.float32) if after is None else after.apply(raw)

@@ -7,7 +7,7 @@ The transform travels with the model: data, run folders and exports hold it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -90,9 +90,19 @@ class TableTransform:
         Args:
             names: names of columns, as in the file or renamed.
         """
-        present = {str(name) for name in names}
-        renamed = {old: new for old, new in self.renamed.items() if new not in present}
+        renamed = self.renaming(names)
         return [renamed.get(str(name), name) for name in names]
+
+    def renaming(self, names: Sequence[Any]) -> dict[str, str]:
+        """The new names of those columns that are to be renamed, by their present names.
+
+        Args:
+            names: names of columns, as in the file or renamed.
+        """
+        present = {str(name) for name in names}
+        return {
+            old: new for old, new in self.renamed.items() if old in present and new not in present
+        }
 
     def rename(self, table: Any) -> Any:
         """A DataFrame with its columns renamed as in the training data. A table that has the new
@@ -126,6 +136,14 @@ class TableTransform:
             renamed=self.renamed,
         )
 
+    def as_given(self) -> TableTransform:
+        """The transform with statistics that count as given, so they are never computed again."""
+        return replace(self, kind=GIVEN)
+
+    def equals(self, other: TableTransform | None) -> bool:
+        """Whether another transform changes values in the same way."""
+        return other is not None and (self.mean, self.scale) == (other.mean, other.scale)
+
     def values(self) -> dict[str, Any]:
         """The transform as values for JSON, from which ``of_values`` makes it again."""
         return {
@@ -141,15 +159,20 @@ class TableTransform:
         """The transform with these ``values``.
 
         Raises:
-            KeyError, TypeError, ValueError: the values are damaged.
+            ValueError: the values are damaged.
         """
-        transform = cls(
-            columns=tuple(map(str, values["columns"])),
-            kind=str(values["kind"]),
-            mean=tuple(map(float, values["mean"])),
-            scale=tuple(map(float, values["scale"])),
-            renamed=dict(values.get("renamed") or {}),
-        )
+        try:
+            transform = cls(
+                columns=tuple(map(str, values["columns"])),
+                kind=str(values["kind"]),
+                mean=tuple(map(float, values["mean"])),
+                scale=tuple(map(float, values["scale"])),
+                renamed=dict(values.get("renamed") or {}),
+            )
+        except KeyError as error:
+            raise ValueError(f"there is no {error}") from error
+        except (TypeError, AttributeError) as error:
+            raise ValueError(str(error)) from error
         if not len(transform.columns) == len(transform.mean) == len(transform.scale):
             raise ValueError("columns, mean and scale have different lengths")
         return transform

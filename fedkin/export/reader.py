@@ -250,7 +250,7 @@ def _transform(folder: Path, values: dict[str, Any] | None) -> TableTransform | 
         return None
     try:
         return TableTransform.of_values(values)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except ValueError as error:
         raise ConfigError(
             f"{folder / CARD}: the entry input.transform is damaged ({error}); export the run again"
         ) from error

@@ -374,7 +374,7 @@ def read_transform(path: Path | None) -> TableTransform | None:
         return None
     try:
         return TableTransform.of_values(json.loads((path / TRANSFORM).read_text()))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError) as error:
         raise CheckpointError(f"{path / TRANSFORM} cannot be read: {error}") from error
 
 

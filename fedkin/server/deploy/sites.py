@@ -20,7 +20,7 @@ from fedkin.server.deploy.compose import COMPOSE, write_containers
 from fedkin.server.deploy.configurations import new_site
 from fedkin.server.deploy.init import write_site
 from fedkin.server.deploy.own_wheel import own_wheel
-from fedkin.server.deploy.processes import SITE, SUPERLINK, Program, is_up, stop
+from fedkin.server.deploy.processes import GRACE, SITE, SUPERLINK, Program, is_up, stop
 from fedkin.server.deploy.removed_sites import (
     REMOVED,
     RemovedSite,
@@ -31,12 +31,11 @@ from fedkin.server.deploy.selection import Selection, select
 from fedkin.server.deploy.site_state import name_of
 from fedkin.server.deploy.start_parts import Say
 from fedkin.server.deploy.up import one_at_a_time, restart
+from fedkin.server.deploy.worker_link import worker_folder
 
-_GRACE = 8.0  # seconds that a site has to exit
 _WAIT_FOR = re.compile(r"^(\s*wait_for\s*=\s*)\d+", re.MULTILINE)
 # Names that a site's folder cannot have, because the deployment uses them.
 _TAKEN = ("app", "containers", "flwr", "run", str(files.KEYS), str(REMOVED), str(files.DATABASE))
-_WORKER = "client.worker"
 
 
 def add(
@@ -109,7 +108,7 @@ def remove(folder: Path, site: str, *, say: Say = print) -> None:
     with one_at_a_time(folder):
         part = Program((folder / site).resolve(), SITE)
         if is_up(part):
-            stop([part], _GRACE)
+            stop([part], GRACE[SITE])
             say(f"{site} was stopped")
         if not files.read_address(folder / files.FLOWER).secure:
             say(
@@ -314,7 +313,7 @@ def _archive(folder: Path, site: str) -> Path:
     )
     write_removed_sites(folder, removed_sites(folder) | {site: removed})
     with storage_errors(folder / kept):
-        shutil.rmtree(folder / site / _WORKER, ignore_errors=True)
+        shutil.rmtree(worker_folder(folder / site / files.CLIENT), ignore_errors=True)
         (folder / site).replace(folder / kept)
     return kept
 
