@@ -97,7 +97,9 @@ def from_value(value: Any, place: str) -> Distribution | None:
     name, arguments = match.groups()
     where = f"{place}: {value.strip()}"
     if name not in DISTRIBUTIONS:
-        raise ConfigError(f"{where}: {unknown('distribution', name, DISTRIBUTIONS)}")
+        raise ConfigError(
+            f"{where}: {unknown('distribution', name, DISTRIBUTIONS)}; for example {Log.example}"
+        )
     values = parse_values(arguments)
     if name == "choice":
         return _choice(values, where)

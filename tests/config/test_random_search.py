@@ -59,7 +59,8 @@ def test_more_trials_begin_with_the_same_values_and_seeds_differ() -> None:
         ("log(a,b)", "two numbers", "log(0.01, 0.3)"),
         ("log(0.1,inf)", "two numbers", "log(0.01, 0.3)"),
         ("choice(2)", "two or more different values", "choice(16, 32, 64)"),
-        ("lug(1,2)", "unknown distribution 'lug'", "did you mean 'log'?"),
+        ("lug(1,2)", "unknown distribution 'lug'; did you mean 'log'?", "log(0.01, 0.3)"),
+        ("range(5,1)", "unknown distribution 'range'; known: choice, int", "log(0.01, 0.3)"),
     ],
 )
 def test_a_range_that_is_none_is_refused_with_a_right_example(
