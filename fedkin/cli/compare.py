@@ -213,7 +213,8 @@ def _run(
     from fedkin.reporting.comparison_progress import ComparisonDisplay
 
     refused: set[Key] = set()
-    with ComparisonDisplay(grid, several(jobs, engine)) as display:
+    opening = f"kept in {folder}"
+    with ComparisonDisplay(grid, several(jobs, engine), opening) as display:
         try:
             with ending_on_signals():
                 comparison = _run_cells(

@@ -42,9 +42,15 @@ class ComparisonDisplay:
     seed), and another one the rounds of the current run. Elsewhere, each run prints a plain line.
     The display is a context manager. The comparison calls the method ``cell`` before each run, and
     ``round`` after each round.
+
+    Args:
+        grid: the grid of the comparison.
+        several: whether several runs are executed in parallel.
+        opening: a line that is printed once, before the first run; empty: none.
     """
 
-    def __init__(self, grid: ComparisonGrid, several: bool = False) -> None:
+    def __init__(self, grid: ComparisonGrid, several: bool = False, opening: str = "") -> None:
+        self._opening = opening
         # With parallel runs the time left cannot be estimated, because several runs end together.
         self._timed = not several
         self.console = plain_console(stderr=True)
@@ -75,6 +81,7 @@ class ComparisonDisplay:
     def cell(self, cell: Cell, finished: bool) -> None:
         """Show the next run of the comparison. ``finished`` says that it was finished in an earlier
         session."""
+        self._open()
         self._current = cell
         rounds = self._rounds[cell.setting.label, cell.method.label]
         self._bars.update(self._all, completed=self._started, note=self._time_left(0))
@@ -86,6 +93,14 @@ class ComparisonDisplay:
         self._pace.begin()
         if finished and not self.console.is_terminal:
             print(f"{self._position()}  finished before", file=sys.stderr, flush=True)
+
+    def _open(self) -> None:
+        """Print the opening line, if it is not printed yet. Bad input ends a comparison before its
+        first run, with an error message as the only line."""
+        if self._opening:
+            with suppress_hangup():
+                self.console.print(self._opening, soft_wrap=True, markup=False, highlight=False)
+        self._opening = ""
 
     def leave_out(self, cell: Cell) -> None:
         """Subtract a run that cannot be executed from the displayed number of runs."""

@@ -96,6 +96,7 @@ def test_a_study_in_a_file_ends_with_json(compared: tuple[Path, Result]) -> None
 
 def test_progress_and_tables_are_for_people(compared: tuple[Path, Result]) -> None:
     told = compared[1].stderr
+    assert told.splitlines()[0] == f"kept in {compared[0] / 'c'}"
     for number, (method, seed) in enumerate(
         [(m, s) for s in range(3) for m in ("FedAvg", "IFCA")], 1
     ):

@@ -140,6 +140,22 @@ def test_ones_own_samples(elsewhere: Path) -> None:
     assert json.loads(result.stdout)["cluster_sizes"] != []
 
 
+def test_a_folder_that_was_moved_resumes_to_the_same_end(elsewhere: Path) -> None:
+    arguments = ["run", *QUICK, "method.name=ifca", "run.against=[]"]
+    straight = fedkin(*arguments, "run.rounds=3", "--out", "straight")
+    assert straight.exit_code == 0, straight.output
+    assert fedkin(*arguments, "run.rounds=1", "--out", "study/first").exit_code == 0
+    (elsewhere / "archive").mkdir()
+    (elsewhere / "study").rename(elsewhere / "archive/old study")
+    resumed = fedkin("run", "--resume", "archive/old study/first", "run.rounds=3")
+    assert resumed.exit_code == 0, resumed.output
+    assert not (elsewhere / "study").exists()
+    records = elsewhere / "archive/old study/first/metrics.jsonl"
+    assert records.read_bytes() == (elsewhere / "straight/metrics.jsonl").read_bytes()
+    checked = fedkin("check", "archive/old study/first")
+    assert checked.exit_code == 0, checked.output
+
+
 def test_resuming_a_finished_run_tells_the_same() -> None:
     first = json.loads(fedkin("run", *QUICK, "--out", "a", "--json").stdout)
     again = fedkin("run", "--resume", "a", "--json")
