@@ -125,7 +125,7 @@ OWN = ["data.path=t.csv", "data.label=outcome", "data.partition=iid", "data.clie
         ("data.seed=1", ["t.csv", "column weight, row 1", "holds NaN, a missing value"]),
         (
             "data.rename={age='weight'}",
-            ["t.csv: rename", "there is a column 'weight' already", 'rename = {age = "weight_2"}'],
+            ["t.csv: rename", "a column 'weight' already", 'rename = {age = "weight_2"}'],
         ),
         ("data.rename={aeg='years'}", ["t.csv: rename", "did you mean 'age'?"]),
     ],
