@@ -69,8 +69,8 @@ class MissingExtra(FedkinError, ImportError):
 
 
 def missing_module(module: str, error: ModuleNotFoundError) -> str:
-    """Error message for a user's module that cannot be imported because a module is missing: itself,
-    or a module that it imports.
+    """Error message for a user's module that cannot be imported: it, or a module that it imports,
+    is missing.
 
     Args:
         module: the name of the user's module, such as ``nets``.

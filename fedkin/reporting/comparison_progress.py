@@ -11,7 +11,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
-from rich.text import Text
+from rich.text import Text, TextType
 
 from fedkin.analysis.compare.comparison import Comparison
 from fedkin.analysis.compare.comparison_folder import Cell
@@ -156,7 +156,10 @@ class Pace:
 
 
 def tables(
-    comparison: Comparison, measure: str | None = None, console: Console | None = None
+    comparison: Comparison,
+    measure: str | None = None,
+    console: Console | None = None,
+    unfinished: bool = False,
 ) -> list[Table]:
     """The final tables: one for each setting, or the candidates of a sweep if it has more than
     MOST_SETTINGS settings; then methods x settings, and how much each option mattered.
@@ -164,12 +167,24 @@ def tables(
     Args:
         comparison: the comparison.
         measure: the measure by which methods are compared; default: the comparison's measure.
-        console: console to print on. Columns that do not fit go into a second table.
+        console: console to print on. If a table does not fit, it has no seconds; columns that still
+            do not fit go into a second table.
+        unfinished: whether the comparison was interrupted: there are only tables of settings, and
+            none of a setting without a finished run.
     """
+    settings = [
+        setting
+        for setting in comparison.settings
+        if not unfinished or any(comparison.runs(setting, m) for m in comparison.methods)
+    ]
 
     def with_columns(shown: Sequence[Column]) -> list[Table]:
         """One table for each setting, with the columns ``shown``."""
-        return [_table(comparison, setting, measure, shown) for setting in comparison.settings]
+        return [_table(comparison, setting, measure, shown) for setting in settings]
+
+    def fit_all(shown: Sequence[Table]) -> bool:
+        """Whether all tables fit on the console."""
+        return console is None or all(fits(table, console) for table in shown)
 
     further = further_tables(comparison, measure, shortened=True)
     # The candidates of a search or of one method already have a row for each setting and method.
@@ -177,15 +192,24 @@ def tables(
         further.pop("means", None)
     # What bold type means in methods x settings is said in the notes of the comparison.
     following = [table.rich(console, name != "means") for name, table in further.items()]
+    if unfinished:
+        following = []
     if "sweep" in further and len(comparison.settings) > MOST_SETTINGS:
         return following
     every = columns(comparison)
-    count = len(every)
     first = with_columns(every)
-    if console is not None:
-        while count > _LEAST and not all(fits(table, console) for table in first):
-            count -= 1
-            first = with_columns(every[:count])
+    # A second table for the seconds alone would be more to read than they are worth.
+    without_seconds = [column for column in every if column.measure != "seconds"]
+    if not fit_all(first) and fit_all(shorter := with_columns(without_seconds)):
+        shorter[-1].caption = _with_line(
+            shorter[-1].caption, "columns left out on this narrow terminal: seconds"
+        )
+        shorter[-1].caption_justify = "left"
+        return [*shorter, *following]
+    count = len(every)
+    while count > _LEAST and not fit_all(first):
+        count -= 1
+        first = with_columns(every[:count])
     if count == len(every):
         return [*first, *following]
     second = with_columns(every[count:])
@@ -193,6 +217,12 @@ def tables(
     for table in second:
         table.title = None
     return [*(table for pair in zip(first, second, strict=True) for table in pair), *following]
+
+
+def _with_line(caption: TextType | None, line: str) -> Text:
+    """A table's caption with one more line."""
+    lines = [str(caption)] if caption else []
+    return Text("\n".join([*lines, line]), "table.caption")
 
 
 def _table(

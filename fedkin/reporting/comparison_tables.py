@@ -311,10 +311,40 @@ def table_notes(comparison: Comparison, measure: str | None = None) -> list[str]
     ]
     lines.extend(privacy_notes(private, bool(comparison.missing)))
     lines.extend(f"Not run: {line}." for line in comparison.partly_not_run)
+    lines.extend(_early_stops(comparison))
     if comparison.missing:
-        total = len(comparison.settings) * len(comparison.methods) * len(comparison.seeds)
-        lines.append(f"Not finished: {len(comparison.missing)} of {total} runs.")
+        lines.append(unfinished_note(comparison))
     return lines
+
+
+def unfinished_note(comparison: Comparison) -> str:
+    """A sentence with the number of runs that are not finished."""
+    total = len(comparison.settings) * len(comparison.methods) * len(comparison.seeds)
+    return f"Not finished: {len(comparison.missing)} of {total} runs."
+
+
+def _early_stops(comparison: Comparison) -> list[str]:
+    """A sentence that says in which rounds the runs of each method stopped early, such as by
+    run.patience. Empty if all runs had all rounds."""
+    rounds: dict[str, list[int]] = {}
+    planned: set[int] = set()
+    for (_, method, _), run in comparison.finished.items():
+        if stopped := run.final.get("stopped"):
+            rounds.setdefault(method, []).append(stopped["round"])
+            planned.add(stopped["of"])
+    texts = []
+    for method in comparison.methods:
+        if not (ends := rounds.get(method)):
+            continue
+        text = f"{method} after round {min(ends)}"
+        if max(ends) > min(ends):
+            text = f"{method} after rounds {min(ends)} to {max(ends)}"
+        count = sum(name == method for _, name, _ in comparison.finished)
+        texts.append(text if len(ends) == count else f"{text} ({len(ends)} of {count} runs)")
+    if not texts:
+        return []
+    of = " or ".join(map(str, sorted(planned)))
+    return [f"Stopped early, of {of} rounds: {', '.join(texts)}."]
 
 
 _INTERVALS = f"their 95% intervals (Student's t) if there are {LEAST_SEEDS} or more"
