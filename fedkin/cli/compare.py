@@ -268,6 +268,7 @@ def _close(
     that may follow. An interrupted comparison has no findings yet."""
     from fedkin.reporting import comparison_tables
     from fedkin.reporting.comparison_progress import tables
+    from fedkin.reporting.ended_runs import unfinished_note
     from fedkin.reporting.terminal import plain_console
 
     comparison.write(folder)
@@ -277,7 +278,7 @@ def _close(
         for table in tables(comparison, console=console, unfinished=interrupted):
             console.print(table)
     if interrupted:
-        lines = [comparison_tables.unfinished_note(comparison)]
+        lines = [unfinished_note(comparison)]
     else:
         findings = comparison_tables.findings(comparison)
         lines = [*findings, *comparison_tables.table_notes(comparison)]

@@ -283,10 +283,7 @@ def _unknown_entry(kind: str, registry: Registry, name: str) -> str:
     gets the right form."""
     module, _, attribute = name.rpartition(".")
     if kind == "method" and module and attribute.isidentifier():
-        return (
-            f"unknown method {name!r}; a class of your own is named with a colon: "
-            f'"{module}:{attribute}"'
-        )
+        return f'unknown method {name!r}; your class is named with a colon: "{module}:{attribute}"'
     return unknown(kind, name, registry)
 
 

@@ -53,6 +53,7 @@ class ComparisonDisplay:
         self._pace = Pace()
         self._current: Cell | None = None
         self._started = 0
+        self._stopped = ""  # the line of a run that has not had its last round, for a log
         self._bars = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(),
@@ -69,12 +70,14 @@ class ComparisonDisplay:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._print_stopped()
         with suppress_hangup():
             self._bars.stop()
 
     def cell(self, cell: Cell, finished: bool) -> None:
         """Show the next run of the comparison. ``finished`` says that it was finished in an earlier
         session."""
+        self._print_stopped()
         self._current = cell
         rounds = self._rounds[cell.setting.label, cell.method.label]
         self._bars.update(self._all, completed=self._started, note=self._time_left(0))
@@ -102,8 +105,19 @@ class ComparisonDisplay:
         self._bars.update(self._one, completed=record["round"], note=shown)
         time_left = self._time_left(rounds - record["round"])
         self._bars.update(self._all, note=time_left)
-        if not self.console.is_terminal and record["round"] == rounds:
-            print(f"{self._position()}  {shown}  {time_left}", file=sys.stderr, flush=True)
+        if self.console.is_terminal:
+            return
+        line = f"{self._position()}  {shown}"
+        self._stopped = f"{line}  stopped after round {record['round']} of {rounds}"
+        if record["round"] == rounds:
+            self._stopped = ""
+            print(f"{line}  {time_left}", file=sys.stderr, flush=True)
+
+    def _print_stopped(self) -> None:
+        """Print the line of the current run if it ended before its last round."""
+        if self._stopped:
+            print(self._stopped, file=sys.stderr, flush=True)
+        self._stopped = ""
 
     def _position(self) -> str:
         """The current run as text: its number, the number of all runs, and its name."""

@@ -32,6 +32,7 @@ from fedkin.measures.table import HONEST, MEASURES
 from fedkin.options.privacy.statement import privacy_notes
 from fedkin.reporting import comparison_figure, ranks_figure
 from fedkin.reporting.best_methods import best_methods, bold_note
+from fedkin.reporting.ended_runs import early_stops, unfinished_note
 from fedkin.reporting.means_table import means_table
 from fedkin.reporting.seeds_tables import INCOMPLETE_SEED
 from fedkin.reporting.style import save_as
@@ -311,40 +312,10 @@ def table_notes(comparison: Comparison, measure: str | None = None) -> list[str]
     ]
     lines.extend(privacy_notes(private, bool(comparison.missing)))
     lines.extend(f"Not run: {line}." for line in comparison.partly_not_run)
-    lines.extend(_early_stops(comparison))
+    lines.extend(early_stops(comparison))
     if comparison.missing:
         lines.append(unfinished_note(comparison))
     return lines
-
-
-def unfinished_note(comparison: Comparison) -> str:
-    """A sentence with the number of runs that are not finished."""
-    total = len(comparison.settings) * len(comparison.methods) * len(comparison.seeds)
-    return f"Not finished: {len(comparison.missing)} of {total} runs."
-
-
-def _early_stops(comparison: Comparison) -> list[str]:
-    """A sentence that says in which rounds the runs of each method stopped early, such as by
-    run.patience. Empty if all runs had all rounds."""
-    rounds: dict[str, list[int]] = {}
-    planned: set[int] = set()
-    for (_, method, _), run in comparison.finished.items():
-        if stopped := run.final.get("stopped"):
-            rounds.setdefault(method, []).append(stopped["round"])
-            planned.add(stopped["of"])
-    texts = []
-    for method in comparison.methods:
-        if not (ends := rounds.get(method)):
-            continue
-        text = f"{method} after round {min(ends)}"
-        if max(ends) > min(ends):
-            text = f"{method} after rounds {min(ends)} to {max(ends)}"
-        count = sum(name == method for _, name, _ in comparison.finished)
-        texts.append(text if len(ends) == count else f"{text} ({len(ends)} of {count} runs)")
-    if not texts:
-        return []
-    of = " or ".join(map(str, sorted(planned)))
-    return [f"Stopped early, of {of} rounds: {', '.join(texts)}."]
 
 
 _INTERVALS = f"their 95% intervals (Student's t) if there are {LEAST_SEEDS} or more"
