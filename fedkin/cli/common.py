@@ -76,15 +76,17 @@ def print_cost_of_looking(config: RunConfig, to_stderr: bool = False) -> None:
 
 
 def escape_help(command: Any) -> None:
-    """Escape the help texts of a command and its subcommands, since rich would read "[privacy]" as
-    markup.
+    """Prepare the help texts of a command and its subcommands for rich: "[privacy]" is no markup,
+    and a paragraph is one line, which rich wraps at the width of the terminal.
 
     Args:
         command: a command or command group of typer.
     """
     from rich.markup import escape
 
-    command.help = escape(command.help or "")
+    paragraphs = (command.help or "").split("\n\n")
+    joined = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+    command.help = escape(joined)
     for parameter in command.params:
         if getattr(parameter, "help", None):
             parameter.help = escape(parameter.help)

@@ -104,7 +104,8 @@ def _print_columns(data: FederatedData, columns: pd.DataFrame | None) -> None:
     ]
     kind = "none" if data.transform is None else data.transform.kind
     title = f"columns of the training samples before scaling; scale: {kind}"
-    print_rows(["column", *columns.columns], rows, title, unbroken=("scaling",))
+    numbers = [name for name in columns.columns if name != "scaling"]
+    print_rows(["column", *columns.columns], rows, title, unbroken=numbers)
     if len(columns) > len(shown):
         typer.echo(f"and {len(columns) - len(shown):,} more columns")
 

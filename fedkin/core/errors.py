@@ -17,7 +17,11 @@ A message names the place, the expected and the received value, and how to fix i
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Iterable
+
+# Packages that a user's module may import, by the extra that installs them.
+_EXTRAS = {"torch": "torch", "torchax": "torchax", "onnx": "onnx", "datasets": "hf"}
 
 
 class FedkinError(Exception):
@@ -62,6 +66,26 @@ class WorkerError(FedkinError, RuntimeError):
 
 class MissingExtra(FedkinError, ImportError):
     """An optional dependency that is not installed."""
+
+
+def missing_module(module: str, error: ModuleNotFoundError) -> str:
+    """Error message for a user's module that cannot be imported: it, or a module that it imports,
+    is missing.
+
+    Args:
+        module: the name of the user's module, such as ``nets``.
+        error: the error of the import.
+    """
+    where = f"in {os.getcwd()} or on Python's path"
+    missing = error.name or module
+    if module == missing or module.startswith(f"{missing}."):
+        return (
+            f"there is no module {missing!r} {where}; start fedkin in the module's folder, or set "
+            "PYTHONPATH"
+        )
+    extra = _EXTRAS.get(missing.partition(".")[0])
+    cure = f"pip install 'fedkin[{extra}]'" if extra else "install it, or set PYTHONPATH"
+    return f"the module {module!r} imports {missing!r}, which is not installed: {cure}"
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 NO_NUMBER = "-"
+_SMALL = 1e5  # bytes, 0.1 MB
 # Number of decimal places by unit.
 DIGITS = {
     "share": 1,
@@ -58,8 +59,13 @@ def percent(value: float | int | None, digits: int = 1) -> str:
 
 
 def megabytes(count: float | int | None, grouped: bool = False) -> str:
-    """Bytes as text in megabytes, without the unit; a dash for None."""
-    return NO_NUMBER if count is None else number_text(count, "bytes", grouped=grouped)
+    """Bytes as text in megabytes, without the unit; a dash for None. Less than 0.1 MB has two
+    significant digits, so that the traffic of a small model is not 0.0."""
+    if count is None:
+        return NO_NUMBER
+    if 0 < count < _SMALL:
+        return f"{float(f'{count / 1e6:.1e}'):f}".rstrip("0")
+    return number_text(count, "bytes", grouped=grouped)
 
 
 def both_ways(down: float | int | None, up: float | int | None) -> str:

@@ -32,6 +32,7 @@ from fedkin.measures.table import HONEST, MEASURES
 from fedkin.options.privacy.statement import privacy_notes
 from fedkin.reporting import comparison_figure, ranks_figure
 from fedkin.reporting.best_methods import best_methods, bold_note
+from fedkin.reporting.ended_runs import early_stops, unfinished_note
 from fedkin.reporting.means_table import means_table
 from fedkin.reporting.seeds_tables import INCOMPLETE_SEED
 from fedkin.reporting.style import save_as
@@ -311,9 +312,9 @@ def table_notes(comparison: Comparison, measure: str | None = None) -> list[str]
     ]
     lines.extend(privacy_notes(private, bool(comparison.missing)))
     lines.extend(f"Not run: {line}." for line in comparison.partly_not_run)
+    lines.extend(early_stops(comparison))
     if comparison.missing:
-        total = len(comparison.settings) * len(comparison.methods) * len(comparison.seeds)
-        lines.append(f"Not finished: {len(comparison.missing)} of {total} runs.")
+        lines.append(unfinished_note(comparison))
     return lines
 
 

@@ -174,7 +174,8 @@ def table(
         own: the user's measures.
     """
     first = summaries[0]
-    heading = f"{first['data']}, {first['model']}, {first['rounds']} rounds, seed {first['seed']}"
+    rounds = f"{first['rounds']} round{'' if first['rounds'] == 1 else 's'}"
+    heading = f"{first['data']}, {first['model']}, {rounds}, seed {first['seed']}"
     out = Table(title=heading, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), collapse_padding=True)
     out.caption = "\n".join(_table_notes(summaries, names)) or None
     out.caption_justify = "left"

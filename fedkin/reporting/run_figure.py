@@ -78,7 +78,7 @@ def draw(run: Run) -> Figure:
     names = " / ".join(method_label(method_run.config) for method_run in runs.values())
     headline(
         figure,
-        f"{names} on {run.config.data_name}: {len(run.assignment):,} clients, "
+        f"{names} on {run.config.data_title}: {len(run.assignment):,} clients, "
         f"{run.config.cohort} a round, seed {run.config.seed}\n",
     )
     return figure

@@ -141,7 +141,7 @@ def test_a_terminal_shows_one_table_of_candidates() -> None:
     shown = tables(sweep())
     assert [str(table.title) for table in shown] == [
         "Sweep: the candidates",
-        "Methods and settings: final (%)",
+        "Methods and settings: final (%), mean ± SD over the seeds",
         "How much each option mattered: best accuracy on validation samples",
     ]
     assert shown[0].row_count == 6

@@ -132,12 +132,16 @@ def test_ones_own_samples(elsewhere: Path) -> None:
         "data.path=own.npz",
         "run.cohort=3",
         "run.rounds=2",
-        "--out",
-        "o",
         "--json",
     )
     assert result.exit_code == 0, result.output
-    assert json.loads(result.stdout)["cluster_sizes"] != []
+    summary = json.loads(result.stdout)
+    assert summary["cluster_sizes"] != []
+    # The name of the file, and not "file", names the data, in the table and in the folder.
+    assert summary["data"] == "own"
+    assert "own, mclr, 2 rounds" in result.stderr
+    (folder,) = (elsewhere / "runs").iterdir()
+    assert folder.name.startswith("own-fedgroup-")
 
 
 def test_a_folder_that_was_moved_resumes_to_the_same_end(elsewhere: Path) -> None:

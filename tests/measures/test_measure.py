@@ -10,7 +10,7 @@ import pytest
 from fedkin.core.errors import ConfigError
 from fedkin.measures.lookup import compared_by, measures_in
 from fedkin.measures.measure import Measure
-from fedkin.measures.number_texts import byte_text, duration, number_text, percent
+from fedkin.measures.number_texts import byte_text, duration, megabytes, number_text, percent
 from fedkin.measures.reserved_names import OTHER_ENTRIES
 from fedkin.measures.table import COMPARED, EXTRA, MEASURES, PLACED
 
@@ -104,3 +104,19 @@ def test_damaged_descriptions_are_left_out() -> None:
 def test_a_measure_is_a_value() -> None:
     assert Measure("gap") == Measure("gap") != Measure("gap", unit="share")
     assert dataclasses.replace(MEASURES["ari"]) == MEASURES["ari"]
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (None, "-"),
+        (0, "0.0"),
+        (224, "0.00022"),
+        (21_024, "0.021"),
+        (99_999, "0.1"),
+        (100_000, "0.1"),
+        (1_540_000, "1.5"),
+    ],
+)
+def test_little_traffic_is_not_zero(count: int | None, text: str) -> None:
+    assert megabytes(count) == text

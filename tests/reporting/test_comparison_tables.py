@@ -619,6 +619,43 @@ def test_the_closing_tables_show_labels_as_they_are() -> None:
     assert "61.0 ± 2.5" in text and "61.5" in text
 
 
+def printed(found: Comparison, width: int, unfinished: bool = False) -> str:
+    """The closing tables on a terminal of this width."""
+    console = Console(record=True, width=width, file=io.StringIO())
+    for table in tables(found, console=console, unfinished=unfinished):
+        console.print(table)
+    return console.export_text()
+
+
+def test_seconds_have_no_table_for_themselves() -> None:
+    found = comparison({"": {"FedAvg": AVG, "IFCA": IFCA}})
+    assert "0.5" in printed(found, 100) and "left out" not in printed(found, 100)
+    narrow = printed(found, 72)
+    assert narrow.count("method") == 1 and "download" in narrow
+    assert "columns left out on this narrow terminal: seconds" in narrow
+
+
+def test_an_interrupted_comparison_shows_the_settings_that_have_a_run() -> None:
+    begun = comparison({"one": {"FedAvg": AVG, "IFCA": [None]}, "two": {"FedAvg": [None]}})
+    assert "two" in printed(begun, 100) and "Methods and settings" in printed(begun, 100)
+    shown = printed(begun, 100, unfinished=True)
+    assert "one" in shown and "two" not in shown and "Methods and settings" not in shown
+
+
+def test_runs_that_stopped_early_are_named_with_their_rounds() -> None:
+    found = comparison({"": CURVES})
+    assert "Stopped early" not in comparison_tables.markdown(found)
+    ends = {("", "FedAvg", 0): 5, ("", "FedAvg", 1): 9, ("", "FedAvg", 2): 7, ("", "IFCA", 1): 6}
+    runs = dict(found.finished)
+    for key, round in ends.items():
+        stopped = {"round": round, "of": 40, "reason": "run.patience = 2"}
+        runs[key] = dataclasses.replace(runs[key], final={**runs[key].final, "stopped": stopped})
+    notes = comparison_tables.table_notes(dataclasses.replace(found, finished=runs))
+    assert (
+        "Stopped early, of 40 rounds: FedAvg after rounds 5 to 9, IFCA after round 6 (1 of 3 runs)."
+    ) in notes
+
+
 def test_columns_that_have_no_room_follow_without_repeating_the_heading() -> None:
     setting = "a setting with a name that is longer than the column"
     shown = tables(

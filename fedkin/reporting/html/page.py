@@ -36,8 +36,12 @@ _SIMILARITY_FIGURES = (
     ("labels", "Labels by cluster", "wide", ""),
 )
 _MEMBERSHIP = ("membership", "Soft membership", "wide", "")
-# Tables of one run's clients: name and title.
-_DETAILS = (("migrants", "Migrations of clients"), ("suspects", "Suspected clients"))
+# Tables of one run's clients: name and title. The first one is open.
+_DETAILS = (
+    ("members", "Clients of each cluster"),
+    ("migrants", "Migrations of clients"),
+    ("suspects", "Suspected clients"),
+)
 
 
 def page(contents: Json) -> str:
@@ -248,11 +252,12 @@ def _figure(name: str, heading: str, wide: str, tall: str) -> str:
 def _details(
     name: str, title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], note: str
 ) -> str:
-    """HTML of a collapsed table of clients, for the run that is shown first. The page's script
-    fills the table again when a run is selected."""
-    hidden = "" if rows else " hidden"
+    """HTML of a table of clients that can be collapsed, for the run that is shown first. The page's
+    script fills the table again when a run is selected."""
+    state = " open" if name == _DETAILS[0][0] else ""
+    state += "" if rows else " hidden"
     return (
-        f'<details id="{name}" class="wide clients"{hidden}><summary>{title}</summary>'
+        f'<details id="{name}" class="wide clients"{state}><summary>{title}</summary>'
         f'<p class="note">{escape(note)}</p>'
         f'<div class="table" tabindex="0" role="region" aria-label="{title}">'
         f"{_table('', heads, rows)}</div></details>"
