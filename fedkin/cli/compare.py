@@ -265,7 +265,7 @@ def _close(comparison: Comparison, refused: set[Key], folder: Path, as_json: boo
     """Write the results, and print the final tables, the significant differences, and the command
     that retries failed runs."""
     from fedkin.reporting import comparison_tables
-    from fedkin.reporting.comparison_progress import tables
+    from fedkin.reporting.comparison_progress import notes, tables
     from fedkin.reporting.terminal import plain_console
 
     comparison.write(folder)
@@ -275,7 +275,7 @@ def _close(comparison: Comparison, refused: set[Key], folder: Path, as_json: boo
         console.print(table)
     for line in (
         *comparison_tables.findings(comparison),
-        *comparison_tables.table_notes(comparison),
+        *notes(comparison),
     ):
         console.print(line, soft_wrap=True)
     # Refused runs are left out, because they would be refused again.

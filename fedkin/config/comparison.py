@@ -39,15 +39,14 @@ from fedkin.config import comparison_axes as axis
 from fedkin.config import registry, run
 from fedkin.config.comparison_axes import SECTIONS, Axis
 from fedkin.config.comparison_grid import ComparisonGrid, Setting
-from fedkin.config.comparison_trials import search
+from fedkin.config.comparison_trials import check_bounds, search
 from fedkin.config.comparison_variants import check_label, one_line, variants
 from fedkin.config.declarations import METHOD, one_class
-from fedkin.config.distributions import Integers
 from fedkin.config.inherited_options import carry_over
 from fedkin.config.loader import Sections, read
 from fedkin.config.option_registry import known_values
 from fedkin.config.run import demo_for, from_dict
-from fedkin.config.schema import Place, Positive, Section, Values, check_integer
+from fedkin.config.schema import Positive, Section, Values, check_integer
 from fedkin.core.errors import ConfigError, unknown
 from fedkin.core.method import Method
 from fedkin.scenarios.population import Population
@@ -151,7 +150,7 @@ def load(
         entries, _main(raw)["name"], of_methods, place("compare.methods"), drawn=bool(drawn)
     )
     settings = _settings(raw, compare, of_settings, drawn)
-    _check_bounds({**settings[0].raw, "method": methods_with_values[0].entry}, all_axes, place)
+    check_bounds({**settings[0].raw, "method": methods_with_values[0].entry}, all_axes, place)
     return ComparisonGrid(
         settings,
         methods_with_values,
@@ -237,24 +236,6 @@ def _settings(
         label = one_line(", ".join(layer.label for layer in combination if layer.label))
         settings.append(Setting(label, sections, values))
     return tuple(settings)
-
-
-def _check_bounds(raw: dict[str, Any], axes: Sequence[Axis], place: Place) -> None:
-    """Check both bounds of options that are drawn as integers, so that no later trial is refused.
-
-    The bounds of other distributions are almost never drawn. Options of methods are checked with
-    each method.
-
-    Raises ConfigError with the distribution if a bound is no valid value.
-    """
-    for one in axes:
-        bounds = one.distribution
-        if not isinstance(bounds, Integers) or one.section == "method":
-            continue
-        drawn_as = f" (a bound of int({bounds.low}, {bounds.high}))"
-        for bound in (bounds.low, bounds.high):
-            sections = one.sections(bound)
-            from_dict(_overlay(raw, sections), lambda key, end=drawn_as: f"{place(key)}{end}")
 
 
 def _axis_layers(axis: Axis) -> list[Layer]:
