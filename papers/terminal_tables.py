@@ -20,7 +20,8 @@ from rich.text import Text
 
 from papers import claims
 from papers.catalogue import NO_PAPERS_NUMBER
-from papers.reproduction_marks import POINTS, SYMBOLS, ComparedNumber
+from papers.prediction import LEAST_RUNS
+from papers.reproduction_marks import POINTS, SYMBOLS, ComparedNumber, Mark
 from papers.result_store import Job, JobList
 from papers.table_request import TableRequest, TableSummary
 
@@ -186,6 +187,14 @@ def _legend(request: TableRequest, numbers: Sequence[ComparedNumber]) -> list[st
     lines += (
         ["; ".join(f"{count} {mark}" for mark, count in counts.most_common())] if counts else []
     )
+    few = any(
+        number.mark == Mark.NOT_REPRODUCED and 0 < number.seeds < LEAST_RUNS for number in numbers
+    )
+    if few:
+        lines.append(
+            f"{SYMBOLS[Mark.NOT_REPRODUCED]} with fewer than {LEAST_RUNS} seeds decides nothing: "
+            "there are too few runs for an interval"
+        )
     left_out = [f"left out: {words}" for words in request.stored().left_out()]
     return [*lines, f"runs: {request.store}", *left_out]
 

@@ -268,7 +268,7 @@ def _close(
     """Write the results, and print the final tables, the significant differences, and the commands
     that may follow. An interrupted comparison has no findings yet."""
     from fedkin.reporting import comparison_tables
-    from fedkin.reporting.comparison_progress import tables
+    from fedkin.reporting.comparison_progress import notes, tables
     from fedkin.reporting.ended_runs import unfinished_note
     from fedkin.reporting.terminal import plain_console
 
@@ -281,8 +281,7 @@ def _close(
     if interrupted:
         lines = [unfinished_note(comparison)]
     else:
-        findings = comparison_tables.findings(comparison)
-        lines = [*findings, *comparison_tables.table_notes(comparison)]
+        lines = [*comparison_tables.findings(comparison), *notes(comparison)]
     for line in lines:
         console.print(line, soft_wrap=True)
     # Refused runs are left out, because they would be refused again.

@@ -116,7 +116,11 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
         return exact[0]
     folded = {_folded(candidate): candidate for candidate in names}
     similar = difflib.get_close_matches(_folded(name), folded, n=1)
-    return folded[similar[0]] if similar else None
+    if similar:
+        return folded[similar[0]]
+    # Two exchanged letters of a short name, such as ``rl``, are less similar than difflib asks for.
+    exchanged = [near for near in folded if sorted(near) == sorted(_folded(name))]
+    return folded[exchanged[0]] if exchanged else None
 
 
 def _folded(name: str) -> str:

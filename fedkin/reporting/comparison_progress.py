@@ -25,9 +25,11 @@ from fedkin.reporting.comparison_tables import (
     columns,
     further_tables,
     not_run,
+    table_notes,
 )
 from fedkin.reporting.narrow_tables import fits
 from fedkin.reporting.progress import measure, suppress_hangup
+from fedkin.reporting.sweep_tables import candidate_table
 from fedkin.reporting.terminal import plain_console
 from fedkin.reporting.text_table import folded
 
@@ -184,6 +186,25 @@ class Pace:
         return round(sum(rounds * each.get(method, mean) for method, rounds in remaining.items()))
 
 
+def has_results(comparison: Comparison) -> bool:
+    """Whether ``tables`` has a table of results for each setting, and not only the candidates of a
+    sweep."""
+    return len(comparison.settings) <= MOST_SETTINGS or candidate_table(comparison) is None
+
+
+def has_means(comparison: Comparison) -> bool:
+    """Whether ``tables`` has methods x settings. The candidates of a search or of one method
+    already have a row for each setting and method."""
+    one_row_each = bool(comparison.grid.trials) or len(comparison.methods) == 1
+    return not one_row_each or candidate_table(comparison) is None
+
+
+def notes(comparison: Comparison) -> list[str]:
+    """The notes on the tables that ``tables`` shows."""
+    results = has_results(comparison)
+    return table_notes(comparison, results=results, means=results or has_means(comparison))
+
+
 def tables(
     comparison: Comparison,
     measure: str | None = None,
@@ -216,14 +237,13 @@ def tables(
         return console is None or all(fits(table, console) for table in shown)
 
     further = further_tables(comparison, measure, shortened=True)
-    # The candidates of a search or of one method already have a row for each setting and method.
-    if "sweep" in further and (comparison.grid.trials or len(comparison.methods) == 1):
+    if not has_means(comparison):
         further.pop("means", None)
     # What bold type means in methods x settings is said in the notes of the comparison.
     following = [table.rich(console, name != "means") for name, table in further.items()]
     if unfinished:
         following = []
-    if "sweep" in further and len(comparison.settings) > MOST_SETTINGS:
+    if not has_results(comparison):
         return following
     every = columns(comparison)
     first = with_columns(every)

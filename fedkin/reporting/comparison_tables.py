@@ -276,9 +276,18 @@ def _variation(comparison: Comparison) -> str:
     )
 
 
-def table_notes(comparison: Comparison, measure: str | None = None) -> list[str]:
-    """Notes below a comparison's table: means, tests, and the target."""
-    lines = [_means_note(comparison)]
+def table_notes(
+    comparison: Comparison, measure: str | None = None, *, results: bool = True, means: bool = True
+) -> list[str]:
+    """Notes below a comparison's table: means, tests, and the target.
+
+    Args:
+        comparison: the comparison.
+        measure: the measure by which methods are compared; default: the comparison's measure.
+        results: whether the table of results is shown; if not, without notes on bytes and target.
+        means: whether it or methods x settings is shown; if not, without a note on bold type.
+    """
+    lines = [_means_note(comparison)] if means else []
     if _is_tested(comparison):
         lines.append(_variation(comparison))
     if any(is_partial(run) for run in comparison.finished.values()):
@@ -289,24 +298,12 @@ def table_notes(comparison: Comparison, measure: str | None = None) -> list[str]
         )
     if any(row["best_accuracy"] is None and row["seeds"] for row in rows_of(comparison.table())):
         lines.append(f"{INCOMPLETE_SEED.capitalize()}.")
-    lines.append("Bytes and seconds are per run; the first runs of a setting also compile.")
-    lines.append(bold_note(comparison, measure))
-    targets = [
-        percent(target)
-        for setting in comparison.settings
-        if (target := comparison.target(setting)) is not None
-    ]
-    if targets:
-        configured = any(
-            "target" in setting.raw.get("run", {}) for setting in comparison.grid.settings
-        )
-        what = (
-            "run.target" if configured else f"accuracy of {comparison.methods[0]} in its last round"
-        )
-        if any(run.scored_split != "test" for run in comparison.finished.values()):
-            what += ", on validation samples"
-        note = "mean over the seeds that reached it, with their number in brackets if not all did"
-        lines.append(f"Target: {what}, {' / '.join(targets)}; {note}.")
+    if results:
+        lines.append("Bytes and seconds are per run; the first runs of a setting also compile.")
+    if means:
+        lines.append(bold_note(comparison, measure))
+    if results:
+        lines.extend(_target_notes(comparison))
     private = [
         run.final["privacy"] for run in comparison.finished.values() if "privacy" in run.final
     ]
@@ -316,6 +313,23 @@ def table_notes(comparison: Comparison, measure: str | None = None) -> list[str]
     if comparison.missing:
         lines.append(unfinished_note(comparison))
     return lines
+
+
+def _target_notes(comparison: Comparison) -> list[str]:
+    """A line about the accuracy that "rounds to target" counts to, if there is one."""
+    targets = [
+        percent(target)
+        for setting in comparison.settings
+        if (target := comparison.target(setting)) is not None
+    ]
+    if not targets:
+        return []
+    configured = any("target" in setting.raw.get("run", {}) for setting in comparison.grid.settings)
+    what = "run.target" if configured else f"accuracy of {comparison.methods[0]} in its last round"
+    if any(run.scored_split != "test" for run in comparison.finished.values()):
+        what += ", on validation samples"
+    note = "mean over the seeds that reached it, with their number in brackets if not all did"
+    return [f"Target: {what}, {' / '.join(targets)}; {note}."]
 
 
 _INTERVALS = f"their 95% intervals (Student's t) if there are {LEAST_SEEDS} or more"

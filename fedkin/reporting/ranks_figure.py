@@ -137,7 +137,8 @@ def _diagram() -> Callable[..., Any]:
         from scikit_posthocs import critical_difference_diagram
     except ImportError as error:
         raise MissingExtra(
-            "the figure of average ranks needs scikit-posthocs, which is not installed; run pip "
-            "install 'fedkin[ranks]'"
+            "the critical-difference picture needs scikit-posthocs, which is not installed; run "
+            "pip install 'fedkin[ranks]'; then fedkin compare --resume draws it and runs nothing "
+            "again"
         ) from error
     return critical_difference_diagram

@@ -17,7 +17,7 @@ from fedkin.analysis.compare.comparison import Comparison
 from fedkin.analysis.compare.importance import rank_correlation, share_of_variance
 from fedkin.analysis.compare.sweep import candidates, chosen
 from fedkin.reporting import comparison_tables
-from fedkin.reporting.comparison_progress import tables
+from fedkin.reporting.comparison_progress import notes, tables
 from fedkin.reporting.sweep_tables import NO_WINNER, winner_lines
 from tests.analysis.written_comparisons import comparison
 
@@ -145,6 +145,20 @@ def test_a_terminal_shows_one_table_of_candidates() -> None:
         "How much each option mattered: best accuracy on validation samples",
     ]
     assert shown[0].row_count == 6
+
+
+def test_notes_are_on_the_tables_that_are_shown() -> None:
+    """The candidates have no bytes and no target. Methods x settings, which a search has not, has
+    bold type."""
+
+    def beginnings(found: Comparison) -> set[str]:
+        first = {note.split()[0] for note in notes(found)}
+        return first & {"Means", "Bytes", "Bold:", "Target:"}
+
+    assert beginnings(sweep()) == {"Means", "Bold:"}
+    assert beginnings(search(40)) == set()
+    two_settings = sweep({value: TEST[value] for value in (0.1, 0.3)})
+    assert beginnings(two_settings) == {"Means", "Bytes", "Bold:", "Target:"}
 
 
 def test_lines_that_all_settings_share_are_told_once_and_say_not_tested() -> None:

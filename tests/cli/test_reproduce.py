@@ -179,6 +179,15 @@ def test_stored_runs_are_shown_without_a_new_one(elsewhere: Path) -> None:
     assert "not run" in reproduce("toy-table1", "--stored").stdout
 
 
+def test_few_seeds_decide_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The toy prints 200."""
+    use(monkeypatch, table(lambda cell, seed: {**fake(cell, seed), "best": 1.5}))
+    shown = " ".join(reproduce("toy-table1").stdout.split())
+    assert "≠ with fewer than 5 seeds decides nothing" in shown
+    use(monkeypatch, table(lambda cell, seed: {**fake(cell, seed), "best": 2.0}))
+    assert "decides nothing" not in reproduce("toy-table1", "--out", "new").stdout
+
+
 def test_the_marks_are_shown_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, table(lambda cell, seed: {**fake(cell, seed), "best": 1.99}))
     shown = reproduce("toy-table1").stdout

@@ -51,6 +51,7 @@ def test_python_suggests_a_misspelt_name_of_a_module(misspelt: str, meant: str) 
         ("data.load", "lable", "label"),
         ("models.mlp", "hiden", "hidden"),
         ("SGD", "epoch", "epochs"),
+        ("SGD", "rl", "lr"),
     ],
 )
 def test_a_misspelt_option(call: str, option: str, meant: str) -> None:

@@ -207,7 +207,7 @@ def test_without_its_library_the_picture_is_left_out_with_a_note(
     monkeypatch.setitem(sys.modules, "scikit_posthocs", None)
     fk.draw(comparison(FIVE), tmp_path)
     assert (tmp_path / "ranks.tex").exists() and not (tmp_path / "ranks.png").exists()
-    assert "pip install 'fedkin[ranks]'" in caplog.text
+    assert "pip install 'fedkin[ranks]'; then fedkin compare --resume draws it" in caplog.text
 
 
 def test_a_summary_is_plain_json() -> None:

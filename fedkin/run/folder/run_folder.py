@@ -349,7 +349,10 @@ def read_config(path: Path) -> Description:
     try:
         sections = tomllib.loads(toml_text(path / CONFIG))
     except FileNotFoundError:
-        raise CheckpointError(f"{path} holds no run: there is no {CONFIG} in it") from None
+        hint = ""
+        if (path / "card.json").exists():
+            hint = "; it has exported models: give the folder of the run that they are from"
+        raise CheckpointError(f"{path} holds no run: there is no {CONFIG} in it{hint}") from None
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{path / CONFIG} cannot be read: {error}") from error
     method = sections.get("method")

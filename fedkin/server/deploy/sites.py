@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fedkin.config.server import load_server
-from fedkin.core.errors import ConfigError, unknown
+from fedkin.core.errors import ConfigError
 from fedkin.core.identifiers import is_name
 from fedkin.core.storage import storage_errors, write_atomic
 from fedkin.run.folder.run_folder import holds_run
@@ -234,7 +234,11 @@ def _check_known(selection: Selection, site: str) -> None:
     folder = selection.folder
     former = removed_sites(folder).get(site)
     if former is None:
-        raise ConfigError(f"{folder}: {unknown('site', site, selection.sites)}")
+        # No name is suggested: names of sites differ by a digit, and this command may remove one.
+        raise ConfigError(
+            f"{folder}: unknown site {site!r}; the sites are: "
+            f"{', '.join(selection.sites) or 'none'}"
+        )
     command = files.deploy_command("add", folder, site)
     raise ConfigError(
         f"{site} was removed from {folder} on {former.date} already; the sites are: "

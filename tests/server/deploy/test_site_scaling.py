@@ -92,6 +92,27 @@ def test_nothing_is_computed_without_all_files_or_against_a_decision(
     assert "is not on this machine" in caplog.text and "samples.scale_from" in caplog.text
 
 
+def test_tables_with_other_columns_are_refused_and_not_left_unscaled(sites: list[Path]) -> None:
+    path = sites[1] / "t.csv"
+    good = pd.read_csv(path)
+    for changed, why in (
+        (good.drop(columns="age"), "it has no column age, as .*a/t.csv has; nothing was written"),
+        (good.assign(bmi=20.0), "it has the column bmi, which .*a/t.csv has not"),
+        (good[["time", "age", "y"]], r'it has \["time", "age"\], and .* \["age", "time"\]'),
+    ):
+        changed.to_csv(path, index=False)
+        with pytest.raises(ConfigError, match=f"data: {path}: {why}") as refused:
+            common_scaling(DATA, sites)
+        assert "data.features=[" in str(refused.value)
+    # The cure of the message works: both tables have these columns, in different orders.
+    found = common_scaling({**DATA, "features": ["age", "time"]}, sites)
+    assert found is not None and list(found["mean"]) == ["age", "time"]
+    ages = good["age"].astype(str).tolist()
+    good.assign(age=[*ages[:3], "old", *ages[4:]]).to_csv(path, index=False)
+    with pytest.raises(ConfigError, match=r"column age, row 3 .* holds 'old'.*nothing was written"):
+        common_scaling(DATA, sites)
+
+
 def test_a_site_scales_by_the_numbers_of_all(sites: list[Path]) -> None:
     path = client(sites[0], DATA, scale_from=NUMBERS)
     raw = pd.read_csv(sites[0] / "t.csv")[["age", "time"]].to_numpy()
