@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +25,14 @@ from fedkin.data.column_statistics import (
     taken_blocks,
 )
 from fedkin.data.features import Features
-from fedkin.data.table_transform import NONE, ROBUST, STANDARD, TableTransform, given_transform
+from fedkin.data.table_transform import (
+    NONE,
+    RAW,
+    ROBUST,
+    STANDARD,
+    TableTransform,
+    given_transform,
+)
 
 # Scales that differ by more than this factor are worth a warning.
 LARGEST_RATIO = 100
@@ -64,8 +71,10 @@ class TableScaling:
             place: file or name with which messages begin.
         """
         if isinstance(self.statistics, TableTransform):
-            changes = self.statistics.kind != NONE
-            return self.statistics.of_columns(columns, place) if changes else None
+            if self.statistics.kind == NONE:
+                return None
+            own = self.statistics.of_columns(columns, place)
+            return _renaming(own, self.renamed) if own.kind == RAW else own
         if self.statistics is not None:
             given = given_transform(self.statistics, columns, place)
             return _renaming(given, self.renamed)
@@ -156,15 +165,22 @@ def converted(x: Any, before: TableTransform | None, after: TableTransform | Non
     return np.asarray(raw, np.float32) if after is None else after.apply(raw)
 
 
+def with_transform(data: Any, transform: TableTransform) -> Any:
+    """Federated data whose table is scaled by another transform.
+
+    Args:
+        data: the data; without names, their columns are in the transform's order.
+        transform: the requested transform.
+    """
+    own = transform
+    if data.feature_names is not None:
+        own = transform.of_columns(data.feature_names, data.name)
+    return replace(data, x=converted(data.x, data.transform, own), transform=own)
+
+
 def _renaming(transform: TableTransform, renamed: Mapping[str, str]) -> TableTransform:
     """The transform, which also renames columns."""
-    return TableTransform(
-        columns=transform.columns,
-        kind=transform.kind,
-        mean=transform.mean,
-        scale=transform.scale,
-        renamed=dict(renamed),
-    )
+    return replace(transform, renamed=dict(renamed))
 
 
 def _fitted(
