@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from fedkin.core.columns import raw_values
 from fedkin.core.client_memory import ClientMemory, OwnMemory, client_name
+from fedkin.core.columns import raw_values
 from fedkin.core.engine_protocols import LocalUpdates, Scorer, ScoreSums, Trainer
 from fedkin.core.errors import TaskError
 from fedkin.core.model_spec import BYTES_PER_NUMBER

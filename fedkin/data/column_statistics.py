@@ -126,9 +126,7 @@ def quantiles(
         facts: statistics of the columns over the same samples.
     """
 
-    def counter(
-        low: Float64[np.ndarray, "q d"], high: Float64[np.ndarray, "q d"]
-    ) -> RankCounts:
+    def counter(low: Float64[np.ndarray, "q d"], high: Float64[np.ndarray, "q d"]) -> RankCounts:
         edges = bin_edges(low, high, _BINS)
         not_above = np.zeros(edges.shape, np.int64)
         for block in taken_blocks(x, taken):

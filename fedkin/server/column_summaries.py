@@ -77,9 +77,7 @@ def _quartiles(
 ) -> Float64[np.ndarray, "3 d"]:
     """The quartiles of each column over the training samples of all clients that reply."""
 
-    def counter(
-        low: Float64[np.ndarray, "q d"], high: Float64[np.ndarray, "q d"]
-    ) -> RankCounts:
+    def counter(low: Float64[np.ndarray, "q d"], high: Float64[np.ndarray, "q d"]) -> RankCounts:
         reply = _asked(world, ColumnCounts(low, high, _BINS))
         return RankCounts(reply.not_above, reply.count)
 

@@ -128,9 +128,7 @@ class Node:
         memory.save()
         return RpcMessage({}, arrays | standing)
 
-    def _world(
-        self, ids: Int[np.ndarray, "c"], scaling: CommonScaling | None
-    ) -> NodeWorld:
+    def _world(self, ids: Int[np.ndarray, "c"], scaling: CommonScaling | None) -> NodeWorld:
         """The world of the node's clients, with the scaling of a request.
 
         Raises InvalidMessageError if the node cannot scale its data.

@@ -18,7 +18,6 @@ from fedkin.core.columns import CommonScaling
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.model_spec import ModelSpec
 from fedkin.core.object_repr import listed
-from fedkin.data.array_checks import first_not_finite
 from fedkin.data.federated import FederatedData
 from fedkin.data.files import is_table_file
 from fedkin.data.table_scaling import with_transform
@@ -141,16 +140,11 @@ class ScaledSamples:
         names = samples.feature_names or tuple(map(str, range(len(scaling.mean))))
         renamed = {} if samples.transform is None else samples.transform.renamed
         transform = scaling_transform(scaling, names, renamed)
-        if self._scaled is None or self._scaled.transform != transform:
+        scaled = self._scaled
+        if scaled is None or scaled.transform != transform:
             scaled = with_transform(samples, transform)
-            row = first_not_finite(scaled.x)
-            if row is not None:
-                raise DataError(
-                    f"{samples.name}: row {row} holds a number that is too large for float32 after "
-                    "scaling; correct it, or leave its column out at all sites"
-                )
             self._scaled = scaled
-        return self._scaled
+        return scaled
 
 
 def _identity(site: SiteSettings) -> Identity | None:
