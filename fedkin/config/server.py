@@ -58,7 +58,10 @@ class SamplesSection(Section):
     words: Positive | None = None
     labels: list[str] | None = None
     features: list[str] | None = None
+    # how the server scales a table's columns, by sums over the training samples of all sites; not
+    # set: by `scale_from`, or not at all
     scale: Scale | None = None
+    # mean and scale of each of a table's columns, by which all sites scale their tables
     scale_from: dict[str, Any] | None = None
 
     @model_validator(mode="after")

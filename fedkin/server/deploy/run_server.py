@@ -265,6 +265,10 @@ class RemoteWorlds:
             else:
                 quartiles = samples.scale == ROBUST
                 summaries = column_summaries(world, samples.features or (), quartiles)
+                _log.info(
+                    "the columns are scaled by sums over %d training samples of all sites",
+                    summaries[0].count,
+                )
                 self._agreed = summarised_transform(str(samples.scale), summaries)
         return self._agreed
 

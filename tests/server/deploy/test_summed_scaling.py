@@ -271,7 +271,7 @@ def test_a_site_without_a_reply_is_left_out_of_the_numbers(
     assert "column_sums: no usable reply of site-2, so the scaling" in caplog.text
     train = pd.concat([TABLES[site][: ROWS[site]] for site in (0, 1, 3)])
     np.testing.assert_allclose(transform_of(run)["mean"], train[COLUMNS].mean(), rtol=1e-12)
-    # The site takes part all the same.
+    # The site takes part nevertheless.
     assert len(run.clients) == 4
 
 
