@@ -74,7 +74,11 @@ class TableScaling:
             if self.statistics.kind == NONE:
                 return None
             own = self.statistics.of_columns(columns, place)
-            return _renaming(own, self.renamed) if own.kind == RAW else own
+            if own.kind != RAW:
+                return own
+            # Whether a column is constant is known only to all sites together.
+            _warn_of_identifiers(x, _is_taken(x, train), columns, place)
+            return _renaming(own, self.renamed)
         if self.statistics is not None:
             given = given_transform(self.statistics, columns, place)
             return _renaming(given, self.renamed)
@@ -240,7 +244,23 @@ def warn_of_columns(
             _columns_have(constant),
             _drop(constant),
         )
-    identifiers = _identifiers(x, taken, facts, columns)
+    _warn_of_identifiers(x, taken, columns, place, facts)
+    if kind == NONE:
+        _warn_of_scales(facts.deviation, columns, place)
+
+
+def _warn_of_identifiers(
+    x: Features,
+    taken: Bool[np.ndarray, "M"],
+    columns: Sequence[str],
+    place: Path | str,
+    facts: ColumnStatistics | None = None,
+) -> None:
+    """Warn of columns that identify samples. ``facts`` are statistics of the columns over the taken
+    samples; None to compute them."""
+    if not taken.any():
+        return
+    identifiers = _identifiers(x, taken, facts or column_statistics(x, taken), columns)
     if identifiers:
         _log.warning(
             "%s: %s a different whole number in every training sample, as an identifier has, and "
@@ -249,8 +269,6 @@ def warn_of_columns(
             _columns_have(identifiers),
             _drop(identifiers),
         )
-    if kind == NONE:
-        _warn_of_scales(facts.deviation, columns, place)
 
 
 def _warn_of_scales(

@@ -295,6 +295,17 @@ def test_a_site_without_a_column_is_refused_by_its_name(lab: Lab) -> None:
         node_from_config(load_client(path))
 
 
+def test_an_identifier_is_named_at_the_site(lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
+    lab.samples["features"] = ["row", "time", "kids", "same"]
+    path = lab.client(1)
+    own = pd.read_csv(path.parent / "t.csv").drop(columns="age")
+    own.insert(0, "row", np.arange(len(own)))
+    own.to_csv(path.parent / "t.csv", index=False)
+    node_from_config(load_client(path))
+    assert "column row has a different whole number in every training sample" in caplog.text
+    assert "column same" not in caplog.text
+
+
 def test_methods_that_are_compared_share_the_numbers(finished: tuple[Lab, Run]) -> None:
     lab, run = finished
     assert transform_of(run.against["fedprox"]) == transform_of(run)
