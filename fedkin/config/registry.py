@@ -384,7 +384,8 @@ def site_values(data: Values) -> Values:
         raise ConfigError(
             f"scale = {data['scale']!r} would scale the table by this site's samples, and every "
             "site in another way; give all sites the same statistics: scale_from = {mean = {age = "
-            "50.0}, scale = {age = 12.0}}, or remove scale"
+            "50.0}, scale = {age = 12.0}}, or remove scale. With a server, scale in [samples] of "
+            "server.toml and of every client.toml computes them from sums of all sites"
         )
     is_open = data.get("scale") is None and data.get("scale_from") is None
     return {**data, "scale": NONE} if is_open else data

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float32, Float64, Shaped
+from jaxtyping import Float64, Shaped
 
+from fedkin.core.columns import CommonScaling
 from fedkin.core.errors import ConfigError, DataError, unknown
 from fedkin.core.object_repr import listed
 
@@ -25,6 +26,8 @@ SCALES = (STANDARD, ROBUST, NONE)
 TABLE_OPTIONS = ("scale", "scale_from", "drop", "rename")
 # The way of a transform whose statistics were given by the option ``scale_from``.
 GIVEN = "given"
+# The way of a transform that keeps the values of a table in float64, for statistics.
+RAW = "raw"
 _EXAMPLE = "{mean = {age = 50.0, weight = 70.0}, scale = {age = 12.0, weight = 9.5}}"
 
 
@@ -35,7 +38,7 @@ class TableTransform:
     Attributes:
         columns: names of the d columns, after renaming.
         kind: ``standard`` (mean and standard deviation), ``robust`` (median and interquartile
-            range), ``given`` or ``none``.
+            range), ``given``, ``none``, or ``raw`` until the sites' server sends the numbers.
         mean: the value of each column that becomes 0.
         scale: the difference in each column that becomes 1.
         renamed: new name of each renamed column, by its name in the file.
@@ -67,13 +70,25 @@ class TableTransform:
         return any(self.mean) or any(scale != 1 for scale in self.scale)
 
     @property
+    def scaling(self) -> CommonScaling:
+        """Mean and scale of each column, as arrays."""
+        return CommonScaling(np.array(self.mean), np.array(self.scale))
+
+    @property
     def fitted(self) -> bool:
         """Whether the statistics were computed from training samples."""
         return self.kind in (STANDARD, ROBUST)
 
-    def apply(self, x: Shaped[np.ndarray, "B d"]) -> Float32[np.ndarray, "B d"]:
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of the features."""
+        return np.dtype(np.float64 if self.kind == RAW else np.float32)
+
+    def apply(self, x: Shaped[np.ndarray, "B d"]) -> Shaped[np.ndarray, "B d"]:
         """The features of raw values. They are computed in float64, so that a column of large
         numbers keeps its small differences."""
+        if self.kind == RAW:
+            return np.asarray(x, np.float64)
         scaled = (np.asarray(x, np.float64) - np.array(self.mean)) / np.array(self.scale)
         # A number that overflows becomes infinite; the caller refuses it by its row.
         with np.errstate(over="ignore"):
@@ -121,6 +136,8 @@ class TableTransform:
         """
         if tuple(names) == self.columns:
             return self
+        if self.kind == RAW:
+            return replace(TableTransform.identity(names), kind=RAW)
         for name in names:
             if name not in self.columns:
                 raise DataError(
@@ -180,6 +197,8 @@ class TableTransform:
 
 # Stands for values that are not scaled, in the place of given statistics.
 UNCHANGED = TableTransform((), NONE, (), ())
+# Stands for raw values of any columns, which are scaled later, in the place of given statistics.
+RAW_VALUES = TableTransform((), RAW, (), ())
 
 
 def transform_of(samples: Any) -> TableTransform | None:
@@ -190,6 +209,25 @@ def transform_of(samples: Any) -> TableTransform | None:
         samples: federated data, or a description of samples.
     """
     return getattr(samples, "transform", None)
+
+
+def scaling_transform(
+    scaling: CommonScaling, columns: Sequence[str], renamed: Mapping[str, str] | None = None
+) -> TableTransform:
+    """The transform with the scaling that all sites of a federation use.
+
+    Args:
+        scaling: mean and scale of each column.
+        columns: names of the columns, in the same order.
+        renamed: new names of the columns that one site has renamed; None: no column is renamed.
+    """
+    return TableTransform(
+        columns=tuple(columns),
+        kind=GIVEN,
+        mean=tuple(scaling.mean.tolist()),
+        scale=tuple(scaling.scale.tolist()),
+        renamed=dict(renamed or {}),
+    )
 
 
 def given_transform(

@@ -39,7 +39,7 @@ PACKAGES: dict[str, str] = {
     "simulation.ray": "core data simulation",
     "config": "core measures methods models data scenarios options simulation.torch",
     "export": "core models data simulation simulation.torch config",
-    "server": "core tasks config",
+    "server": "core measures tasks config",
     "p2p": "core security tasks methods simulation config",
     "run.folder": "core models data options simulation config",
     "run.metrics": "core measures tasks methods options simulation run.folder",

@@ -1,5 +1,5 @@
-"""The scaling of the sites' tables in a new deployment, if the files of all sites are on this
-machine."""
+"""The scaling of the sites' tables in a new deployment: numbers, if the files of all sites are on
+this machine, otherwise the request that the server computes them with the sites."""
 
 from __future__ import annotations
 
@@ -19,30 +19,51 @@ from fedkin.data.table_transform import STANDARD
 _log = logging.getLogger("fedkin")
 
 
-def common_scaling(data: Values, sites: Sequence[Path]) -> Values | None:
-    """The mean and the scale of each column over the training samples of all sites, for
-    ``scale_from`` in [samples]. None if the data are no tables, a file is on another machine, or
-    the user has decided about scaling.
+def samples_scaling(
+    data: Values, samples: Values, sites: Sequence[Path], hidden: bool = False
+) -> Values:
+    """The entries of [samples] that say how all sites scale their tables. Empty if the data are no
+    tables, the user has decided about scaling, or the tables cannot be scaled.
 
     Args:
         data: the sites' section [data].
+        samples: the user's section [samples].
         sites: the sites' folders, at which a relative path starts.
+        hidden: whether the server may not see sums of columns (secret sums, privacy).
 
     Raises:
         ConfigError: a table cannot be read, or the tables have different columns.
     """
     path = str(data.get("path", ""))
-    decided = data.get("scale") is not None or data.get("scale_from") is not None
+    keys = ("scale", "scale_from")
+    decided = any(section.get(key) is not None for section in (data, samples) for key in keys)
     if data.get("name") != "file" or not is_table_file(path) or decided:
-        return None
+        return {}
     files = sorted({site.absolute() / path for site in sites})
-    if not all(file.is_file() for file in files):
-        _log.warning(
-            "%s is not on this machine, so the tables of the sites are not scaled; if columns have "
-            "different units, give mean and scale of each one: samples.scale_from",
-            next(file for file in files if not file.is_file()),
-        )
-        return None
+    missing = [file for file in files if not file.is_file()]
+    if not missing:
+        scaling = common_scaling(data, files)
+        return {} if scaling is None else {"scale_from": scaling}
+    if samples.get("features") and not hidden:
+        return {"scale": STANDARD}
+    why = "sums of its columns may not be seen" if hidden else "samples.features names no columns"
+    _log.warning(
+        "%s is not on this machine, and %s, so the tables of the sites are not scaled; if columns "
+        "have different units, give mean and scale of each one: samples.scale_from",
+        missing[0],
+        why,
+    )
+    return {}
+
+
+def common_scaling(data: Values, files: Sequence[Path]) -> Values | None:
+    """The mean and the scale of each column over the training samples of all sites, for
+    ``scale_from`` in [samples]. None if the tables cannot be scaled in one way.
+
+    Args:
+        data: the sites' section [data].
+        files: the sites' tables.
+    """
     try:
         tables = [
             registry.make(registry.datasets(), {**data, "path": str(file), "scale": STANDARD})
