@@ -246,6 +246,14 @@ def share_axis(axes: Axes) -> None:
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0 if step >= 0.01 else 1))
 
 
+def index_axis(axes: Axes) -> None:
+    """Show the y axis of a panel of agreement (adjusted Rand index) up to 1, from 0 or the lowest
+    value. Call it after the curves are drawn."""
+    low = float(axes.dataLim.intervaly[0])
+    axes.set_ylim(min(0.0, low if math.isfinite(low) else 0.0) - 0.03, 1.03)
+    axes.yaxis.set_major_formatter("{x:.1f}")
+
+
 def share_ticks(low: float, high: float) -> tuple[float, float, float]:
     """The first tick, the last tick and the step of an axis for shares between ``low`` and
     ``high``. The last tick is at most 1, and there are at most seven ticks."""
