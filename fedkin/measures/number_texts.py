@@ -68,9 +68,7 @@ def numeric_columns(rows: Sequence[Sequence[str]]) -> list[bool]:
         for column in zip(*rows, strict=True)
     ]
     numbers = [[cell for cell in column if _NUMBER.match(cell)] for column in columns]
-    return [
-        2 * len(found) >= len(column) for found, column in zip(numbers, columns, strict=True)
-    ]
+    return [2 * len(found) >= len(column) for found, column in zip(numbers, columns, strict=True)]
 
 
 def percent(value: float | int | None, digits: int = 1) -> str:

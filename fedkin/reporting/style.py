@@ -74,7 +74,7 @@ def save_as(draw: Callable[[], Figure], path: Path) -> list[Path]:
         figure = draw()
         fit(figure)
         for target in paths:
-            write(figure, target)
+            _write(figure, target)
     return paths
 
 
@@ -99,8 +99,14 @@ def figure_metadata(kind: str) -> dict[str, Any]:
 
 
 def write(figure: Figure, path: Path) -> None:
-    """Write a figure in the format of the path's ending (png or svg). The same figure gives the
-    same bytes."""
+    """Fit a figure's texts (``fit``) and write it in the format of the path's ending (png or svg).
+    The same figure gives the same bytes."""
+    fit(figure)
+    _write(figure, path)
+
+
+def _write(figure: Figure, path: Path) -> None:
+    """Write a figure whose texts are fitted."""
     kind = path.suffix[1:]
     content = io.BytesIO()
     figure.savefig(content, format=kind, dpi=160, metadata=figure_metadata(kind))

@@ -205,6 +205,7 @@ def _clusters(figure: Figure, run: Json) -> None:
             color=PALETTE[place],
             ls=DASHES[place % len(DASHES)],
         )
+    axes.set_xlim(left=0)  # also if clusters are formed later
     share_axis(axes)
     legend(figure, axes, "cluster")
 
