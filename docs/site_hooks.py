@@ -58,7 +58,8 @@ class _Tables(Treeprocessor):
             for column in range(len(rows[0])):
                 cells = [row[column] for row in rows if column < len(row)]
                 align(cells)
-                mark_sentences(cells)
+                if len(rows[0]) > 2:  # two columns of sentences have room on a phone
+                    mark_sentences(cells)
 
 
 def with_breaks(text: str | None) -> str | None:

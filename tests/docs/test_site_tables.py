@@ -59,8 +59,9 @@ def test_a_table_with_many_columns_is_marked(columns: int, marked: str) -> None:
 
 def test_a_column_of_sentences_is_marked() -> None:
     sentence = "Every client selects the model with the lowest training loss."
-    page = html(f"| name | what it does |\n|---|---|\n| ifca | {sentence} |\n")
+    page = html(f"| name | class | what it does |\n|---|---|---|\n| ifca | IFCA | {sentence} |\n")
     assert page.count("data-long") == 2  # the head and the cell of one column
+    assert "data-long" not in html(f"| name | what it does |\n|---|---|\n| ifca | {sentence} |\n")
     assert f'<td data-long="">{sentence}</td>' in page
 
 
