@@ -425,15 +425,23 @@ def print_rows(
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
+    from fedkin.measures.number_texts import numeric_columns
     from fedkin.reporting.terminal import plain_console
 
     out = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
     cells = [[_cell(value) for value in row] for row in rows]
     longest = max((len(row[0]) for row in cells if row), default=0)
+    numeric = numeric_columns(cells)
     for number, column in enumerate(columns):
         # The first column is not wrapped, because broken names are hard to read.
         width = min(longest, _WHOLE) if number == 0 else None
-        out.add_column(str(column), overflow="fold", min_width=width, no_wrap=column in unbroken)
+        out.add_column(
+            str(column),
+            justify="right" if numeric and numeric[number] else "left",
+            overflow="fold",
+            min_width=width,
+            no_wrap=column in unbroken,
+        )
     for row in cells:
         out.add_row(*row)
     plain_console().print(out)

@@ -137,6 +137,18 @@ def test_methods_and_settings_are_mean_and_sd() -> None:
     assert "differences are not tested" in text  # two seeds
 
 
+def test_candidates_have_the_final_accuracy_of_all_clients_as_the_means_have() -> None:
+    """Clients without a cluster would flatter a candidate."""
+    found = sweep(validation=None)
+    end = {"final_accuracy": 0.9, "accuracy_all_clients": 0.5, "final_partial": True}
+    runs = {key: dataclasses.replace(run, final=end) for key, run in found.finished.items()}
+    found = dataclasses.replace(found, finished=runs)
+    candidate_rows = comparison_tables.further_tables(found)["sweep"].rows
+    assert {row[-1] for row in candidate_rows} == {"50.0 ± 0.0"}
+    means = comparison_tables.further_tables(found)["means"].rows
+    assert {cell for row in means for cell in row[1:]} == {"50.0 ± 0.0"}
+
+
 def test_a_terminal_shows_one_table_of_candidates() -> None:
     shown = tables(sweep())
     assert [str(table.title) for table in shown] == [

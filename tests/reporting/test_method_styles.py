@@ -24,7 +24,7 @@ from fedkin.reporting.seeds_figure import accuracies
 from fedkin.run.run import Run
 from tests.reporting.written_runs import a_run
 
-FREQUENT = ("FedAvg", "FedGroup", "IFCA", "FlexCFL", "FedProx", "PANM", "FedSim", "SattlerCFL")
+FREQUENT = ("FedAvg", "FedGroup", "IFCA", "FlexCFL", "FedProx", "PANM", "FedSim", "FeSEM")
 WHITE = "#ffffff"
 DARK_CARD = "#181d23"  # page.css
 # Matrices for linear RGB of Machado, Oliveira and Fernandes: A Physiologically-based Model for
@@ -99,6 +99,8 @@ def test_a_style_comes_from_the_name_alone() -> None:
     for name in METHODS:
         title = method_title(name)
         assert method_style(name) == method_style(title) == method_style(f"{title} (K = 12)")
+    assert method_style("FL+HC") == method_style("flhc")  # signs and spaces do not count
+    assert method_style("Sattler CFL") == method_style("sattler")
     both = [method_styles(names) for names in (["IFCA", "FedAvg"], ["PANM", "FedAvg", "IFCA"])]
     assert both[0]["IFCA"] == both[1]["IFCA"] and both[0]["FedAvg"] == both[1]["FedAvg"]
 

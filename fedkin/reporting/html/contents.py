@@ -119,9 +119,11 @@ def _subtitle(report: ReportInput) -> str:
     seeds."""
     run = next((one.run for one in report.runs if one.complete), report.runs[0].run)
     seeds = sorted({one.seed for one in report.runs})
-    parts = [f"{len(run.assignment):,} clients"]
-    if isinstance(run.config.cohort, int):
-        parts.append(f"{run.config.cohort:,} a round")
+    clients = sorted({len(one.run.assignment) for one in report.runs})
+    cohorts = sorted({c for one in report.runs if isinstance(c := one.run.config.cohort, int)})
+    parts = [f"{_alternatives(clients)} clients"]
+    if cohorts:
+        parts.append(f"{_alternatives(cohorts)} a round")
     rounds = max(one.run.records[-1]["round"] for one in report.runs)
     parts.append(f"{rounds:,} round{'' if rounds == 1 else 's'}")
     parts.append(f"model {run.config.model_name}")
@@ -129,6 +131,13 @@ def _subtitle(report: ReportInput) -> str:
         f"seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} seeds ({seeds[0]} to {seeds[-1]})"
     )
     return ", ".join(parts)
+
+
+def _alternatives(numbers: Sequence[int]) -> str:
+    """Ascending numbers as text: ``30``, ``30 or 60``, ``30 to 120``."""
+    if len(numbers) == 2:
+        return f"{numbers[0]:,} or {numbers[1]:,}"
+    return f"{numbers[0]:,}" if len(numbers) == 1 else f"{numbers[0]:,} to {numbers[-1]:,}"
 
 
 def _firsts(runs: Sequence[ReportedRun]) -> list[int]:

@@ -204,6 +204,36 @@ def test_a_comparison_shows_its_own_tables(tmp_path: Path) -> None:
     assert any("1 run is incomplete" in note for note in contents(read_runs(made))["notes"])
 
 
+def test_a_comparison_of_several_settings_shows_the_tables_of_its_sweep(tmp_path: Path) -> None:
+    grid = {"a": {"FedAvg": [[0.5, 0.6]] * 2, "IFCA": [[0.5, 0.7]] * 2}}
+    section = comparison_section(comparison({**grid, "b": grid["a"]}))
+    headings = [table["heading"] for table in section.tables]
+    assert headings == ["Comparison", "Methods and settings: final (%)", "Statistical significance"]
+    means = section.tables[1]
+    assert means["heads"] == ["method", "a", "b"]
+    assert means["rows"][1] == ["IFCA", "70.0 ± 0.0", "70.0 ± 0.0"]
+
+
+def test_words_are_aligned_left_and_numbers_right(tmp_path: Path) -> None:
+    table = {
+        "heading": "Clusters",
+        "heads": ["setting", "method", "seeds", "final (%)", "chosen"],
+        "rows": [
+            ["a", "IFCA", "2", "62.6 (all clients 57.2)", ""],
+            ["a", "FedAvg", "2", "-", "winner"],
+        ],
+        "bold": [],
+        "notes": [],
+    }
+    text = page({**contents(read_runs(a_run(wandering(3, 4)))), "clustering": table})
+    assert '<td data-label="setting" class="text">a</td>' in text
+    # A narrow page shows a method's name below the setting, as the heading of its row.
+    assert '<td data-label="method" class="text name">IFCA</td>' in text
+    assert '<td data-label="seeds">2</td>' in text
+    assert '<td data-label="final (%)">-</td>' in text
+    assert '<th scope="col" class="text">chosen</th>' in text
+
+
 def _compared(folder: Path, grid: dict[str, str]) -> Path:
     from typer.testing import CliRunner
 
