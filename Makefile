@@ -7,7 +7,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 	$$p -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --constraint constraints.txt
-TESTS := $(BIN)/python -m pytest -n 2 --dist worksteal
+TESTS := $(BIN)/python -m pytest --dist worksteal
 # The tests by which coverage is measured. The longest tests of the server are not among them: others reach all that they do.
 COVERING := tests/core tests/security tests/p2p/test_messages.py tests/p2p/test_signed_messages.py \
 	tests/run/test_checkpoint.py $(filter-out %/test_hostile_replies.py %/test_simulated_equals_deployed.py,\
@@ -21,10 +21,11 @@ demo: .venv/core ## FedGroup and FedAvg on handwritten digits, under a minute
 	@echo "fedkin itself: $(BIN)/fedkin, or fedkin after: . $(BIN)/activate"
 
 test: .venv/dev ## the unit tests and the examples in their smallest form, a few minutes
-	$(TESTS) -m "unit or example" $(LEFT_OUT:%=--ignore %)
+	$(TESTS) -n 2 -m "unit or example" $(LEFT_OUT:%=--ignore %)
 
+# Three workers keep two cores busy: tests of separate processes often wait for them.
 test-all: test ## all tests: those of `make test`, then the rest; real data are read from FEDKIN_DATA
-	$(TESTS) -m "not (unit or example)" $(LEFT_OUT:%=--ignore %)
+	$(TESTS) -n 3 -m "not (unit or example)" $(LEFT_OUT:%=--ignore %)
 
 coverage: .venv/dev ## every line and branch of storage, messages, membership and checkpoints is tested, or it fails
 	$(BIN)/coverage run -m pytest $(COVERING)

@@ -6,6 +6,7 @@ in place.
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import os
@@ -136,6 +137,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if not levels & {mark.name for mark in item.iter_markers()}:
             item.add_marker(level_of(item.path))
+
+
+def pytest_collection_finish() -> None:
+    """Python's searches for garbage leave out the modules that are loaded by now: they are large,
+    and stay."""
+    gc.freeze()
 
 
 # --- memory maps are counted, and compiled programs are released where there are many
