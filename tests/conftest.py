@@ -23,6 +23,8 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
+from tests import type_checks
+
 if TYPE_CHECKING:
     from fedkin.data.federated import FederatedData
     from fedkin.simulation.engine import SimulatedWorld
@@ -92,6 +94,8 @@ os.environ.setdefault("MPLBACKEND", "agg")
 # each.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+type_checks.use()
 
 # No deadline: tests never time anything. Derandomised: the same commit gives the same verdict.
 settings.register_profile("fedkin", deadline=None, derandomize=True, print_blob=True)
