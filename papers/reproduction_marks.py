@@ -107,7 +107,8 @@ def values_of(results: Results, table: str, row: str, column: str, figure: str) 
         column: of the cell.
         figure: the key in a run; runs without it are left out.
     """
-    runs = [m for m in results if (m["table"], m["row"], m["column"]) == (table, row, column)]
+    # Most runs are of another column, so that the first comparison decides.
+    runs = [m for m in results if m["column"] == column and m["row"] == row and m["table"] == table]
     return [m[figure] for m in sorted(runs, key=lambda m: m["seed"]) if figure in m]
 
 

@@ -291,7 +291,7 @@ def test_without_a_checkout_it_says_where_the_tables_are(
     )
     (elsewhere / "papers").mkdir()
     (elsewhere / "papers" / "catalogue.py").touch()
-    assert reproduce().exit_code == 0  # in the working directory
+    refused(reproduce("toy-tabel1"), "unknown table")  # the working directory has them
 
 
 @pytest.mark.usefixtures("toy")
