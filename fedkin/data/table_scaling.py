@@ -244,7 +244,7 @@ def warn_of_columns(
             _columns_have(constant),
             _drop(constant),
         )
-    _warn_of_identifiers(x, taken, columns, place, facts)
+    _warn_of_identifiers(x, taken, columns, place=place, facts=facts)
     if kind == NONE:
         _warn_of_scales(facts.deviation, columns, place)
 

@@ -31,7 +31,13 @@ Counter = Callable[[Float64[np.ndarray, "q d"], Float64[np.ndarray, "q d"]], Ran
 def bin_edges(
     low: Float64[np.ndarray, "q d"], high: Float64[np.ndarray, "q d"], bins: int
 ) -> Float64[np.ndarray, "E q d"]:
-    """The edges of equal bins between two values; the last edge is exactly the higher one."""
+    """The edges of equal bins. The last edge is exactly the highest value.
+
+    Args:
+        low: the first edge, for each quantile and column.
+        high: the last edge, for each quantile and column.
+        bins: number of bins.
+    """
     return np.linspace(low, high, bins + 1)
 
 

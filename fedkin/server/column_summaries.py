@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float64
 
-from fedkin.core.columns import ColumnSummary
+from fedkin.core.columns import ColumnSummary, CommonScaling
 from fedkin.core.errors import ConfigError
 from fedkin.core.object_repr import listed
 from fedkin.core.randomness import Stream
@@ -20,7 +20,8 @@ from fedkin.core.replies import Reply
 from fedkin.core.task import Task
 from fedkin.core.world import World, client_names
 from fedkin.measures.quantile_search import RankCounts, search_quantiles
-from fedkin.tasks.columns import ColumnCounts, ColumnSums
+from fedkin.server.remote_world import RemoteWorld
+from fedkin.tasks.columns import ColumnCounts, ColumnSums, ScaledColumns
 
 _QUARTILES = (0.25, 0.5, 0.75)
 # A quartile is within sqrt(3) standard deviations of the mean (Cantelli's inequality).
@@ -70,6 +71,11 @@ def column_summaries(
         )
         for column, name in enumerate(names)
     ]
+
+
+def scale_columns(world: RemoteWorld, scaling: CommonScaling) -> None:
+    """Let all sites of a world scale their columns from its next request on."""
+    world.announce_scaling(scaling, ScaledColumns(*scaling))
 
 
 def _quartiles(

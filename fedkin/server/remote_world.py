@@ -41,7 +41,6 @@ from fedkin.server.task_messages import (
     plain_stream,
     used_in_reply,
 )
-from fedkin.tasks.columns import ScaledColumns
 
 _log = logging.getLogger("fedkin")
 # Names of this world's arrays in a checkpoint.
@@ -88,7 +87,8 @@ class RemoteWorld:
         self._kept: dict[int, dict[str, str]] = {}  # digests of the arrays that each node has kept
         # Clients that keep arrays only for their present cluster.
         self._forgetful = np.zeros(self.total_clients, bool)
-        # Clients for which the ledger has counted the scaling of columns.
+        # The task that counts the scaling of columns, and the clients for which it was counted.
+        self._announcement: Task | None = None
         self._scaled = np.zeros(self.total_clients, bool)
         self._overdue = OverdueRequests(self._collector)
 
@@ -97,9 +97,15 @@ class RemoteWorld:
         """How all sites scale their columns, in every request; None if the server does not say."""
         return self._client.scaling
 
-    @scaling.setter
-    def scaling(self, scaling: CommonScaling | None) -> None:
+    def announce_scaling(self, scaling: CommonScaling, announcement: Task) -> None:
+        """Send a scaling of columns with every request from now on.
+
+        Args:
+            scaling: how all sites scale their columns.
+            announcement: the task by which the ledger counts it, once for each client.
+        """
         self._client.scaling = scaling
+        self._announcement = announcement
 
     @property
     def update_memory(self) -> int:
@@ -129,15 +135,16 @@ class RemoteWorld:
             self.ledger.measure("late", 0, requests.late_bytes)
             requests.late_bytes = 0
         self._overdue.receive(requests.late_replies(), self._client.standing, stream.round)
-        if self.scaling is not None:
-            self._count_scaling(self.scaling)
+        self._count_scaling()
 
-    def _count_scaling(self, scaling: CommonScaling) -> None:
+    def _count_scaling(self) -> None:
         """Count the scaling of columns for the clients that have not had it before."""
+        if self._announcement is None:
+            return
         online = self.membership.online_clients()
         new = online[~self._scaled[online]]
         if len(new):
-            self.run(ScaledColumns(*scaling), new)
+            self.run(self._announcement, new)
             self._scaled[new] = True
 
     def clients(self, round: int) -> Int[np.ndarray, "c"]:

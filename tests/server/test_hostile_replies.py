@@ -102,8 +102,11 @@ class Federation:
 ASKED = [
     n for n in EXAMPLES if example(n)[0].delivery == "asked" and not example(n)[0].between_peers
 ]
-# The quadratic clients of these federations have no scores of samples, and no spans of them.
+# The quadratic clients of these federations have no scores of samples, no spans of them, and no
+# columns of a table.
 UNDOABLE = {
+    "column counts",
+    "column sums",
     "evaluate mixture",
     "score moments",
     "score moments without labels",

@@ -38,7 +38,7 @@ from fedkin.run.metrics.partial_rounds import scored_text
 from fedkin.run.run import Run
 from fedkin.run.trained.ingredients import Ingredients
 from fedkin.run.worlds import ClientFacts, Digests, Methods, OpenWorld, named_methods
-from fedkin.server.column_summaries import column_summaries
+from fedkin.server.column_summaries import column_summaries, scale_columns
 from fedkin.server.deploy.build_node import HANDSHAKE_SEED
 from fedkin.server.handshake import make_handshake, model_digest
 from fedkin.server.membership import Membership
@@ -237,7 +237,8 @@ class RemoteWorlds:
             run=name,
         )
         transform = self._transform(world)
-        world.scaling = None if transform is None else transform.scaling
+        if transform is not None:
+            scale_columns(world, transform.scaling)
         # Clients answer these tasks in every reply, from the first one on.
         for task in requirements_of(method).reads.standing:
             world.expect(task)

@@ -257,17 +257,21 @@ def test_a_site_that_joins_later_gets_the_numbers(lab: Lab) -> None:
     assert counted[0] == [3 * 8 * 4, 0] and counted[-1] == [4 * 8 * 4, 0]
 
 
-def test_a_site_without_a_reply_is_left_out_of_the_numbers(
-    lab: Lab, caplog: pytest.LogCaptureFixture
+FAILED = RpcMessage({"failed": "the table cannot be read"})
+
+
+@pytest.mark.parametrize("change", [None, {"squares": -np.ones(4)}, {"total": np.full(4, np.nan)}])
+def test_a_site_without_a_usable_reply_is_left_out_of_the_numbers(
+    lab: Lab, change: dict[str, np.ndarray] | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     def silent(request: RpcMessage, reply: RpcMessage) -> RpcMessage:
-        if request.header["operation"] == "column_sums":
-            return RpcMessage({"failed": "the table cannot be read"})
-        return reply
+        if request.header["operation"] != "column_sums":
+            return reply
+        return FAILED if change is None else RpcMessage(reply.header, reply.arrays | change)
 
     lab.join(0, 1, 3)
     lab.join(2, tamper=silent)
-    run = lab.serve()
+    run = lab.serve(run={"rounds": 1, "cohort": 4, "seed": 0})
     assert "column_sums: no usable reply of site-2, so the scaling" in caplog.text
     train = pd.concat([TABLES[site][: ROWS[site]] for site in (0, 1, 3)])
     np.testing.assert_allclose(transform_of(run)["mean"], train[COLUMNS].mean(), rtol=1e-12)
