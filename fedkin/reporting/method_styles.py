@@ -24,6 +24,8 @@ _COLOURS = (
 )
 # The methods that are compared most often have eight different colours.
 _FREQUENT = ("fedavg", "fedgroup", "ifca", "flexcfl", "fedprox", "panm", "fedsim", "fesem")
+# The next ones have these colours again, so that methods of one paper's comparison differ.
+_NEXT = ("fedper", "fedrep", "ditto", "apfl", "pfedme", "sattler", "fedgrouprox")
 _CLUSTERS = re.compile(r" \(K = \d+\)$")  # what figures add to a method's name
 
 
@@ -89,7 +91,7 @@ def _style(number: int) -> MethodStyle:
 @cache
 def _numbers() -> dict[str, int]:
     """The number of each method of the library, by the letters of its name and of its title."""
-    ordered = [*_FREQUENT, *(name for name in methods() if name not in _FREQUENT)]
+    ordered = list(dict.fromkeys([*_FREQUENT, *_NEXT, *methods()]))
     titles = {_letters(method_title(name)): number for number, name in enumerate(ordered)}
     return {**titles, **{_letters(name): number for number, name in enumerate(ordered)}}
 

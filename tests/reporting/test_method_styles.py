@@ -105,6 +105,13 @@ def test_a_style_comes_from_the_name_alone() -> None:
     assert both[0]["IFCA"] == both[1]["IFCA"] and both[0]["FedAvg"] == both[1]["FedAvg"]
 
 
+def test_methods_of_one_papers_comparison_have_different_colours() -> None:
+    fedgroup = ("FedAvg", "FedProx", "IFCA", "FeSEM", "FedGroup", "FedGrouProx")
+    planted = ("FlexCFL", "FL+HC", "IFCA", "Sattler CFL", "FeSEM")
+    for names in (fedgroup, planted):
+        assert len({method_style(name).light for name in names}) == len(names)
+
+
 def test_variants_with_consecutive_numbers_have_different_colours() -> None:
     styles = [method_style(f"mine, depth {depth}") for depth in range(2, 8)]
     assert len({style.light for style in styles}) == 6
