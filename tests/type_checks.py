@@ -4,6 +4,7 @@ and by beartype alone elsewhere, which takes a sixth of the time of a call."""
 from __future__ import annotations
 
 import functools
+import inspect
 import typing
 from collections.abc import Callable
 from types import FunctionType
@@ -30,6 +31,8 @@ def _checked(*, typechecker: Any) -> Callable[[Any], Any]:
     """The decorator of functions and classes."""
 
     def decorate(value: Any) -> Any:
+        if inspect.isclass(value) and _is_checked(value.__init__):
+            return value
         if isinstance(value, FunctionType) and not may_have_shapes(value):
             try:
                 return _without_shapes(value)
@@ -38,6 +41,11 @@ def _checked(*, typechecker: Any) -> Callable[[Any], Any]:
         return _jaxtyped(value, typechecker=typechecker)
 
     return decorate
+
+
+def _is_checked(function: Any) -> bool:
+    """Whether a function is a result of ``_without_shapes``."""
+    return getattr(function, "__globals__", None) is globals()
 
 
 def _without_shapes(function: FunctionType) -> Callable[..., Any]:
