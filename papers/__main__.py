@@ -16,10 +16,10 @@ import argparse
 import json
 import random
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fedkin.core.errors import ConfigError
 from fedkin.core.storage import write_atomic
@@ -79,8 +79,12 @@ class NamedJob(NamedTuple):
 def named_jobs() -> Iterator[NamedJob]:
     """Each job once."""
     for paper in PAPERS.values():
+        seen: list[Mapping[str, Any]] = []
         for table in paper.tables:
             for job in () if table.same_runs else table.jobs:
+                if paper.name == "peers" and job.key in seen:
+                    continue
+                seen.append(job.key)
                 part = job.key.get("table", job.key.get("panel"))
                 prefixes = (paper.name, table.name, f"{paper.name}/{part}")
                 yield NamedJob(

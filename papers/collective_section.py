@@ -186,7 +186,9 @@ def in_short(paper: Paper, results: Mapping[str, Results]) -> str:
         return "no number to test"
     rejected = rejected_methods(paper, results)
     own = next(name for name in groups if name.startswith("all methods"))
-    of_own = f"{groups[own].outside} of {groups[own].numbers} outside, p = {groups[own].binomial_p:.2g}"
+    of_own = (
+        f"{groups[own].outside} of {groups[own].numbers} outside, p = {groups[own].binomial_p:.2g}"
+    )
     if not rejected:
         return of_own
     methods = " and ".join(name.partition(",")[0] for name in rejected)

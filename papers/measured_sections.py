@@ -34,7 +34,9 @@ def pages(results: Mapping[str, Results], docs: Path) -> dict[str, str]:
         text = TEXTS / f"{paper.name}.md"
         if text.is_file():
             name = f"papers/{paper.page_name or paper.name}.md"
-            section = fill(text.read_text(encoding="utf-8").strip(), paper, results.get(paper.name, []))
+            section = fill(
+                text.read_text(encoding="utf-8").strip(), paper, results.get(paper.name, [])
+            )
             written[name] = with_section((docs / name).read_text(encoding="utf-8"), section)
     return written
 

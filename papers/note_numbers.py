@@ -85,8 +85,11 @@ def planted(results: Results) -> Numbers:
 
 
 def fedgroup(results: Results) -> Numbers:
-    """Of Table III: counts of its printed numbers, and FedGroup's gains over the better baseline."""
-    printed = [n for n in best_accuracies(results, CELLS_III) if n.counts and n.mark != Mark.NOT_RUN]
+    """Of Table III: counts of its printed numbers, and FedGroup's gains over the better
+    baseline."""
+    printed = [
+        n for n in best_accuracies(results, CELLS_III) if n.counts and n.mark != Mark.NOT_RUN
+    ]
     marks = Counter(number.mark for number in printed)
     numbers = {
         "Table III: run": format_count(len(printed)),
@@ -100,7 +103,9 @@ def fedgroup(results: Results) -> Numbers:
     }
     for name, setting in rows.items():
         best = {
-            column: [100 * value for value in values_of(results, "III", setting.row, column, "best")]
+            column: [
+                100 * value for value in values_of(results, "III", setting.row, column, "best")
+            ]
             for column in ("FedGroup", "FedAvg", "FedProx")
         }
         ours, *others = (mean(values) if values else nan for values in best.values())

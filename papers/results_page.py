@@ -1,9 +1,9 @@
 """docs/results.md and its pages, written from the stored runs.
 
-docs/results.md has the claims of the papers and a table of the pages, docs/results-collective-test.md
-the test of all printed numbers. Each
-paper or subject has a page (docs/results-fedgroup.md, ...), written in papers/pages with places for
-numbers and tables. papers/results.csv has all numbers.
+docs/results.md has the claims of the papers and a list of the pages, and
+docs/results-collective-test.md the test of all printed numbers. Each paper or subject has a page
+(docs/results-fedgroup.md, ...), written in papers/pages with places for numbers and tables.
+papers/results.csv has all numbers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from papers.catalogue import PAPERS, Paper
 from papers.notes import fill
 from papers.number_table import number_table
 from papers.reproduction_marks import LEGEND, Results
-from papers.tables_markdown import markdown
 
 OVERVIEW = "results.md"
 COLLECTIVE = "results-collective-test.md"
@@ -30,8 +29,8 @@ FILES = "https://github.com/fedkin/fedkin/blob/main/papers"
 CSV = f"{FILES}/results.csv"
 CLAIMS_CSV = f"{FILES}/claims.csv"
 FEMNIST = """\
-† The authors' FEMNIST file is not published. Ours has ten letters and, inferred from a log, three \
-labels a client; clients share images. FedGroup prints 62 classes and FedSim 26. The reading decides \
+† The authors' FEMNIST file is not published. Ours has ten letters and, inferred from a log, three
+labels a client; clients share images. FedGroup prints 62 classes and FedSim 26. The reading decides
 the size of FedGroup's gain: [four readings](results-fedgroup.md#four-readings-of-femnist)."""
 ABOUT = f"""\
 `make results` writes these pages from the runs in `papers/results/*.jsonl`, one line a run.
@@ -48,7 +47,7 @@ the data and other draws; `pandas.read_csv` reads it. Its column `symbol` is the
 are shortened. Of these, the rows whose `mark` is not “not run” were run. `in_test` names the group
 of the collective test, `p` is the number's p-value, and `deviation` says why a row is not counted.
 
-* *MCLR* is multinomial logistic regression, *MLP* a network of one hidden layer, *CNN* convolutional.
+* *MCLR* is multinomial logistic regression, *MLP* a network of one hidden layer.
 * *FedGroup* clusters clients by the direction of their first update. *FlexCFL* also moves clients
   after a shift of their data. *RCC* has random centres, *RAC* random assignment of newcomers.
 * *IFCA*: a client takes the model with the lowest loss. *FeSEM*: the nearest model. *IFCA-MIG* is
@@ -128,7 +127,7 @@ def _overview(results: Mapping[str, Results], left_out: Mapping[str, Sequence[st
             ABOUT,
             _left_out(left_out),
             "## The pages",
-            _table_of_pages(),
+            _list_of_pages(),
             _next(
                 [
                     COLLECTIVE_LINK,
@@ -164,13 +163,9 @@ def _in_short(results: Mapping[str, Results]) -> str:
     )
 
 
-def _table_of_pages() -> str:
-    """A line for each paper: its page, and its tables and figures."""
-    lines = [
-        [_link(paper), ", ".join(f"`{table.name}`" for table in paper.tables)]
-        for paper in PAPERS.values()
-    ]
-    return markdown(["page", "tables and figures, as `fedkin reproduce` names them"], lines)
+def _list_of_pages() -> str:
+    """A link to the page of each paper."""
+    return "\n".join(f"* {_link(paper)}" for paper in PAPERS.values())
 
 
 def _joined(parts: Sequence[str]) -> str:

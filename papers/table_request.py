@@ -18,8 +18,8 @@ CHECKOUT = Path("papers/results")
 
 @dataclass(frozen=True)
 class TableRequest:
-    """Some cells of a table, from some seeds, and the store of their runs. ``claim``: the key of the
-    claim that the cells judge, if one was asked for."""
+    """Some cells of a table, from some seeds, and the store of their runs. ``claim``: the key of
+    the claim that the cells judge, if one was asked for."""
 
     table: Table
     store: Path

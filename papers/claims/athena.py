@@ -166,7 +166,7 @@ def _over_one_model(setting: Setting) -> Part:
     return Part(
         label="2 classes, CIFAR-10",
         rows=(setting.row,),
-        columns=HALF,
+        columns=tuple(HALF),
         sample=sample,
         rule=gain(GAIN_OF_BEST_CLUSTERS),
         printed=GAIN_OF_BEST_CLUSTERS,
@@ -179,8 +179,14 @@ def _saved(data: str, split: str, printed: float) -> Part:
     setting = COMBINED[data, split]
 
     def sample(results: Results) -> Sample:
-        saved = saved_bytes(results, setting.row, MOBILENET)[0]
-        return Sample() if saved is None else Sample((saved,), seeds=1, draws=1)
+        of_row = [m for m in results if m.get("row") == setting.row]
+        by_seed = {}
+        for seed in sorted({m["seed"] for m in of_row}):
+            of_seed = [m for m in of_row if m["seed"] == seed]
+            saved, _ = saved_bytes(of_seed, setting.row, MOBILENET)
+            if saved is not None:
+                by_seed[seed] = saved
+        return sample_of(by_seed, setting)
 
     return Part(
         label=f"{TITLES[data]}, {split}",

@@ -95,10 +95,8 @@ class Claim:
     @property
     def rule(self) -> str:
         """The rule of the verdict, in a sentence."""
-        rules = dict.fromkeys(
-            part.rule.words.format(measure=part.group or self.measure) for part in self.parts
-        )
-        return f"Reproduced if {self.whole.words} {' and '.join(rules)}."
+        rules = dict.fromkeys(part.rule.words for part in self.parts)
+        return f"Reproduced if {self.whole.words} {'; or '.join(rules)}."
 
     @property
     def short_rule(self) -> str:

@@ -21,7 +21,6 @@ from papers.claims.samples import (
     sample_of,
 )
 from papers.fedsim import network_recipes as networks
-from papers.fedsim import network_recipes as networks
 from papers.fedsim.numbers import BASELINES, FEDSIM, LEAST, MOST, table_of
 from papers.fedsim.page import ROUND_ROBIN
 from papers.fedsim.recipes import (
@@ -98,9 +97,12 @@ def steps_by_seed(results: Results, setting: Setting, method: str, other: str) -
     steps: list[dict[int, float]] = []
     for column in (method, other):
         of_seeds = accuracies_by_seed(results, setting, column)
-        changes = {seed: np.abs(np.diff(curve[len(curve) // 2 :])) for seed, curve in of_seeds.items()}
+        changes = {
+            seed: np.abs(np.diff(curve[len(curve) // 2 :])) for seed, curve in of_seeds.items()
+        }
         steps.append({seed: float(PERCENT * of.mean()) for seed, of in changes.items()})
-    return difference(*steps)
+    ours, theirs = steps
+    return difference(ours, theirs)
 
 
 def _over(setting: Setting, others: Sequence[str], label: str, printed: float) -> Part:
@@ -228,9 +230,7 @@ CLAIMS = (
         quote="more stable compared to both these baselines",
         table="fedsim-table4",
         measure="change from round to round, second half, points",
-        parts=tuple(
-            _steadier(setting, baseline) for baseline in BASELINES for setting in LABELS
-        ),
+        parts=tuple(_steadier(setting, baseline) for baseline in BASELINES for setting in LABELS),
     ),
     Claim(
         paper=PAPER,
@@ -305,7 +305,9 @@ CLAIMS = (
         table="fedsim-figure10",
         measure="change of PNI",
         parts=tuple(
-            _index_grows(f"β from {low} to {high}", _PNI["0", f"beta {low}"], _PNI["0", f"beta {high}"])
+            _index_grows(
+                f"β from {low} to {high}", _PNI["0", f"beta {low}"], _PNI["0", f"beta {high}"]
+            )
             for low, high in (("0", "0.5"), ("0.5", "1"), ("0", "1"))
         ),
     ),

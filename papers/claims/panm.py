@@ -80,9 +80,7 @@ def _precision(place: Place) -> Part:
     )
 
 
-def _lead(
-    place: Place, other: str, rule: Rule, group: str, alpha: float = Question.alpha
-) -> Part:
+def _lead(place: Place, other: str, rule: Rule, group: str, alpha: float = Question.alpha) -> Part:
     question = in_federation(place, METHOD)
     return Part(
         label=name_of(place),

@@ -30,8 +30,8 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Rule:
-    """When a part of a claim is reproduced: a name of a word or two, words that follow "if", in
-    which the measure of the claim takes the place of ``{measure}``, and a function."""
+    """When a part of a claim is reproduced: a name of a word or two, words that follow "if", and a
+    function."""
 
     name: str
     words: str
@@ -108,11 +108,11 @@ def _not_behind(sample: Sample) -> Verdict:
     return _side(low + MARGIN, high + MARGIN)
 
 
-ABOVE = Rule("above 0", "the 95% interval ({measure}) lies above 0 (0 inside: undecided)", _above)
-BELOW = Rule("below 0", "the 95% interval ({measure}) lies below 0 (0 inside: undecided)", _below)
+ABOVE = Rule("above 0", "the 95% interval lies above 0 (0 inside: undecided)", _above)
+BELOW = Rule("below 0", "the 95% interval lies below 0 (0 inside: undecided)", _below)
 NOT_BEHIND = Rule(
     f"above -{MARGIN}",
-    f"the 95% interval ({{measure}}) lies above -{MARGIN} points (-{MARGIN} inside: undecided)",
+    f"the 95% interval lies above -{MARGIN} points (-{MARGIN} inside: undecided)",
     _not_behind,
 )
 
@@ -136,7 +136,7 @@ def gain(printed: float) -> Rule:
 
     return Rule(
         "size",
-        "the 95% interval ({measure}) lies on the printed side of 0, with its mean within "
+        "the 95% interval lies on the printed side of 0, with its mean within "
         f"{MARGIN} points or a quarter of the printed number (side alone: partly; 0 and printed "
         "inside: undecided)",
         decide,
@@ -152,7 +152,7 @@ def similar(printed: float) -> Rule:
     farthest = abs(printed) + MARGIN
     return Rule(
         "similar",
-        f"the mean ({{measure}}) is as near to 0 as the printed number, or {MARGIN} points farther",
+        f"the mean is as near to 0 as the printed number, or {MARGIN} points farther",
         lambda sample: _holds(abs(sample.mean) <= farthest),
     )
 
@@ -162,7 +162,7 @@ def ratio(printed: float) -> Rule:
     margin = RATIO_MARGIN * printed
     return Rule(
         "within 2%",
-        "the mean ({measure}) is within 2% of the printed number",
+        "the mean is within 2% of the printed number",
         lambda sample: _holds(abs(sample.mean - printed) <= margin),
     )
 
@@ -175,7 +175,7 @@ def at_least(threshold: float) -> Rule:
     """
     return Rule(
         f"at least {threshold:g}",
-        f"the mean ({{measure}}) is at least {threshold:g}, a threshold of ours",
+        f"the mean is at least {threshold:g}, a threshold of ours",
         lambda sample: _holds(sample.mean >= threshold),
     )
 
@@ -184,6 +184,6 @@ def between(low: float, high: float) -> Rule:
     """A mean in a printed range, whose ends belong to it."""
     return Rule(
         f"{low:g} to {high:g}",
-        f"the mean ({{measure}}) lies between {low:g} and {high:g}",
+        f"the mean lies between {low:g} and {high:g}",
         lambda sample: _holds(low <= sample.mean <= high),
     )

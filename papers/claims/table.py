@@ -30,25 +30,25 @@ SIGNS = {
     Verdict.NOT_ATTEMPTED: "",
 }
 LEGEND = """\
-A line is a part of a claim: our mean, [its 95% interval], (the printed number), and the verdict: \
-✓ reproduced, ~ partly, ? undecided, ✗ not. Values are draws of the data, or seeds where there is a \
-single draw. Parts are points of the best accuracy; FedSim's are means over the rounds, PANM's of \
+A line is a part of a claim: our mean, [its 95% interval], (the printed number), and the verdict:
+✓ reproduced, ~ partly, ? undecided, ✗ not. Values are draws of the data, or seeds where there is a
+single draw. Parts are points of the best accuracy; FedSim's are means over the rounds, PANM's of
 the last round. Rules of a part:
 
-* *size*: the interval is on the printed side of 0, and the mean within 1.5 points or a quarter of \
-the printed number. Side alone: partly. An interval with 0 and the printed number: undecided.
+* *size*: the interval is on the printed side of 0, and the mean within 1.5 points or a quarter of
+  the printed number. Side alone: partly. An interval with 0 and the printed number: undecided.
 * *above 0*, *below 0*, *above -1.5*: the interval is. Inside: undecided.
 * *similar*: the mean is at most 1.5 points farther from 0 than the printed number.
 * *within 2%*, *4 to 15*, *at least*: the mean is. The thresholds 0.9 and 95% are ours.
 * *all splits*, *fewer*: DBSCAN finds all three splits, OPTICS fewer.
 
-One or two values are at most partly. A claim is **reproduced** if all its parts are (IV-B, “most”: \
-more than half), also the untested ones. It is **not** if more than half of the tested parts are \
-not. It is **partly** if as many parts are at least partly as are not, and at most half are \
+One or two values are at most partly. A claim is **reproduced** if all its parts are (IV-B, “most”:
+more than half), also the untested ones. It is **not** if more than half of the tested parts are
+not. It is **partly** if as many parts are at least partly as are not, and at most half are
 undecided. Else it is **undecided**. *Not attempted*: no run of the paper's size.
 
-We chose the claims: results in abstracts, contributions and conclusions, and sentences on tables \
-and figures. [papers/claims.csv]({csv}) has a row a part, with its mean, SD, seeds, draws, rule and \
+We chose the claims: results in abstracts, contributions and conclusions, and sentences on tables
+and figures. [papers/claims.csv]({csv}) has a row a part, with its mean, SD, seeds, draws, rule and
 the full command. Core-minutes are those of the row's runs."""
 HEAD = ("key", "claim (section)", "ours (printed)", "rule", "verdict", "core-minutes")
 BREAK = "<br>"
@@ -161,7 +161,9 @@ def _words(claim: Claim) -> str:
 def _tally(judgement: Judgement) -> str:
     """How many parts have each verdict, where there are several."""
     found = Counter(judgement.verdicts)
-    signs = [f"{found[verdict]} {sign}" for verdict, sign in SIGNS.items() if sign and found[verdict]]
+    signs = [
+        f"{found[verdict]} {sign}" for verdict, sign in SIGNS.items() if sign and found[verdict]
+    ]
     if found[Verdict.NOT_ATTEMPTED]:
         signs.append(f"{found[Verdict.NOT_ATTEMPTED]} untested")
     is_single = len(judgement.verdicts) == 1 or judgement.verdict == Verdict.NOT_ATTEMPTED

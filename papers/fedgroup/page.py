@@ -84,7 +84,9 @@ def readings(results: Results) -> str:
         gain = best["FedGroup"] - max(best["FedAvg"], best["FedProx"])
         model = "MLP" if setting.model == "mlp" else "MCLR"
         of_paper = printed_mlp if model == "MLP" else printed
-        theirs = (of_paper["FedGroup"] or 0) - max(of_paper["FedAvg"] or 0, of_paper["FedProx"] or 0)
+        theirs = (of_paper["FedGroup"] or 0) - max(
+            of_paper["FedAvg"] or 0, of_paper["FedProx"] or 0
+        )
         accuracies = [f"{best[name]:.1f}" for name in COMPARED]
         seeds = str(min(map(len, runs.values())))
         lines.append([model, words, *accuracies, f"{gain:+.1f}", f"{theirs:+.1f}", seeds])

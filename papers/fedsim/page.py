@@ -66,8 +66,8 @@ def significance(results: Results) -> str:
 
 
 def variants(results: Results) -> str:
-    """FedSim against FedAvg with clusters by similarity and by round robin, over the seeds that have
-    all three; rows without runs are left out."""
+    """FedSim against FedAvg with clusters by similarity and by round robin, over the seeds that
+    have all three; rows without runs are left out."""
     lines = []
     for setting in [*TABLE_4, *SEVEN]:
         both = _points_over_fedavg(results, setting, "FedSim", ROUND_ROBIN)

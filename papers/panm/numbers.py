@@ -96,9 +96,7 @@ def of_neighbours(results: Results, jobs: Sequence[Job]) -> list[ComparedNumber]
     return [
         _of_neighbours(results, job, name)
         for job in jobs
-        if any(
-            job.matches(line) and line["neighbour_recall"][-1] is not None for line in results
-        )
+        if any(job.matches(line) and line["neighbour_recall"][-1] is not None for line in results)
         for name in NEIGHBOURS
     ]
 
