@@ -29,7 +29,8 @@ CAPTION = (
     "time: of all runs, on two cores, as long as the stored runs took; ~ where the recipe's "
     "estimate stands for some\n"
     "measured: cells with a run; left: the time of the runs that are missing, also seeds of "
-    "measured cells"
+    "measured cells\n"
+    "a claim has a key, such as fedgroup-1 (docs/results.md): fedkin reproduce fedgroup-1"
 )
 
 
@@ -162,7 +163,8 @@ def claims_of(request: TableRequest) -> list[str]:
     if request.seeds is not None:
         return []
     names = (request.table.name, *request.table.also)
-    return claims.of_table({request.paper.name: request.selected_runs()}, names)
+    runs = {request.paper.name: request.selected_runs()}
+    return claims.of_table(runs, names, request.claim)
 
 
 def claims_below(sentences: Sequence[str]) -> Markdown:

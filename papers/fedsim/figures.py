@@ -40,7 +40,7 @@ def draw(results: Results, docs: Path) -> None:
     """Write every figure into ``docs/images``."""
     import matplotlib
 
-    from fedkin.reporting.style import STYLE, write
+    from fedkin.reporting.style import STYLE, fit, write
 
     with matplotlib.rc_context(STYLE):
         for name, figure in {
@@ -55,6 +55,7 @@ def draw(results: Results, docs: Path) -> None:
         }.items():
             # No empty picture: hours a run.
             if name != "networks" or any(axes.get_visible() for axes in figure.axes):
+                fit(figure)
                 write(figure, docs / "images" / f"fedsim-{name}.svg")
 
 

@@ -157,6 +157,14 @@ def jobs(*panels: str) -> tuple[Job, ...]:
     )
 
 
+def of_federations() -> tuple[Job, ...]:
+    """The jobs of the other federations, after those of the same methods on the first one."""
+    others = jobs("federations")
+    columns = {job.column for job in others}
+    first = [job for job in jobs("compared") if job.column in columns]
+    return (*first, *others)
+
+
 def _seconds(question: Question) -> int:
     """Estimated seconds of a run; an image of CIFAR-10 has four times as many numbers."""
     return 220 if question.base == "cifar10" else 55

@@ -51,5 +51,5 @@ def test_detected_shifts_are_means_over_the_runs() -> None:
         for seed in range(2)
     ]
     text = detected(runs)
-    assert "| MNIST-MCLR: swap all | FlexCFL | 80.0 | 90.0 | 100.0 | 1,250 |" in text
+    assert "| MNIST-MCLR | FlexCFL | 80.0 | 90.0 | 100.0 | 1,250 |" in text
     assert "draw 0" not in text and "five labels" not in text
