@@ -67,7 +67,7 @@ def section(results: Mapping[str, Results]) -> str:
     groups = tests(numbers)
     return "\n\n".join(
         [
-            "## What was run",
+            "## Attempted numbers",
             attempted(numbers),
             "## The test",
             ABOUT,
@@ -343,8 +343,8 @@ def _line(paper: Paper, number: ComparedNumber, numbers: Sequence[ComparedNumber
 
 
 def _tried(number: ComparedNumber, numbers: Sequence[ComparedNumber]) -> str:
-    """The variants of a number, hypotheses among them, and their results; and what is known of the
-    printed number."""
+    """The variants of a number, hypotheses among them, with their results, and known facts about
+    the printed number."""
     of_column = f"{number.column}, "
     found = [
         f"{n.column.removeprefix(of_column)}: {n.exact:.1f}"

@@ -268,6 +268,7 @@ def _close(
     """Write the results, and print the final tables, the significant differences, and the commands
     that may follow. An interrupted comparison has no findings yet."""
     from fedkin.reporting import comparison_tables
+    from fedkin.reporting.comparison_findings import findings
     from fedkin.reporting.comparison_progress import notes, tables
     from fedkin.reporting.ended_runs import unfinished_note
     from fedkin.reporting.terminal import plain_console
@@ -281,7 +282,7 @@ def _close(
     if interrupted:
         lines = [unfinished_note(comparison)]
     else:
-        lines = [*comparison_tables.findings(comparison), *notes(comparison)]
+        lines = [*findings(comparison), *notes(comparison)]
     for line in lines:
         console.print(line, soft_wrap=True)
     # Refused runs are left out, because they would be refused again.

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedkin.cli.common import error_exit, parse_option, print_rows, print_table
+from fedkin.cli.common import error_exit, parse_option
+from fedkin.cli.printed_tables import print_rows, print_table
 from fedkin.core.object_repr import shell_command
 
 if TYPE_CHECKING:

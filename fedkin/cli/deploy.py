@@ -283,7 +283,7 @@ deploy_app.command("restart")(restart_command)
 def _print_status(lines: Sequence[PartStatus]) -> None:
     """Print a table with a row for the server, each site and the run. Errors, such as the reason
     why the server refuses a site, are printed below it, because narrow columns would wrap them."""
-    from fedkin.cli.common import print_rows
+    from fedkin.cli.printed_tables import print_rows
     from fedkin.server.deploy.status import reason_line
 
     rows = [

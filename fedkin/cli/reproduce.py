@@ -80,7 +80,9 @@ def reproduce_command(
             return _list_tables(out, as_json)
         from papers import claims
 
-        request = claims.request(table, rows or (), columns or (), seeds, out)
+        request = claims.request(
+            table, rows=rows or (), columns=columns or (), seeds=seeds, folder=out
+        )
         _print_numbers(request, 0 if stored else _run_missing(request), as_json)
 
 

@@ -17,7 +17,6 @@ A message names the place, the expected and the received value, and how to fix i
 from __future__ import annotations
 
 import difflib
-import os
 from collections.abc import Iterable
 
 # Packages that a user's module may import, by the extra that installs them.
@@ -76,7 +75,7 @@ def missing_module(module: str, error: ModuleNotFoundError) -> str:
         module: the name of the user's module, such as ``nets``.
         error: the error of the import.
     """
-    where = f"in {os.getcwd()} or on Python's path"
+    where = "in the folder where fedkin was started or on Python's path"
     missing = error.name or module
     if module == missing or module.startswith(f"{missing}."):
         return (

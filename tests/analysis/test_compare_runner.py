@@ -25,7 +25,7 @@ from fedkin.config import run as configuration
 from fedkin.core.errors import CheckpointError, ConfigError, MethodError, StorageError
 from fedkin.measures.table import COMPARED
 from fedkin.reporting import comparison_progress, comparison_tables
-from fedkin.reporting.comparison_tables import findings
+from fedkin.reporting.comparison_findings import findings
 from fedkin.run.run import Run
 from fedkin.run.simulate import execute
 from tests.analysis.test_repeat import (

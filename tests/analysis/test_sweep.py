@@ -17,6 +17,7 @@ from fedkin.analysis.compare.comparison import Comparison
 from fedkin.analysis.compare.importance import rank_correlation, share_of_variance
 from fedkin.analysis.compare.sweep import candidates, chosen
 from fedkin.reporting import comparison_tables
+from fedkin.reporting.comparison_findings import findings
 from fedkin.reporting.comparison_progress import notes, tables
 from fedkin.reporting.sweep_tables import NO_WINNER, winner_lines
 from tests.analysis.written_comparisons import comparison
@@ -174,7 +175,7 @@ def test_notes_are_on_the_tables_that_are_shown() -> None:
 
 
 def test_lines_that_all_settings_share_are_told_once_and_say_not_tested() -> None:
-    told = comparison_tables.findings(sweep())
+    told = findings(sweep())
     line = "in each of 3 settings: 1 of 1 pairs share fewer than 3 seeds and are not tested"
     assert told.count(line) == 1 and sum("not tested" in other for other in told) == 1
 

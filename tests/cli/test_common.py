@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fedkin.cli.common import command, print_rows
+from fedkin.cli.common import command
+from fedkin.cli.printed_tables import print_rows
 
 
 def test_the_next_command_can_be_typed_as_it_is_printed(

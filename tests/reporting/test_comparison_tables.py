@@ -22,6 +22,7 @@ from fedkin.analysis.compare.comparison import Comparison
 from fedkin.core.errors import ConfigError
 from fedkin.options.privacy.private import NOT_PRIVATE
 from fedkin.reporting import comparison_figure, comparison_tables, ranks_figure
+from fedkin.reporting.comparison_findings import findings
 from fedkin.reporting.comparison_progress import Pace, tables
 from tests.analysis.written_comparisons import LOWER, at_the_end, comparison
 
@@ -358,14 +359,14 @@ def test_with_two_seeds_only_the_highest_is_bold_and_nothing_is_tested() -> None
 
 def test_findings() -> None:
     near = [[0.1, 0.6, 0.82], [0.1, 0.6, 0.81], [0.1, 0.6, 0.84]]
-    told = comparison_tables.findings(comparison({"": {"FedAvg": AVG, "IFCA": IFCA, "near": near}}))
+    told = findings(comparison({"": {"FedAvg": AVG, "IFCA": IFCA, "near": near}}))
     assert len(told) == 3  # two are significant, one is not
     d = np.array([0.21, 0.22, 0.20])
     low, high = stats.t.interval(0.95, 2, d.mean(), stats.sem(d))
     (line,) = [line for line in told if line.startswith("IFCA over FedAvg")]
     assert f"+21.0 points ({100 * low:.1f} to {100 * high:.1f}), p = " in line
     assert told[-1] == "1 of 3 differences are not significant"
-    assert comparison_tables.findings(comparison({"": {"FedAvg": AVG}})) == []
+    assert findings(comparison({"": {"FedAvg": AVG}})) == []
 
 
 def under_attack(found: Comparison, setting: str, accuracies: dict[str, float]) -> Comparison:
@@ -389,7 +390,7 @@ def test_under_attack_there_are_columns_of_honest_clients_and_the_worst_of_all_a
     assert comparison_tables.heads(found)[-1] == "seconds"
     found = under_attack(found, "alie", {"FedAvg": 0.4, "IFCA": 0.7, "FedProx": 0.5})
     # One has no worst.
-    assert not [line for line in comparison_tables.findings(found) if "attacks" in line]
+    assert not [line for line in findings(found) if "attacks" in line]
     found = under_attack(found, "ipm", {"FedAvg": 0.1, "IFCA": 0.9, "FedProx": 0.4})
     assert comparison_tables.heads(found)[-4:] == HONEST_HEADS
     told = row(found, "IFCA", "ipm")
@@ -403,7 +404,7 @@ def test_under_attack_there_are_columns_of_honest_clients_and_the_worst_of_all_a
     }
     assert rows["ipm", "FedProx"][-4:] == ["40.0", "30.0", "0.90", "25.0"]  # two seeds: no interval
     assert rows["none", "IFCA"][-4:] == ["-"] * 4
-    worst = [line for line in comparison_tables.findings(found) if "under 2 attacks" in line]
+    worst = [line for line in findings(found) if "under 2 attacks" in line]
     assert (
         worst[1]
         == "IFCA under 2 attacks, accuracy of honest clients: worst 70.0% (alie), mean 80.0%"

@@ -11,10 +11,10 @@ from fedkin.analysis.pairwise_tests import TOO_FEW
 from fedkin.analysis.statistics import LEAST_SEEDS
 from fedkin.analysis.tables import rows_of
 from fedkin.measures.measure import Measure
+from fedkin.reporting.comparison_findings import findings
 from fedkin.reporting.comparison_tables import (
     best_rows,
     columns,
-    findings,
     further_tables,
     place_of,
     table_notes,
