@@ -67,7 +67,7 @@ def section(results: Mapping[str, Results]) -> str:
     groups = tests(numbers)
     return "\n\n".join(
         [
-            "## Attempted numbers",
+            "## Numbers that were run",
             attempted(numbers),
             "## The test",
             ABOUT,
@@ -192,7 +192,7 @@ def in_short(paper: Paper, results: Mapping[str, Results]) -> str:
     if not rejected:
         return of_own
     methods = " and ".join(name.partition(",")[0] for name in rejected)
-    return f"{own}: {of_own}; rejected: {methods}, {AS_TEXT}"
+    return f"{own}: {of_own}; rejected: {methods}, as the text describes them"
 
 
 def verdict(paper: Paper, results: Results) -> str:
@@ -343,8 +343,8 @@ def _line(paper: Paper, number: ComparedNumber, numbers: Sequence[ComparedNumber
 
 
 def _tried(number: ComparedNumber, numbers: Sequence[ComparedNumber]) -> str:
-    """The variants of a number, hypotheses among them, with their results, and known facts about
-    the printed number."""
+    """The variants of a number, hypotheses among them, and their results; and a remark on the printed
+    number."""
     of_column = f"{number.column}, "
     found = [
         f"{n.column.removeprefix(of_column)}: {n.exact:.1f}"

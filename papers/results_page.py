@@ -141,7 +141,7 @@ def _overview(results: Mapping[str, Results], left_out: Mapping[str, Sequence[st
 
 
 def _collective_test(results: Mapping[str, Results]) -> str:
-    """The page of the collective test: the attempted numbers, the test, and the numbers outside."""
+    """The page of the collective test: the numbers that were run, the test, and the numbers outside."""
     return _joined(
         [
             "# The collective test: do printed numbers look like runs of ours?",
@@ -158,7 +158,7 @@ def _in_short(results: Mapping[str, Results]) -> str:
         f"**Of {len(claims.CLAIMS)} claims of five texts: {claims.counts_in_words(results)}.** "
         "The texts are four papers and a poster (PANM). ATHENA-FL's is its authors' summary of two "
         "papers. A rule judges each claim from stored runs.\n\n"
-        "[The collective test]({COLLECTIVE}) judges printed numbers together. "
+        f"[The collective test]({COLLECTIVE}) judges printed numbers together. "
         f"{collective_section.headline(results)}"
     )
 

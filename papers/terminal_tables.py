@@ -163,8 +163,8 @@ def claims_of(request: TableRequest) -> list[str]:
     if request.seeds is not None:
         return []
     names = (request.table.name, *request.table.also)
-    runs = {request.paper.name: request.selected_runs()}
-    return claims.of_table(runs, names, request.claim)
+    runs = request.results() if request.claim else request.selected_runs()
+    return claims.of_table({request.paper.name: runs}, names, request.claim)
 
 
 def claims_below(sentences: Sequence[str]) -> Markdown:

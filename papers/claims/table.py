@@ -39,7 +39,7 @@ the last round. Rules of a part:
   the printed number. Side alone: partly. An interval with 0 and the printed number: undecided.
 * *above 0*, *below 0*, *above -1.5*: the interval is. Inside: undecided.
 * *similar*: the mean is at most 1.5 points farther from 0 than the printed number.
-* *within 2%*, *4 to 15*, *at least*: the mean is. The thresholds 0.9 and 95% are ours.
+* *within 2%*, *4 to 15*, *at least*: the mean is. All thresholds are ours.
 * *all splits*, *fewer*: DBSCAN finds all three splits, OPTICS fewer.
 
 One or two values are at most partly. A claim is **reproduced** if all its parts are (IV-B, “most”:
