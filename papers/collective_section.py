@@ -343,8 +343,8 @@ def _line(paper: Paper, number: ComparedNumber, numbers: Sequence[ComparedNumber
 
 
 def _tried(number: ComparedNumber, numbers: Sequence[ComparedNumber]) -> str:
-    """The variants of a number, hypotheses among them, and their results; and a remark on the printed
-    number."""
+    """The variants of a number, hypotheses among them, and their results; and a remark on the
+    printed number."""
     of_column = f"{number.column}, "
     found = [
         f"{n.column.removeprefix(of_column)}: {n.exact:.1f}"

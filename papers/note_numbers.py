@@ -22,7 +22,7 @@ from papers.flexcfl import weightings
 from papers.flexcfl.communication import bytes_of
 from papers.flexcfl.recipes import MNIST
 from papers.number_text import NOT_RUN, extreme, format_count, format_number, span
-from papers.panm import page as panm_page
+from papers.panm import recipes as panm_recipes
 from papers.panm.numbers import behind_the_oracle, by_alpha, percent_of, runs_of
 from papers.panm.recipes import (
     ABSENT,
@@ -239,10 +239,10 @@ def _other_federations(results: Results) -> Numbers:
             precision = percent_of(
                 runs_of(results, in_federation(place, method)), "neighbour_precision"
             )
-            numbers[f"{method}, {panm_page.name_of(place)}: behind the oracle"] = format_number(
+            numbers[f"{method}, {panm_recipes.name_of(place)}: behind the oracle"] = format_number(
                 gap[method], ".1f"
             )
-            numbers[f"{method}, {panm_page.name_of(place)}: precision"] = format_number(
+            numbers[f"{method}, {panm_recipes.name_of(place)}: precision"] = format_number(
                 precision, ".0f"
             )
     found = [gap["PANMLoss"] for place, gap in run.items() if place not in HARDEST]
@@ -252,7 +252,7 @@ def _other_federations(results: Results) -> Numbers:
         key=lambda place: run[place]["PANMGrad"],
         default=None,
     )
-    numbers["PANMGrad: worst federation"] = panm_page.name_of(worst) if worst else NOT_RUN
+    numbers["PANMGrad: worst federation"] = panm_recipes.name_of(worst) if worst else NOT_RUN
     of_worst = runs_of(results, in_federation(worst, "PANMGrad")) if worst else []
     for name, round in (("round 20", 20), ("the end", -1)):
         for figure in ("precision", "recall"):

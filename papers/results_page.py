@@ -141,7 +141,8 @@ def _overview(results: Mapping[str, Results], left_out: Mapping[str, Sequence[st
 
 
 def _collective_test(results: Mapping[str, Results]) -> str:
-    """The page of the collective test: the numbers that were run, the test, and the numbers outside."""
+    """The page of the collective test: the numbers that were run, the test, and the numbers
+    outside."""
     return _joined(
         [
             "# The collective test: do printed numbers look like runs of ours?",

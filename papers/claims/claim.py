@@ -29,8 +29,7 @@ class Part:
         columns: of the table of the claim; the first one is the measured method.
         sample: the values from the stored runs.
         rule: of the verdict.
-        group: the measured quantity, where a claim has several measures; parts of a group follow each
-            other.
+        group: the measured quantity, where a claim has several; parts of a group follow each other.
         printed: the paper's number; None if it prints none.
         form: of numbers in the table.
         barred: why runs of these rows are no evidence: fewer rounds, other data, missing files.

@@ -10,7 +10,6 @@ from papers.claims.rules import ABOVE, NOT_BEHIND, Rule, at_least
 from papers.claims.samples import PERCENT, Sample, difference, sample_of_seeds
 from papers.panm import recipes
 from papers.panm.numbers import runs_of
-from papers.panm.page import name_of
 from papers.panm.recipes import (
     BY_ALPHA,
     FEDERATIONS,
@@ -20,6 +19,7 @@ from papers.panm.recipes import (
     Place,
     Question,
     in_federation,
+    name_of,
 )
 from papers.reproduction_marks import Results
 

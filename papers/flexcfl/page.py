@@ -139,12 +139,13 @@ def communication(results: Results) -> str:
     lines = []
     for row in dict.fromkeys(c.setting.row for c in FIGURE_6):
         base = bytes_of(results, row, "FedAvg")
-        for column in COUNTED:
+        others = [column for column in COUNTED if column != "FedAvg"]
+        for column in others:
             ours = bytes_of(results, row, column)
             number = printed[row, column]
             lines.append(
                 [
-                    row,
+                    row if column == others[0] else "",
                     column,
                     _times(ours.clients, base.clients),
                     _times(ours.servers, base.servers),

@@ -19,10 +19,10 @@ from papers.panm.recipes import (
     PANMS,
     PEERS,
     ROUNDS,
-    Place,
     Question,
     column_of,
     in_federation,
+    name_of,
 )
 from papers.panm.recipes import STAGE_ONE as T1
 from papers.reproduction_marks import Results
@@ -36,12 +36,6 @@ AXES = {
     "clusters": ("More clusters", "true clusters among 100 peers"),
     "alpha": ("Another alpha", "alpha: weight of a round's own updates"),
 }
-KINDS = {
-    "rotation": "rotated images",
-    "label_swap": "swapped labels",
-    "disjoint_labels": "disjoint labels",
-}
-BASES = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "cifar10": "CIFAR-10"}
 
 
 def methods_side_by_side(results: Results) -> str:
@@ -100,12 +94,6 @@ def federations(results: Results) -> str:
         )
     head = ["", *(f"{name}<br>precision / recall" if name in PANMS else name for name in columns)]
     return markdown(head, lines)
-
-
-def name_of(place: Place) -> str:
-    """A federation in words."""
-    base, kind, clusters = place
-    return f"{BASES[base]}, {KINDS[kind]}, {clusters} clusters"
 
 
 def other_alphas(results: Results) -> str:
