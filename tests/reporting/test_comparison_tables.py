@@ -661,7 +661,7 @@ def test_columns_that_have_no_room_follow_without_repeating_the_heading() -> Non
     setting = "a setting with a name that is longer than the column"
     shown = tables(
         comparison({setting: {"FedAvg": AVG, "IFCA": IFCA}}),
-        console=Console(width=70, file=io.StringIO()),
+        console=Console(width=66, file=io.StringIO()),
     )
     assert [str(table.title or "") for table in shown] == [f"{setting}, 3 seeds", ""]
     assert [column.header for column in shown[1].columns][-1] == "seconds"
