@@ -103,15 +103,15 @@ def test_tables_with_other_columns_are_refused_and_not_left_unscaled(sites: list
     ):
         changed.to_csv(path, index=False)
         with pytest.raises(ConfigError, match=f"data: {path}: {why}") as refused:
-            common_scaling(DATA, sites)
+            samples_scaling(DATA, {}, sites)
         assert "data.features=[" in str(refused.value)
     # The cure of the message works: both tables have these columns, in different orders.
-    found = common_scaling({**DATA, "features": ["age", "time"]}, sites)
-    assert found is not None and list(found["mean"]) == ["age", "time"]
+    found = samples_scaling({**DATA, "features": ["age", "time"]}, {}, sites)
+    assert list(found["scale_from"]["mean"]) == ["age", "time"]
     ages = good["age"].astype(str).tolist()
     good.assign(age=[*ages[:3], "old", *ages[4:]]).to_csv(path, index=False)
     with pytest.raises(ConfigError, match=r"column age, row 3 .* holds 'old'.*nothing was written"):
-        common_scaling(DATA, sites)
+        samples_scaling(DATA, {}, sites)
 
 
 def test_a_site_scales_by_the_numbers_of_all(sites: list[Path]) -> None:
