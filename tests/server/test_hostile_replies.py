@@ -57,6 +57,7 @@ def example(name: str) -> tuple[Task, list[Task], np.ndarray]:
         index=index,
         positive=(index + clients) % 3,
         together=together,
+        columns=1,
     )
     return EXAMPLES[name].make(given), [make(given) for make in EXAMPLES[name].before], clients
 

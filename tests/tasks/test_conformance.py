@@ -83,6 +83,7 @@ class Given:
     index: np.ndarray  # the model of each row
     positive: np.ndarray  # the class of each row's detector
     together: np.ndarray  # a detector for each class, or none
+    columns: int = 6  # numbers of a sample
 
     @property
     def bodies(self) -> np.ndarray:
@@ -118,9 +119,13 @@ SHARES = np.random.default_rng(5).dirichlet(np.ones(3), 3)
 EXAMPLES = {
     "ask": Example(lambda g: Ask(2)),
     "classes": Example(lambda g: Classes()),
-    "column counts": Example(lambda g: ColumnCounts(LOWER, LOWER + 2, bins=3)),
-    "column sums": Example(lambda g: ColumnSums(LOWER[0])),
-    "scaled columns": Example(lambda g: ScaledColumns(LOWER[0], LOWER[1] + 9)),
+    "column counts": Example(
+        lambda g: ColumnCounts(LOWER[:, : g.columns], LOWER[:, : g.columns] + 2, bins=3)
+    ),
+    "column sums": Example(lambda g: ColumnSums(LOWER[0, : g.columns])),
+    "scaled columns": Example(
+        lambda g: ScaledColumns(LOWER[0, : g.columns], LOWER[1, : g.columns] + 9)
+    ),
     "detections": Example(lambda g: Detections(g.models, g.index, g.positive), detectors=True),
     "detections of test samples": Example(
         lambda g: Detections(g.models, g.index, g.positive, "test"), detectors=True
