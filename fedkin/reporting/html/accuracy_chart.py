@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 
 from fedkin.analysis.statistics import LEAST_SEEDS, Band, interval
 from fedkin.core.method import UNASSIGNED
@@ -110,7 +110,7 @@ def events(run: Run, assignments: Sequence[Int[np.ndarray, "N"]]) -> Json:
 def _scored(accuracy: Float[np.ndarray, "S R"]) -> Int[np.ndarray, "r"]:
     """The rounds that were scored with any seed, and the first and the last round, with which the
     chart's axis begins and ends. All rounds if none was scored."""
-    known: Bool[np.ndarray, "R"] = np.isfinite(accuracy).any(axis=0)
+    known = np.asarray(np.isfinite(accuracy).any(axis=0))
     ends = np.isin(np.arange(len(known)), (0, len(known) - 1))
     return np.flatnonzero(known | ends if known.any() else np.ones_like(known))
 
