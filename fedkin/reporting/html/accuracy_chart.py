@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from fedkin.analysis.statistics import LEAST_SEEDS, Band, interval
 from fedkin.core.method import UNASSIGNED
