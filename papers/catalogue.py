@@ -425,7 +425,7 @@ PAPERS = {
             tables=ADVISE,
             parts={"advise-section": advise_page.section},
             page_name="advice",
-            read_next="[Compare, report, advise, reproduce](compare.md): how to get advice",
+            read_next="[Compare, report, advise](compare.md): how to get advice",
         ),
         Paper(
             name="peers",

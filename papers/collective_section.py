@@ -106,8 +106,8 @@ def _power(numbers: Sequence[ComparedNumber]) -> str:
     tested = testable(groups_of(numbers)[AS_CODED])
     halves = [(high - low) / 2 for low, high in (prediction_interval(n.runs) for n in tested)]
     text = (
-        f"This can only reject: half of the intervals are wider than ±{median(halves):.1f} points, "
-        "and some settings were chosen because they come nearer to printed numbers (FEMNIST has "
+        f"This can only reject: half of the intervals are wider than ±{median(halves):.1f} points. "
+        "Some settings were chosen because they come nearer to printed numbers (FEMNIST has "
         "three labels a client, Table I no L2 term, IFCA and FeSEM the first client's model)."
     )
     others = collective_test(n for n in tested if not n.row.startswith(FITTED))

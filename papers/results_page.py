@@ -132,7 +132,7 @@ def _overview(results: Mapping[str, Results], left_out: Mapping[str, Sequence[st
                 [
                     COLLECTIVE_LINK,
                     f"{_link(next(iter(PAPERS.values())))}: the first paper",
-                    "[Reproduce a paper](compare.md#reproduce-a-paper): run a table yourself",
+                    "[Reproduce a paper](reproduce.md): run a table yourself",
                     "[Which method wins where](benchmark-field.md): the methods on other data",
                 ]
             ),

@@ -39,8 +39,8 @@ def parts(folder: Path) -> list[Program]:
 @pytest.fixture
 def wards(short_path: Path) -> Iterator[Path]:
     folder = short_path / "wards"
-    for name, header in COLUMNS.items():
-        write_table(folder / name, header)
+    for name in COLUMNS:  # deploy init refuses tables with other columns
+        write_table(folder / name, COLUMNS["site-0"])
     table = [
         "data.name=file",
         "data.path=own.csv",
@@ -56,6 +56,8 @@ def wards(short_path: Path) -> Iterator[Path]:
         secure=False,
         settings=[*table, 'data.label_names=["ill", "well"]', *run],
     )
+    for name, header in COLUMNS.items():
+        write_table(folder / name, header)
     yield folder
     stop(parts(folder), 0.0)
 
