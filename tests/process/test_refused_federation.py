@@ -47,6 +47,7 @@ def wards(short_path: Path) -> Iterator[Path]:
         "data.label=outcome",
         "data.partition=iid",
         "data.clients=1",
+        "data.scale=none",
     ]
     run = ["method.name=fedavg", "run.against=[]", "run.rounds=1", "federation.start_deadline=120"]
     init(
