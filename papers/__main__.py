@@ -16,7 +16,7 @@ import argparse
 import json
 import random
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -79,12 +79,14 @@ class NamedJob(NamedTuple):
 def named_jobs() -> Iterator[NamedJob]:
     """Each job once."""
     for paper in PAPERS.values():
-        seen: list[Mapping[str, Any]] = []
+        seen: set[tuple[tuple[str, Any], ...]] = set()
         for table in paper.tables:
             for job in () if table.same_runs else table.jobs:
-                if paper.name == "peers" and job.key in seen:
+                # Two tables may show the same runs.
+                key = tuple(job.key.items())
+                if key in seen:
                     continue
-                seen.append(job.key)
+                seen.add(key)
                 part = job.key.get("table", job.key.get("panel"))
                 prefixes = (paper.name, table.name, f"{paper.name}/{part}")
                 yield NamedJob(

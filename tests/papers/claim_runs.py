@@ -143,7 +143,7 @@ def of_clients(part: Part, job: Job, value: float, deviation: float | None) -> L
     if part.columns[0] == GIVEN:
         return _of_detectors(value) if deviation is not None else _of_network()
     middle = 0.4 if deviation is None else 0.4 + (value + deviation) / 100
-    return {"clients": [middle - 0.1, middle + 0.1]}
+    return {"clients": [middle - 0.1, middle + 0.1], **_of_network()}
 
 
 def _of_detectors(saved: float) -> Line:

@@ -40,7 +40,7 @@ def test_a_newcomers_first_model_is_counted_in_a_separate_column() -> None:
     assert traffic == (15_000 * MODEL, 15_001 * MODEL, 16_001 * MODEL)
     assert bytes_of([FEDAVG], "MNIST, swap all", "FedAvg") == (12_000 * MODEL,) * 3
     text = communication([FEDAVG, FLEXCFL])
-    assert "| MNIST, swap all | FlexCFL | 1.25 | 1.25 | 1.333 | 1.26 ✓ |" in text
+    assert "|  | FlexCFL | 1.25 | 1.25 | 1.333 | 1.26 ✓ |" in text
     assert "| MNIST, swap all | IFCA | not run | not run | not run |  |" in text
 
 
