@@ -223,8 +223,9 @@ def test_claims_that_a_table_judges_stand_below_it(
     assert sentences("--seeds", "1") == sentences("--out", ".") == []
 
 
-def test_a_claim_is_named_by_its_key() -> None:
+def test_a_claim_is_named_by_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its cells alone, and its verdict alone: other claims are judged by the same table."""
+    monkeypatch.chdir(Path(__file__).parents[2])  # the repository's stored runs
     output = json.loads(reproduce("fedgroup-1", "--stored", "--json").stdout)
     assert output["name"] == "fedgroup-table3"
     rows = {(number["row"], number["column"]) for number in output["numbers"]}
