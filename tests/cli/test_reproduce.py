@@ -236,7 +236,7 @@ def test_a_claim_is_named_by_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
     (claim,) = output["claims"]
     assert claim.startswith("fedgroup-1: “significantly improve test accuracy")
     refused = reproduce("fedgroup-1", "--rows", "mnist")
-    assert refused.exit_code == 1 and "leave out --rows" in refused.stderr
+    assert refused.exit_code == 2 and "leave out --rows" in refused.stderr
 
 
 @pytest.mark.parametrize(

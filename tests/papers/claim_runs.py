@@ -129,7 +129,7 @@ def clustered(part: Part, job: Job, value: float, deviation: float | None) -> Li
     found = part.rows.index(job.row) < value
     clusters = list(SETTINGS.values())[part.rows.index(job.row)].clusters
     labels = [client * clusters // 10 for client in range(10)] if found else [-1] * 10
-    return {part.label.lower(): labels}
+    return {part.label.lower(): labels, "range": []}
 
 
 def by_cluster(part: Part, job: Job, value: float, deviation: float | None) -> Line:
