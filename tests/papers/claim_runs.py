@@ -134,25 +134,26 @@ def clustered(part: Part, job: Job, value: float, deviation: float | None) -> Li
 
 def by_cluster(part: Part, job: Job, value: float, deviation: float | None) -> Line:
     if deviation is None:
-        return {"curve": [0.8, 0.4]}
+        return {"curve": [0.8, 0.4], "sizes": [10]}
     ahead = 0.4 + (value + deviation) / 100
-    return {"clusters": [0.9, ahead, None], "curve": [0.8, ahead]}
+    return {"clusters": [0.9, ahead, None], "curve": [0.8, ahead], "sizes": [5, 4, 1]}
 
 
 def of_clients(part: Part, job: Job, value: float, deviation: float | None) -> Line:
     if part.columns[0] == GIVEN:
         return _of_detectors(value) if deviation is not None else _of_network()
     middle = 0.4 if deviation is None else 0.4 + (value + deviation) / 100
-    return {"clients": [middle - 0.1, middle + 0.1], **_of_network()}
+    return {**_of_network(), "clients": [middle - 0.1, middle + 0.1]}
 
 
 def _of_detectors(saved: float) -> Line:
     """Ten detectors that converge when the network does, and send this share of its bytes less."""
-    return {"detectors": [[0.5] * 10] * 5, "parameters": round((1 - saved / 100) * 1e5)}
+    parameters = round((1 - saved / 100) * 1e5)
+    return {"detectors": [[0.5] * 10] * 5, "parameters": parameters, "clients": [0.5]}
 
 
 def _of_network() -> Line:
-    return {"curve": [0.5] * 5, "parameters": 10**6}
+    return {"curve": [0.5] * 5, "parameters": 10**6, "clients": [0.5]}
 
 
 def of_peers(part: Part, job: Job, value: float, deviation: float | None) -> Line:
