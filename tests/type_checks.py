@@ -50,7 +50,10 @@ def _is_checked(function: Any) -> bool:
 
 def _without_shapes(function: FunctionType) -> Callable[..., Any]:
     """A function with checks that jaxtyping's setting can turn off, as its own."""
+    annotations = dict(function.__annotations__)
     checked = _beartype(function)
+    # beartype turns the names of types into types, but fedkin reads them as they are written.
+    function.__annotations__ = annotations
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
