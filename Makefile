@@ -1,5 +1,5 @@
 # Everything a checkout needs: `make demo` sets up and runs, `make test` sets up and tests.
-.PHONY: demo test test-all coverage chaos check wheel bench results docs clean help
+.PHONY: demo test test-all test-rest coverage chaos check wheel bench results docs clean help
 .DEFAULT_GOAL := help
 
 # The first Python that is new enough; `make PYTHON=/path/to/python demo` names another.
@@ -7,6 +7,11 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 	$$p -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --constraint constraints.txt
+TESTS := $(BIN)/python -m pytest --dist worksteal
+# The tests by which coverage is measured. The longest tests of the server are not among them: others reach all that they do.
+COVERING := tests/core tests/security tests/p2p/test_messages.py tests/p2p/test_signed_messages.py \
+	tests/run/test_checkpoint.py $(filter-out %/test_hostile_replies.py %/test_simulated_equals_deployed.py,\
+	$(wildcard tests/server/test_*.py))
 
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -16,17 +21,18 @@ demo: .venv/core ## FedGroup and FedAvg on handwritten digits, under a minute
 	@echo "fedkin itself: $(BIN)/fedkin, or fedkin after: . $(BIN)/activate"
 
 test: .venv/dev ## the unit tests and the examples in their smallest form, a few minutes
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "unit or example"
+	$(TESTS) -n 2 -m "unit or example" $(LEFT_OUT:%=--ignore %)
 
+# Three workers keep two cores busy: tests of separate processes often wait for them.
 test-all: test ## all tests: those of `make test`, then the rest; real data are read from FEDKIN_DATA
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not (unit or example)"
+	$(TESTS) -n 3 -m "not (unit or example)" $(LEFT_OUT:%=--ignore %)
 
-# Without the longest of their tests: other tests reach all that those do.
 coverage: .venv/dev ## every line and branch of storage, messages, membership and checkpoints is tested, or it fails
-	$(BIN)/coverage run -m pytest tests/core tests/security tests/server tests/p2p/test_messages.py \
-		tests/p2p/test_signed_messages.py tests/run/test_checkpoint.py --ignore tests/server/deploy \
-		--ignore tests/server/test_hostile_replies.py --ignore tests/server/test_simulated_equals_deployed.py
+	$(BIN)/coverage run -m pytest $(COVERING)
 	$(BIN)/coverage report
+
+test-rest: LEFT_OUT = $(COVERING)
+test-rest: test-all ## all tests but those that `make coverage` runs
 
 chaos: .venv/dev ## federations on random faults (SCHEDULES, 1000, from SEED on, 0), damaged files (CASES, 10000), KILLS (100)
 	$(BIN)/python -m tests.deterministic --schedules $(or $(SCHEDULES),1000) --seed $(or $(SEED),0)

@@ -1,7 +1,8 @@
 """Changes to all pages of the site while it is built.
 
 A column of numbers is aligned right, and a table with many columns is set in smaller print, or with
-upright heads. So a page's author need not think of either. mkdocs runs this file as one of its
+upright heads. A column of sentences keeps its width on a phone. So a page's author need not think
+of these. mkdocs runs this file as one of its
 ``hooks``.
 """
 
@@ -18,6 +19,7 @@ from markdown.treeprocessors import Treeprocessor
 MANY_COLUMNS = 8  # a table with more is set in smaller print
 # A table with more has heads of numbers that stand upright.
 TOO_MANY_COLUMNS = 12
+LONG_TEXT = 40  # characters; a column with a longer cell has sentences
 LONGEST_NUMBER = 26  # characters; a longer cell is text, even if it begins with a number
 SHARE_OF_NUMBERS = 0.6  # of a column's cells that have content
 # Cells that say that there is no number.
@@ -54,7 +56,10 @@ class _Tables(Treeprocessor):
                 for cell in row:
                     cell.text = with_breaks(cell.text)
             for column in range(len(rows[0])):
-                align([row[column] for row in rows if column < len(row)])
+                cells = [row[column] for row in rows if column < len(row)]
+                align(cells)
+                if len(rows[0]) > 2:  # two columns of sentences have room on a phone
+                    mark_sentences(cells)
 
 
 def with_breaks(text: str | None) -> str | None:
@@ -74,6 +79,18 @@ def align(cells: list[ElementTree.Element]) -> None:
     for cell in cells:
         if "style" not in cell.attrib:
             cell.set("style", "text-align: right;")
+
+
+def mark_sentences(cells: list[ElementTree.Element]) -> None:
+    """Mark the cells of a column that has a long text, so that a phone does not show it one word a
+    line.
+
+    Args:
+        cells: the column's cells; the first is its head.
+    """
+    if any(len("".join(cell.itertext())) > LONG_TEXT for cell in cells[1:]):
+        for cell in cells:
+            cell.set("data-long", "")
 
 
 def has_numbers(texts: list[str]) -> bool:

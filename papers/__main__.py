@@ -1,5 +1,5 @@
-"""``python -m papers``: write docs/results.md, its pages and papers/results.csv from the stored
-runs, without running anything.
+"""``python -m papers``: write docs/results.md, its pages, the measured sections of docs/papers,
+papers/results.csv and papers/claims.csv from the stored runs, without running anything.
 
 ``python -m papers --hours 2`` first makes missing runs on all cores, the most valuable ones for
 their time first, and prints how many are left. A run that the end of the time or Ctrl-C interrupts
@@ -19,13 +19,21 @@ import sys
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fedkin.core.errors import ConfigError
 from fedkin.core.storage import write_atomic
-from papers import collective_section, command_line, difference_figure, results_csv, run_queue
+from papers import (
+    claims_csv,
+    collective_section,
+    command_line,
+    difference_figure,
+    measured_sections,
+    results_csv,
+    run_queue,
+)
 from papers.catalogue import PAPERS, tables
-from papers.command_line import CSV, DOCS, RESULTS
+from papers.command_line import CLAIMS_CSV, CSV, DOCS, RESULTS
 from papers.result_store import Job, Line, Stored, read, store_of, unfinished_runs
 from papers.results_page import pages
 from papers.table_request import plain
@@ -71,8 +79,14 @@ class NamedJob(NamedTuple):
 def named_jobs() -> Iterator[NamedJob]:
     """Each job once."""
     for paper in PAPERS.values():
+        seen: set[tuple[tuple[str, Any], ...]] = set()
         for table in paper.tables:
             for job in () if table.same_runs else table.jobs:
+                # Two tables may show the same runs.
+                key = tuple(job.key.items())
+                if key in seen:
+                    continue
+                seen.add(key)
                 part = job.key.get("table", job.key.get("panel"))
                 prefixes = (paper.name, table.name, f"{paper.name}/{part}")
                 yield NamedJob(
@@ -211,7 +225,11 @@ def write(docs: Path) -> None:
     difference_figure.draw(numbers, docs)
     for name, text in pages(results, left_out).items():
         write_atomic(docs / name, text)
+    (docs / "papers").mkdir(exist_ok=True)
+    for name, text in measured_sections.pages(results, DOCS).items():
+        write_atomic(docs / name, text)
     write_atomic(CSV, results_csv.text(results))
+    write_atomic(CLAIMS_CSV, claims_csv.text(results))
 
 
 if __name__ == "__main__":

@@ -55,7 +55,8 @@ def best_accuracies(results: Results, cells: Sequence[Cell]) -> list[ComparedNum
         runs = _percents(results, cell, "best")
         row = cell.setting.row
         seeds = figures_of(results, cell, "seed")
-        deviation = f"a variant of {cell.variant_of}" if cell.variant_of else cell.setting.deviation
+        variant = f"a variant of {cell.variant_of}" if cell.variant_of else ""
+        deviation = "; ".join(filter(None, [variant, cell.setting.deviation]))
         numbers.append(
             compare_number(
                 row,

@@ -39,6 +39,7 @@ from papers.flexcfl import hypothesis_recipes as flexcfl_hypotheses
 from papers.flexcfl import page as flexcfl_page
 from papers.flexcfl import recipes as flexcfl
 from papers.flexcfl import weightings
+from papers.panm import numbers as panm_numbers
 from papers.panm import page as panm_page
 from papers.panm import recipes as panm
 from papers.paper_tables import Comparison, Paper, Table
@@ -90,8 +91,7 @@ def _planted(name: str, title: str, *panels: str) -> Table:
     )
 
 
-def _panm(name: str, title: str, *panels: str) -> Table:
-    jobs = panm.jobs(*panels)
+def _panm(name: str, title: str, jobs: tuple[Job, ...]) -> Table:
     return Table(
         name=f"panm-{name}",
         title=f"PANM and peers: {title}",
@@ -99,6 +99,7 @@ def _panm(name: str, title: str, *panels: str) -> Table:
         rule=NO_PAPERS_NUMBER,
         jobs=jobs,
         compare=_ends(jobs, "accuracy", "%", 100),
+        more=lambda results: panm_numbers.of_neighbours(results, jobs),
     )
 
 
@@ -161,10 +162,10 @@ FEDGROUP = (
     Table(
         name="fedgroup-figure5",
         title="Fig. 5: distances of clients by all cosines and by three directions",
-        statistic="correlation over all pairs of clients",
+        statistic="R² of a line through all pairs of clients",
         rule=NO_PAPERS_NUMBER,
         jobs=PAIR_JOBS,
-        compare=_figures(PAIR_JOBS, lambda run: run["correlation"], "correlation"),
+        compare=_figures(PAIR_JOBS, lambda run: run["correlation"] ** 2, "R²"),
     ),
 )
 FLEXCFL = (
@@ -341,10 +342,14 @@ PLANTED = (
     _planted("swapped", "detection of swapped data", "swapped"),
 )
 PANM = (
-    _panm("compared", "methods side by side", "compared"),
-    _panm("federations", "other federations", "federations"),
-    _panm("breaks", "fewer images, more clusters, another alpha", "images", "clusters", "alpha"),
-    _panm("absent", "peers that are missing", "absent"),
+    _panm("compared", "methods side by side", panm.jobs("compared")),
+    _panm("federations", "federations", panm.of_federations()),
+    _panm(
+        "breaks",
+        "fewer images, more clusters, another alpha",
+        panm.jobs("images", "clusters", "alpha"),
+    ),
+    _panm("absent", "peers that are missing", panm.jobs("absent")),
 )
 ADVISE = (
     Table(
@@ -372,6 +377,7 @@ PAPERS = {
             heading="FlexCFL (arXiv 2108.09749)",
             tables=FLEXCFL,
             parts={
+                **flexcfl_page.OF_SHIFTS,
                 "flexcfl-weightings": weightings.table,
                 "flexcfl-detected": flexcfl_page.detected,
                 "flexcfl-tested": flexcfl_page.hypotheses,
@@ -419,7 +425,7 @@ PAPERS = {
             tables=ADVISE,
             parts={"advise-section": advise_page.section},
             page_name="advice",
-            read_next="[Compare, report, advise, reproduce](compare.md): how to get advice",
+            read_next="[Compare, report, advise](compare.md): how to get advice",
         ),
         Paper(
             name="peers",

@@ -17,6 +17,7 @@ from papers.result_store import Line
 DOCS = Path("docs")
 RESULTS = Path("papers/results")
 CSV = Path("papers/results.csv")
+CLAIMS_CSV = Path("papers/claims.csv")
 
 
 def parser(prog: str, about: str | None) -> argparse.ArgumentParser:

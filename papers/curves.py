@@ -131,4 +131,5 @@ def finish(axes: Any, percent: bool = False, legend: bool = False) -> None:
     if percent:
         axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     if legend and axes.get_legend_handles_labels()[0]:
-        axes.legend(frameon=False, fontsize=8, loc="best")
+        # Names stay readable if they are over a line.
+        axes.legend(framealpha=0.85, edgecolor="none", fontsize=8, loc="best")

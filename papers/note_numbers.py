@@ -6,18 +6,23 @@ from the stored runs. Shares are in percent.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from math import floor, isnan, nan
 from statistics import mean
 from typing import Any
 
+from papers.accuracy_numbers import best_accuracies
 from papers.advise import page as advise_page
 from papers.advise.recipes import OTHERS, PLANTED
 from papers.athena.note_numbers import athena
+from papers.fedgroup import recipes as fedgroup_recipes
+from papers.fedgroup.page import CELLS_III
 from papers.flexcfl import weightings
+from papers.flexcfl.communication import bytes_of
 from papers.flexcfl.recipes import MNIST
 from papers.number_text import NOT_RUN, extreme, format_count, format_number, span
-from papers.panm import page as panm_page
+from papers.panm import recipes as panm_recipes
 from papers.panm.numbers import behind_the_oracle, by_alpha, percent_of, runs_of
 from papers.panm.recipes import (
     ABSENT,
@@ -35,9 +40,10 @@ from papers.panm.recipes import (
 from papers.planted_clusters import page as planted_page
 from papers.planted_clusters.recipes import GLOROT, RECOVERY, SWAPPED, THRESHOLDS
 from papers.planted_clusters.recipes import Question as PlantedQuestion
-from papers.reproduction_marks import Results, values_of
+from papers.reproduction_marks import Mark, Results, values_of
 
 CURVE = 100  # values of a stored curve
+HARDEST = (("cifar10", "rotation", 4), ("cifar10", "label_swap", 4))  # neither form finds them
 Numbers = dict[str, str]
 
 
@@ -78,6 +84,35 @@ def planted(results: Results) -> Numbers:
     return numbers
 
 
+def fedgroup(results: Results) -> Numbers:
+    """Of Table III: counts of its printed numbers, and FedGroup's gains over the better
+    baseline."""
+    printed = [
+        n for n in best_accuracies(results, CELLS_III) if n.counts and n.mark != Mark.NOT_RUN
+    ]
+    marks = Counter(number.mark for number in printed)
+    numbers = {
+        "Table III: run": format_count(len(printed)),
+        "Table III: within 1.5 points": format_count(marks[Mark.REPRODUCED], len(printed)),
+        "Table III: inside": format_count(marks[Mark.IN_INTERVAL], len(printed)),
+    }
+    rows = {
+        "MNIST-MCLR": fedgroup_recipes.MNIST,
+        "FEMNIST-MLP": fedgroup_recipes.FEMNIST_MLP,
+        "FEMNIST-MLP, no image twice": fedgroup_recipes.FEMNIST_MLP_OWN,
+    }
+    for name, setting in rows.items():
+        best = {
+            column: [
+                100 * value for value in values_of(results, "III", setting.row, column, "best")
+            ]
+            for column in ("FedGroup", "FedAvg", "FedProx")
+        }
+        ours, *others = (mean(values) if values else nan for values in best.values())
+        numbers[f"{name}: gain"] = format_number(ours - extreme(max, others), ".1f")
+    return numbers
+
+
 def flexcfl(results: Results) -> Numbers:
     """Best accuracies on MNIST-MCLR in as many rounds as the authors' code ran, and means of Table
     III."""
@@ -90,6 +125,7 @@ def flexcfl(results: Results) -> Numbers:
     numbers = {
         "slip, 97 rounds": _best_until(97, slip),
         "swap all, 124 rounds": _best_until(124, swapped),
+        "first models counted": _with_first_models(results),
     }
     for method in weightings.METHODS:
         for name, of_rows in zip(
@@ -99,6 +135,13 @@ def flexcfl(results: Results) -> Numbers:
                 mean(of_rows) if of_rows else nan, ".1f"
             )
     return numbers
+
+
+def _with_first_models(results: Results) -> str:
+    """FlexCFL's bytes over FedAvg's under swap all, with newcomers' first models as downloads."""
+    row = "MNIST, swap all"
+    ours, base = (bytes_of(results, row, column).first_models for column in ("FlexCFL", "FedAvg"))
+    return format_number(ours / base if base else nan, ".2f")
 
 
 def _best_until(round: int, curves: list[list[float | None]]) -> str:
@@ -196,18 +239,20 @@ def _other_federations(results: Results) -> Numbers:
             precision = percent_of(
                 runs_of(results, in_federation(place, method)), "neighbour_precision"
             )
-            numbers[f"{method}, {panm_page.name_of(place)}: behind the oracle"] = format_number(
+            numbers[f"{method}, {panm_recipes.name_of(place)}: behind the oracle"] = format_number(
                 gap[method], ".1f"
             )
-            numbers[f"{method}, {panm_page.name_of(place)}: precision"] = format_number(
+            numbers[f"{method}, {panm_recipes.name_of(place)}: precision"] = format_number(
                 precision, ".0f"
             )
+    found = [gap["PANMLoss"] for place, gap in run.items() if place not in HARDEST]
+    numbers["PANMLoss: farthest behind the oracle"] = format_number(extreme(max, found), ".1f")
     worst = max(
         (place for place in run if place in BY_ALPHA),
         key=lambda place: run[place]["PANMGrad"],
         default=None,
     )
-    numbers["PANMGrad: worst federation"] = panm_page.name_of(worst) if worst else NOT_RUN
+    numbers["PANMGrad: worst federation"] = panm_recipes.name_of(worst) if worst else NOT_RUN
     of_worst = runs_of(results, in_federation(worst, "PANMGrad")) if worst else []
     for name, round in (("round 20", 20), ("the end", -1)):
         for figure in ("precision", "recall"):
@@ -268,6 +313,7 @@ def advise(results: Results) -> Numbers:
 
 
 NUMBERS: Mapping[str, Callable[[Results], Numbers]] = {
+    "fedgroup": fedgroup,
     "athena": athena,
     "flexcfl": flexcfl,
     "planted": planted,

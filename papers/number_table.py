@@ -9,6 +9,7 @@ from statistics import stdev
 from papers.reproduction_marks import POINTS, SYMBOLS, ComparedNumber, Mark
 from papers.tables_markdown import markdown
 
+MOST_NAMED = 2
 HEAD = ("", "", "paper", "ours", "SD", "seeds (draws)", "last round", "result")
 
 
@@ -22,14 +23,26 @@ def number_table(numbers: Sequence[ComparedNumber]) -> str:
     """
     counted = [n for n in numbers if not n.deviation and n.mark != Mark.NO_NUMBER]
     ran = [n for n in counted if n.mark != Mark.NOT_RUN]
-    without_run = Counter(n.row for n in counted if n.mark == Mark.NOT_RUN)
+    without_run: dict[str, list[str]] = {}
+    for n in counted:
+        if n.mark == Mark.NOT_RUN:
+            without_run.setdefault(n.row, []).append(n.column)
+    of_row = Counter(n.row for n in counted)
     parts = []
     if ran:
         parts.append(markdown(_head(ran), _lines(ran)))
     if without_run:
-        rows = "\n".join(f"* {row}: {count}" for row, count in without_run.items())
-        parts.append(f"Not run, with how many numbers:\n\n{rows}")
+        rows = [
+            f"{row} ({'all ' if len(names) == of_row[row] else ''}{len(names)}{_named(names)})"
+            for row, names in without_run.items()
+        ]
+        parts.append(f"Not run: {'; '.join(rows)}.")
     return "\n\n".join(parts)
+
+
+def _named(names: Sequence[str]) -> str:
+    """The columns of a row that were not run, where they are few."""
+    return f": {', '.join(names)}" if len(names) <= MOST_NAMED else ""
 
 
 def _head(numbers: Sequence[ComparedNumber]) -> list[str]:

@@ -16,6 +16,11 @@ def format_number(value: float | int, form: str) -> str:
     return text.removeprefix("-") if float(text) == 0 else text
 
 
+def at_most_four_decimals(value: float | None) -> str:
+    """A number for a file; empty for None."""
+    return "" if value is None else f"{value:.4f}".rstrip("0").rstrip(".")
+
+
 def span(values: list[float], form: str) -> str:
     """The lowest and the highest; one number where they are written alike."""
     ends = [format_number(extreme(choose, values), form) for choose in (min, max)]

@@ -16,7 +16,7 @@ Comparison = Callable[[Results], list[ComparedNumber]]
 class Table:
     """A table or a figure of a paper. ``without_recipe``: how many of its numbers no run here can
     reproduce, by the reason. ``same_runs``: the table that has its runs, if it has no separate
-    ones."""
+    ones. ``more``: further numbers for results.csv, which no page compares."""
 
     name: str
     title: str
@@ -27,6 +27,7 @@ class Table:
     also: tuple[str, ...] = ()
     without_recipe: Mapping[str, int] = field(default_factory=dict)
     same_runs: str = ""
+    more: Comparison | None = None
 
     def numbers(self, results: Results) -> list[ComparedNumber]:
         """The published numbers and ours."""
@@ -63,4 +64,10 @@ class Paper:
 
     def jobs(self) -> list[Job]:
         """The jobs of all its tables, each once."""
-        return [job for table in self.tables if not table.same_runs for job in table.jobs]
+        by_key = {
+            tuple(job.key.items()): job
+            for table in self.tables
+            if not table.same_runs
+            for job in table.jobs
+        }
+        return list(by_key.values())

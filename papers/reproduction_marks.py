@@ -22,7 +22,8 @@ class Mark(StrEnum):
     REPRODUCED = "reproduced"
     IN_INTERVAL = "differs, inside the interval of one more run"
     OUTSIDE = "differs, outside the interval of one more run"
-    NOT_REPRODUCED = "not reproduced"  # without an interval
+    NOT_REPRODUCED = "differs, no interval"  # too few runs, or runs without a value
+    FAILED = "the printed statement fails"
     NO_NUMBER = "no number in the paper"
     NOT_RUN = "not run"
 
@@ -32,12 +33,14 @@ SYMBOLS = {
     Mark.IN_INTERVAL: "~",
     Mark.OUTSIDE: "✗",
     Mark.NOT_REPRODUCED: "≠",
+    Mark.FAILED: "✗",
     Mark.NO_NUMBER: "",
     Mark.NOT_RUN: "",
 }
 LEGEND = (
     "✓ within 1.5 points (or by the rule of the table); ~ farther, and inside the 95% interval of "
-    "one more run; ✗ outside this interval; ≠ farther, with too few runs for an interval"
+    "one more run; ✗ outside this interval, or a printed statement that fails; ≠ farther, without "
+    "an interval"
 )
 
 
@@ -107,7 +110,8 @@ def values_of(results: Results, table: str, row: str, column: str, figure: str) 
         column: of the cell.
         figure: the key in a run; runs without it are left out.
     """
-    runs = [m for m in results if (m["table"], m["row"], m["column"]) == (table, row, column)]
+    # Most runs are of another column, so that the first comparison decides.
+    runs = [m for m in results if m["column"] == column and m["row"] == row and m["table"] == table]
     return [m[figure] for m in sorted(runs, key=lambda m: m["seed"]) if figure in m]
 
 
@@ -168,7 +172,7 @@ def mark_of_statement(true: bool | None) -> Mark:
     """The mark of a statement; None: not run."""
     if true is None:
         return Mark.NOT_RUN
-    return Mark.REPRODUCED if true else Mark.NOT_REPRODUCED
+    return Mark.REPRODUCED if true else Mark.FAILED
 
 
 def compare_number(

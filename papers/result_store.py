@@ -13,6 +13,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -80,7 +81,7 @@ def job_of(cell: Cell, how: Measure = measure) -> Job:
         key=key,
         measure=lambda seed: how(cell, seed),
         seconds=setting.seconds,
-        setting=lambda seed: digest(cell.description(seed)),
+        setting=cache(lambda seed: digest(cell.description(seed))),
         published=published,
         needs=setting.needs,
         resumable=setting.seconds >= LONG,

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import mean, stdev
 
-from papers.catalogue import PAPERS, Table
-from papers.prediction import LEAST_RUNS, prediction_interval
-from papers.reproduction_marks import ComparedNumber, Results
+from papers import collective_section
+from papers.catalogue import PAPERS, Paper, Table
+from papers.collective_test import testable
+from papers.number_text import at_most_four_decimals
+from papers.prediction import LEAST_RUNS, p_value, prediction_interval
+from papers.reproduction_marks import POINTS, ComparedNumber, Results
+from papers.table_request import plain
 
 COLUMNS = (
     "paper",
@@ -29,7 +33,11 @@ COLUMNS = (
     "lower",
     "upper",
     "last_round",
+    "symbol",
     "mark",
+    "counted",
+    "in_test",
+    "p",
     "deviation",
     "command",
 )
@@ -41,37 +49,74 @@ def text(results: Mapping[str, Results]) -> str:
     Args:
         results: stored runs, by paper.
     """
+    return written(COLUMNS, _rows(results))
+
+
+def written(columns: Sequence[str], rows: Iterable[Mapping[str, str]]) -> str:
+    """Rows as CSV, with a head.
+
+    Args:
+        columns: of the head, in their order.
+        rows: each with all columns.
+    """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    writer.writerows([row[name] for name in COLUMNS] for row in _rows(results))
+    writer.writerow(columns)
+    writer.writerows([row[name] for name in columns] for row in rows)
     return out.getvalue()
 
 
 def _rows(results: Mapping[str, Results]) -> Iterator[dict[str, str]]:
+    numbers = [
+        (paper, table, number)
+        for paper in PAPERS.values()
+        for table in paper.tables
+        for number in table.numbers(results.get(paper.name, []))
+    ]
+    group_of = _groups([number for _, _, number in numbers])
+    for paper, table, number in numbers:
+        yield _row(paper, table, number, group_of.get(id(number), ""))
     for paper in PAPERS.values():
         for table in paper.tables:
-            for number in table.numbers(results.get(paper.name, [])):
-                yield _row(paper.name, table, number)
+            if table.more:
+                for number in table.more(results.get(paper.name, [])):
+                    yield _row(paper, table, number, group="")
 
 
-def _row(paper: str, table: Table, number: ComparedNumber) -> dict[str, str]:
-    lower, upper = interval(number)
+def _groups(numbers: Sequence[ComparedNumber]) -> dict[int, str]:
+    """The group of the collective test that a number is in, by the number's identity; none for
+    numbers that are not tested."""
+    groups = collective_section.groups_of([n for n in numbers if n.unit == POINTS])
     return {
-        "paper": paper,
+        id(number): name
+        for name, of_group in groups.items()
+        if name != collective_section.AS_CODED
+        for number in testable(of_group)
+    }
+
+
+def _row(paper: Paper, table: Table, number: ComparedNumber, group: str) -> dict[str, str]:
+    lower, upper = interval(number)
+    p = p_value(number.printed, number.runs) if group and number.printed is not None else None
+    return {
+        "paper": paper.page_name or paper.name,
         "table": table.name,
         "row": number.row,
         "column": number.column,
         "unit": number.unit,
         "printed": number.published,
-        "mean": number.ours if not number.runs else _digits(mean(number.runs)),
-        "sd": _digits(stdev(number.runs)) if len(number.runs) > 1 else "",
+        "mean": number.ours if not number.runs else at_most_four_decimals(mean(number.runs)),
+        "sd": at_most_four_decimals(stdev(number.runs)) if len(number.runs) > 1 else "",
         "seeds": str(number.seeds),
         "draws": str(number.draws) if number.draws else "",
-        "lower": _digits(lower),
-        "upper": _digits(upper),
-        "last_round": _digits(number.last),
+        "lower": at_most_four_decimals(lower),
+        "upper": at_most_four_decimals(upper),
+        "last_round": at_most_four_decimals(number.last),
+        "symbol": number.symbol,
         "mark": str(number.mark),
+        "counted": str(number.counts),
+        "in_test": group,
+        "p": at_most_four_decimals(p),
         "deviation": number.deviation,
         "command": command(table, number),
     }
@@ -86,8 +131,4 @@ def interval(number: ComparedNumber) -> tuple[float | None, float | None]:
 
 def command(table: Table, number: ComparedNumber) -> str:
     """The command that makes the runs of a number's row again."""
-    return f'fedkin reproduce {table.name} --rows "{number.row}"'
-
-
-def _digits(value: float | None) -> str:
-    return "" if value is None else f"{value:.4f}".rstrip("0").rstrip(".")
+    return f'fedkin reproduce {table.name} --rows "{plain(number.row)}"'

@@ -18,13 +18,15 @@ CHECKOUT = Path("papers/results")
 
 @dataclass(frozen=True)
 class TableRequest:
-    """Some cells of a table, from some seeds, and the store of their runs."""
+    """Some cells of a table, from some seeds, and the store of their runs. ``claim``: the key of
+    the claim that the cells judge, if one was asked for."""
 
     table: Table
     store: Path
     jobs: tuple[Job, ...]
     paper: Paper
     seeds: int | None = None  # number of seeds, from 0 on; None: the recipe's
+    claim: str = ""
 
     def missing(self) -> JobList:
         """The runs that the store lacks."""

@@ -20,7 +20,8 @@ from rich.text import Text
 
 from papers import claims
 from papers.catalogue import NO_PAPERS_NUMBER
-from papers.reproduction_marks import POINTS, SYMBOLS, ComparedNumber
+from papers.prediction import LEAST_RUNS
+from papers.reproduction_marks import POINTS, SYMBOLS, ComparedNumber, Mark
 from papers.result_store import Job, JobList
 from papers.table_request import TableRequest, TableSummary
 
@@ -28,7 +29,8 @@ CAPTION = (
     "time: of all runs, on two cores, as long as the stored runs took; ~ where the recipe's "
     "estimate stands for some\n"
     "measured: cells with a run; left: the time of the runs that are missing, also seeds of "
-    "measured cells"
+    "measured cells\n"
+    "a claim has a key, such as fedgroup-1 (docs/results.md): fedkin reproduce fedgroup-1"
 )
 
 
@@ -161,7 +163,8 @@ def claims_of(request: TableRequest) -> list[str]:
     if request.seeds is not None:
         return []
     names = (request.table.name, *request.table.also)
-    return claims.of_table({request.paper.name: request.selected_runs()}, names)
+    runs = request.results() if request.claim else request.selected_runs()
+    return claims.of_table({request.paper.name: runs}, names, request.claim)
 
 
 def claims_below(sentences: Sequence[str]) -> Markdown:
@@ -186,6 +189,14 @@ def _legend(request: TableRequest, numbers: Sequence[ComparedNumber]) -> list[st
     lines += (
         ["; ".join(f"{count} {mark}" for mark, count in counts.most_common())] if counts else []
     )
+    few = any(
+        number.mark == Mark.NOT_REPRODUCED and 0 < number.seeds < LEAST_RUNS for number in numbers
+    )
+    if few:
+        lines.append(
+            f"{SYMBOLS[Mark.NOT_REPRODUCED]} with fewer than {LEAST_RUNS} seeds decides nothing: "
+            "there are too few runs for an interval"
+        )
     left_out = [f"left out: {words}" for words in request.stored().left_out()]
     return [*lines, f"runs: {request.store}", *left_out]
 

@@ -6,6 +6,7 @@ in place.
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import os
@@ -21,6 +22,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from hypothesis import settings
+
+from tests import type_checks
 
 if TYPE_CHECKING:
     from fedkin.data.federated import FederatedData
@@ -94,6 +97,8 @@ os.environ.setdefault("MPLBACKEND", "agg")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+type_checks.use()
+
 # No deadline: tests never time anything. Derandomised: the same commit gives the same verdict.
 settings.register_profile("fedkin", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("fedkin")
@@ -140,28 +145,36 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(level_of(item.path))
 
 
-# --- compiled programs are released between modules and within long ones; the memory maps are
-# counted before
+def pytest_collection_finish() -> None:
+    """Python's searches for garbage leave out the modules that are loaded by now: they are large,
+    and stay."""
+    gc.freeze()
 
-TESTS_BETWEEN = 100  # of one module, between two releases
+
+# --- memory maps are counted, and compiled programs are released where there are many
+
+TESTS_BETWEEN = 20  # between two counts
+# So many maps release the programs. Fewer keep them: the next modules use many of them too.
+MANY_MAPS = 5_000
 # For this process and every worker: the most maps, and after which module.
 _maps: dict[str, tuple[int, str]] = {}
-_tests_since_release = 0
+_tests_since_count = 0
 
 
 @pytest.hookimpl(trylast=True)  # after the fixtures of the module
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Release everything that a module's tests have compiled."""
-    global _tests_since_release
-    _tests_since_release += 1
-    if nextitem is None or nextitem.path != item.path or _tests_since_release >= TESTS_BETWEEN:
-        _tests_since_release = 0
-        table = Path("/proc/self/maps")  # Linux has it
-        count = len(table.read_bytes().splitlines()) if table.exists() else 0
-        module = item.path.relative_to(ROOT / "tests").as_posix()
-        _maps["this process"] = max(_maps.get("this process", (0, "")), (count, module))
-        if "jax" in sys.modules:
-            sys.modules["jax"].clear_caches()
+    """Release all compiled programs where they hold many memory maps."""
+    global _tests_since_count
+    _tests_since_count += 1
+    if nextitem is not None and _tests_since_count < TESTS_BETWEEN:
+        return
+    _tests_since_count = 0
+    table = Path("/proc/self/maps")  # Linux has it
+    count = table.read_bytes().count(b"\n") if table.exists() else 0
+    module = item.path.relative_to(ROOT / "tests").as_posix()
+    _maps["this process"] = max(_maps.get("this process", (0, "")), (count, module))
+    if count >= MANY_MAPS and "jax" in sys.modules:
+        sys.modules["jax"].clear_caches()
 
 
 @pytest.hookimpl(optionalhook=True)

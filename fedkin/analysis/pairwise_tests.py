@@ -123,9 +123,9 @@ def _pair(a: str, b: str, ours: Float[np.ndarray, "S"], theirs: Float[np.ndarray
 def not_worse_than_best(
     pairs: Iterable[Mapping[str, Any]], means: Mapping[str, float | None], sign: int = 1
 ) -> set[str]:
-    """The method with the best mean, and all methods that are not significantly worse.
+    """The methods with the best mean, and all methods that are not significantly worse.
 
-    If no pair could be tested, the result is only the best method.
+    If no pair could be tested, the result is only the best method, or several with the same mean.
 
     If seeds are missing, a method may have the best mean only because its remaining seeds are easy.
     The test of two methods uses only the seeds that both have. In this test, another method may
@@ -147,4 +147,5 @@ def not_worse_than_best(
         for row in pairs
         if row["verdict"] == SIGNIFICANT and row["against"] == best
     ]
-    return {best}.union(*(pair for pair in (*equal, *better) if best in pair))
+    first = {name for name, mean in scored.items() if math.isclose(mean, scored[best])}
+    return first.union(*(pair for pair in (*equal, *better) if best in pair))

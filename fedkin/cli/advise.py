@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedkin.cli.common import error_exit, load_config, print_cost_of_looking, print_table
+from fedkin.cli.common import error_exit, load_config, print_cost_of_looking
+from fedkin.cli.printed_tables import print_table
 from fedkin.core.errors import StorageError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import io
 import os
 import shutil
 import sys
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -31,8 +31,6 @@ _NO_OUTPUT = (errno.ENOSPC, errno.EPIPE, errno.EIO)
 _SHOW_CURSOR = b"\x1b[?25h"
 # Name of the codec error handler for characters that an encoding does not have.
 _ANY_TEXT = "fedkin-any-text"
-# The first column of a table is not wrapped up to this width, in characters.
-_WHOLE = 16
 
 Jobs = Annotated[
     int | None,
@@ -76,15 +74,17 @@ def print_cost_of_looking(config: RunConfig, to_stderr: bool = False) -> None:
 
 
 def escape_help(command: Any) -> None:
-    """Escape the help texts of a command and its subcommands, since rich would read "[privacy]" as
-    markup.
+    """Prepare the help texts of a command and its subcommands for rich: "[privacy]" is no markup,
+    and a paragraph is one line, which rich wraps at the width of the terminal.
 
     Args:
         command: a command or command group of typer.
     """
     from rich.markup import escape
 
-    command.help = escape(command.help or "")
+    paragraphs = (command.help or "").split("\n\n")
+    joined = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+    command.help = escape(joined)
     for parameter in command.params:
         if getattr(parameter, "help", None):
             parameter.help = escape(parameter.help)
@@ -402,41 +402,3 @@ def column_options(texts: list[str]) -> dict[str, Any]:
     if "features" in options:
         options["features"] = listed(options["features"], Any)
     return options
-
-
-def print_table(frame: Any, title: str) -> None:
-    """Print a DataFrame as a table, without its index."""
-    print_rows(frame.columns, frame.itertuples(index=False), title)
-
-
-def print_rows(
-    columns: Iterable[Any], rows: Iterable[Iterable[Any]], title: str, unbroken: Container[Any] = ()
-) -> None:
-    """Print a table.
-
-    Args:
-        columns: column headings.
-        rows: rows with a value for each column; digits of integers are grouped by thousands.
-        title: title above the table.
-        unbroken: columns that are never wrapped, even on a narrow terminal.
-    """
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    from fedkin.reporting.terminal import plain_console
-
-    out = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
-    cells = [[_cell(value) for value in row] for row in rows]
-    longest = max((len(row[0]) for row in cells if row), default=0)
-    for number, column in enumerate(columns):
-        # The first column is not wrapped, because broken names are hard to read.
-        width = min(longest, _WHOLE) if number == 0 else None
-        out.add_column(str(column), overflow="fold", min_width=width, no_wrap=column in unbroken)
-    for row in cells:
-        out.add_row(*row)
-    plain_console().print(out)
-
-
-def _cell(value: Any) -> str:
-    """A value of a table as text; digits of integers are grouped by thousands."""
-    return f"{value:,}" if isinstance(value, int) else str(value)

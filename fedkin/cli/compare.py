@@ -161,7 +161,7 @@ def _carry_out(
         comparison, refused, interruption = _run(
             grid=grid, folder=folder, created=created, jobs=jobs, engine=engine
         )
-        _close(comparison, refused, folder, as_json)
+        _close(comparison, refused, folder, as_json, interrupted=interruption is not None)
     _exit_status(comparison, interruption, folder)
 
 
@@ -213,7 +213,8 @@ def _run(
     from fedkin.reporting.comparison_progress import ComparisonDisplay
 
     refused: set[Key] = set()
-    with ComparisonDisplay(grid, several(jobs, engine)) as display:
+    opening = f"kept in {folder}"
+    with ComparisonDisplay(grid, several(jobs, engine), opening) as display:
         try:
             with ending_on_signals():
                 comparison = _run_cells(
@@ -261,22 +262,28 @@ def _run_cells(
     )
 
 
-def _close(comparison: Comparison, refused: set[Key], folder: Path, as_json: bool) -> None:
-    """Write the results, and print the final tables, the significant differences, and the command
-    that retries failed runs."""
+def _close(
+    comparison: Comparison, refused: set[Key], folder: Path, as_json: bool, interrupted: bool
+) -> None:
+    """Write the results, and print the final tables, the significant differences, and the commands
+    that may follow. An interrupted comparison has no findings yet."""
     from fedkin.reporting import comparison_tables
-    from fedkin.reporting.comparison_progress import tables
+    from fedkin.reporting.comparison_findings import findings
+    from fedkin.reporting.comparison_progress import notes, tables
+    from fedkin.reporting.ended_runs import unfinished_note
     from fedkin.reporting.terminal import plain_console
 
     comparison.write(folder)
     comparison_tables.write(comparison, folder)
     console = plain_console(stderr=as_json)
-    for table in tables(comparison, console=console):
-        console.print(table)
-    for line in (
-        *comparison_tables.findings(comparison),
-        *comparison_tables.table_notes(comparison),
-    ):
+    if comparison.finished or comparison.failed:
+        for table in tables(comparison, console=console, unfinished=interrupted):
+            console.print(table)
+    if interrupted:
+        lines = [unfinished_note(comparison)]
+    else:
+        lines = [*findings(comparison), *notes(comparison)]
+    for line in lines:
         console.print(line, soft_wrap=True)
     # Refused runs are left out, because they would be refused again.
     if set(comparison.failed) - refused:
@@ -285,5 +292,9 @@ def _close(comparison: Comparison, refused: set[Key], folder: Path, as_json: boo
     further = [name for name in _FURTHER_TABLES if (folder / name).exists()]
     shown = ", ".join(["comparison.csv, .md, .tex", *further])
     console.print(f"tables: {folder}/{shown}", soft_wrap=True)
+    if (folder / "figure.png").exists():
+        console.print(f"figure: {folder}/figure.png", soft_wrap=True)
+    if not interrupted:
+        console.print(f"next: {command('report', folder)}", soft_wrap=True)
     if as_json:
         print(json.dumps({**comparison.summary(), "out": str(folder)}), flush=True)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from fedkin.cli.common import command, error_exit, print_error, print_rows
+from fedkin.cli.common import command, error_exit, print_error
+from fedkin.cli.printed_tables import print_rows
 from fedkin.core.errors import ConfigError, nearest, unknown
 
 if TYPE_CHECKING:

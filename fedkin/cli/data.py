@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedkin.cli.common import error_exit, parse_option, print_rows, print_table
+from fedkin.cli.common import error_exit, parse_option
+from fedkin.cli.printed_tables import print_rows, print_table
 from fedkin.core.object_repr import shell_command
 
 if TYPE_CHECKING:
@@ -104,7 +105,8 @@ def _print_columns(data: FederatedData, columns: pd.DataFrame | None) -> None:
     ]
     kind = "none" if data.transform is None else data.transform.kind
     title = f"columns of the training samples before scaling; scale: {kind}"
-    print_rows(["column", *columns.columns], rows, title, unbroken=("scaling",))
+    numbers = [name for name in columns.columns if name != "scaling"]
+    print_rows(["column", *columns.columns], rows, title, unbroken=numbers)
     if len(columns) > len(shown):
         typer.echo(f"and {len(columns) - len(shown):,} more columns")
 

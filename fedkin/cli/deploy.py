@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedkin.cli.common import error_exit
+from fedkin.cli.common import command, error_exit
 from fedkin.cli.deploy_sites import (
     add_command,
     backup_command,
@@ -82,21 +82,19 @@ def init_command(
         )
         new = f"new: {', '.join(deployment.new)}" if deployment.new else "none new"
         typer.echo(
-            f"# {len(deployment.sites)} sites in {folder} ({new}); the server is at "
+            f"{len(deployment.sites)} sites in {folder} ({new}); the server is at "
             f"{deployment.address}"
         )
         if compose:
             file = shlex.quote(str(folder / "compose.yaml"))
             typer.echo(
-                f"# start all with one command: docker compose --file {file} up --build --detach"
+                f"start all with one command: docker compose --file {file} up --build --detach"
             )
             user, _ = container_user()
-            typer.echo(f"# the containers run as user {user}, the owner of the files in {folder}")
+            typer.echo(f"the containers run as user {user}, the owner of the files in {folder}")
             return
-        typer.echo(
-            f"# start all with one command: fedkin deploy up {folder}; or start each part:\n"
-        )
-        typer.echo(deployment.commands(), nl=False)
+        typer.echo(f"start all with one command: {command('deploy', 'up', folder)}")
+        typer.echo(f"the commands that start each part by hand: {folder / 'COMMANDS.md'}")
 
 
 @deploy_app.command("check")
@@ -285,7 +283,7 @@ deploy_app.command("restart")(restart_command)
 def _print_status(lines: Sequence[PartStatus]) -> None:
     """Print a table with a row for the server, each site and the run. Errors, such as the reason
     why the server refuses a site, are printed below it, because narrow columns would wrap them."""
-    from fedkin.cli.common import print_rows
+    from fedkin.cli.printed_tables import print_rows
     from fedkin.server.deploy.status import reason_line
 
     rows = [

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from fedkin.cli.common import error_exit, load_config, print_cost_of_looking, print_table
+from fedkin.cli.common import error_exit, load_config, print_cost_of_looking
+from fedkin.cli.printed_tables import print_table
 
 
 def eps_command(

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedkin.cli.common import column_options, error_exit, print_rows, print_table
+from fedkin.cli.common import column_options, error_exit
+from fedkin.cli.printed_tables import print_rows, print_table
 from fedkin.core.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from fedkin.cli.common import error_exit, print_rows
+from fedkin.cli.common import error_exit
+from fedkin.cli.printed_tables import print_rows
 
 
 def methods_command() -> None:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedkin.cli.common import column_options, error_exit, print_rows
+from fedkin.cli.common import column_options, error_exit
+from fedkin.cli.printed_tables import print_rows
 from fedkin.core.object_repr import shell_command
 from fedkin.core.storage import check_output, write_atomic
 

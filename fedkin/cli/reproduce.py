@@ -24,7 +24,9 @@ def reproduce_command(
     table: Annotated[
         str | None,
         typer.Argument(
-            metavar="[NAME]", help="A table, such as flexcfl-table3 (default: list all)."
+            metavar="[NAME]",
+            help="A table, such as flexcfl-table3, or a claim of docs/results.md, such as "
+            "fedgroup-1 (default: list all).",
         ),
     ] = None,
     rows: Annotated[
@@ -76,9 +78,11 @@ def reproduce_command(
                     f"{options} need a table of the papers: fedkin reproduce NAME --rows ..."
                 )
             return _list_tables(out, as_json)
-        from papers.table_request import request_table
+        from papers import claims
 
-        request = request_table(table, rows or (), columns or (), seeds, out)
+        request = claims.request(
+            table, rows=rows or (), columns=columns or (), seeds=seeds, folder=out
+        )
         _print_numbers(request, 0 if stored else _run_missing(request), as_json)
 
 

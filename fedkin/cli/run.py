@@ -90,7 +90,7 @@ def run_command(
         if not config.run.seeds:
             _refuse_parallel(jobs, engine)
         method = config.method.name.rpartition(":")[2]
-        folder = resume or out or new_run_folder(f"{config.data.name}-{method}")
+        folder = resume or out or new_run_folder(f"{config.description().data_title}-{method}")
         if config.run.seeds:
             with _resumable(folder):
                 repeated = _execute_seeds(

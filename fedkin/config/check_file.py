@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fedkin.config import comparison, peer, reference, run, server
+from fedkin.config.comparison_repair import GridError, repair_grid
 from fedkin.config.keys import Key, keys
 from fedkin.config.loader import Sections, read_toml
 from fedkin.config.schema import Place, Values
@@ -58,7 +59,7 @@ def check_file(path: Path) -> FileCheck:
     errors: list[str] = []
     for _ in range(_MOST_ERRORS):
         try:
-            _validate(kind, copy.deepcopy(repair.values), path, changed=bool(errors))
+            _validate(kind, copy.deepcopy(repair.values), path)
             break
         except FedkinError as error:
             message = str(error).removeprefix(f"{path}: ")
@@ -66,10 +67,15 @@ def check_file(path: Path) -> FileCheck:
             if location is None:
                 errors.append(f"{path}: {message}")
                 break
-            if repair.has_made(location[0]):
+            in_grid = isinstance(error, GridError)
+            if repair.has_made(location[0], in_grid):
                 break
             errors.append(f"{path}: {message}")
-            if not repair.repair(location[1], location[2] or "", message):
+            if in_grid:
+                repaired = repair_grid(repair.values["compare"], location[0], message)
+            else:
+                repaired = repair.repair(location[1], location[2] or "", message)
+            if not repaired:
                 break
     return FileCheck(path, kind, tuple(errors))
 
@@ -93,15 +99,8 @@ def kind_of(raw: dict[str, Any]) -> str:
     return max(reference.FILES, key=score)
 
 
-def _validate(kind: str, raw: dict[str, Any], path: Path, changed: bool) -> None:
-    """Validate a file of a kind as its command does. Raises FedkinError for the first error.
-
-    Args:
-        kind: the kind.
-        raw: its sections.
-        path: the file.
-        changed: whether the sections differ from those of the file, since errors were repaired.
-    """
+def _validate(kind: str, raw: dict[str, Any], path: Path) -> None:
+    """Validate a file of a kind as its command does. Raises FedkinError for the first error."""
 
     def place(key: str) -> str:
         return f"{path}: {key}"
@@ -113,19 +112,23 @@ def _validate(kind: str, raw: dict[str, Any], path: Path, changed: bool) -> None
         server.client_from_dict(raw, place, folder)
     elif kind == "peer":
         peer.from_dict(raw, place)
+    elif kind == "comparison":
+        _validate_comparison(raw, place)
     else:
-        _validate_run(raw, place)
-        if kind == "comparison" and not changed:
-            comparison.load(path)
+        run.from_dict(raw, place)
 
 
-def _validate_run(raw: dict[str, Any], place: Place) -> None:
-    """Validate the sections of a run's or comparison's file."""
-    compare = raw.pop("compare", {})
-    Sections({"compare": compare}, ["compare"], place).validate(
-        "compare", comparison.CompareSection
-    )
-    run.from_dict(raw, place)
+def _validate_comparison(raw: dict[str, Any], place: Place) -> None:
+    """Validate a comparison's file: its sections, and then its grid. Raises GridError if only the
+    grid is wrong."""
+    sections = {name: values for name, values in raw.items() if name != "compare"}
+    compare = Sections({"compare": raw.get("compare", {})}, ["compare"], place)
+    compare.validate("compare", comparison.CompareSection)
+    run.from_dict(sections, place)
+    try:
+        comparison.from_dict(raw, place)
+    except FedkinError as error:
+        raise GridError(str(error)) from error
 
 
 class _Repair:
@@ -136,10 +139,17 @@ class _Repair:
         self._sections = reference.FILES[kind]
         self._made: set[str] = set()
 
-    def has_made(self, location: str) -> bool:
+    def has_made(self, location: str, in_grid: bool) -> bool:
         """Whether the value at a location is from a repair, so that an error there is none of the
-        file."""
-        return location in self._made
+        file.
+
+        Args:
+            location: the place that the error names.
+            in_grid: whether the error is in the grid of a comparison. Only the name of its section,
+                such as the data set, can then be from a repair.
+        """
+        section = location.partition(".")[0]
+        return (f"{section}.name" if in_grid else location) in self._made
 
     def repair(self, section: str, key: str, message: str) -> bool:
         """Repair the value that an error names. Returns whether there was one.

@@ -39,14 +39,14 @@ from fedkin.config import comparison_axes as axis
 from fedkin.config import registry, run
 from fedkin.config.comparison_axes import SECTIONS, Axis
 from fedkin.config.comparison_grid import ComparisonGrid, Setting
-from fedkin.config.comparison_trials import search
+from fedkin.config.comparison_trials import check_bounds, search
 from fedkin.config.comparison_variants import check_label, one_line, variants
 from fedkin.config.declarations import METHOD, one_class
 from fedkin.config.inherited_options import carry_over
 from fedkin.config.loader import Sections, read
 from fedkin.config.option_registry import known_values
-from fedkin.config.run import demo_for, from_dict
-from fedkin.config.schema import Positive, Section, Values, check_integer
+from fedkin.config.run import demo_for
+from fedkin.config.schema import Place, Positive, Section, Values, check_integer
 from fedkin.core.errors import ConfigError, unknown
 from fedkin.core.method import Method
 from fedkin.scenarios.population import Population
@@ -57,7 +57,7 @@ _log = logging.getLogger("fedkin")
 Methods = Sequence[str | Values | Method] | Mapping[str, str | Values | Method]
 # The section of a key that an entry of [[compare.data]] or [[compare.scenarios]] has by itself. It
 # also names the column of their labels.
-_SECTION_OF = {"data": "data", "scenarios": "scenario"}
+SECTION_OF = {"data": "data", "scenarios": "scenario"}
 SEEDS = 3  # default number of seeds: the minimum for a statistical test
 
 
@@ -124,14 +124,44 @@ def load(
     """
     single_values, distributions = axis.split_overrides(overrides)
     raw, place = read(path, single_values, demo_for(single_values), DECLARED)
+    return from_dict(
+        raw,
+        place,
+        methods=methods,
+        seeds=seeds,
+        sweeps=[*sweeps, *distributions],
+        axes=axes,
+        trials=trials,
+    )
+
+
+def from_dict(
+    raw: Mapping[str, Any],
+    place: Place = str,
+    methods: Methods | None = None,
+    seeds: int | None = None,
+    sweeps: Sequence[str] = (),
+    axes: Mapping[str, Sequence[Any] | str] | None = None,
+    trials: int | None = None,
+) -> ComparisonGrid:
+    """Validate the configuration of a comparison, and make its grid.
+
+    Args:
+        raw: the sections of the configuration.
+        place: function that turns ``section.key`` into its name in messages, such as
+            ``FILE: section.key``.
+        methods, seeds, sweeps, axes, trials: values that replace those of the configuration, as in
+            ``load``.
+    """
+    raw = dict(raw)
     compare = Sections({"compare": raw.pop("compare", {})}, ["compare"], place).validate(
         "compare", CompareSection
     )
-    from_dict(raw, place)  # the file without its [compare] is a valid run
+    run.from_dict(raw, place)  # the file without its [compare] is a valid run
     file_axes = axis.from_table(compare.grid, place("compare.grid"))
     given_axes = [
         *axis.from_table(axes or {}, "grid"),
-        *map(axis.from_text, [*sweeps, *distributions]),
+        *map(axis.from_text, sweeps),
     ]
     all_axes = axis.merged(file_axes, given_axes)
     # A new name resets the section's options, so axes of names come first.
@@ -149,8 +179,10 @@ def load(
     methods_with_values = variants(
         entries, _main(raw)["name"], of_methods, place("compare.methods"), drawn=bool(drawn)
     )
+    settings = _settings(raw, compare, of_settings, drawn)
+    check_bounds({**settings[0].raw, "method": methods_with_values[0].entry}, all_axes, place)
     return ComparisonGrid(
-        _settings(raw, compare, of_settings, drawn),
+        settings,
         methods_with_values,
         _seeds(raw.get("run", {}), compare, seeds),
         trials=number,
@@ -281,7 +313,7 @@ def _layers(entries: Sequence[Values] | None, kind: str) -> list[Layer]:
         )
     layers = []
     for number, entry in enumerate(entries or [{}], 1):
-        sections, differences = _entry_sections(entry, _SECTION_OF[kind])
+        sections, differences = _entry_sections(entry, SECTION_OF[kind])
         for name, values in sections.items():
             if name not in SECTIONS:
                 raise ConfigError(f"compare.{kind}: {unknown('section', name, SECTIONS)}")
@@ -296,7 +328,7 @@ def _layers(entries: Sequence[Values] | None, kind: str) -> list[Layer]:
         label = entry.get("label") or name or differences or f"{kind} {number}"
         check_label(label, f"compare.{kind}")
         several = entries is not None and len(entries) > 1
-        values = {_SECTION_OF[kind]: str(label)} if several else {}
+        values = {SECTION_OF[kind]: str(label)} if several else {}
         layers.append(Layer(str(label) if several else "", sections, values))
     return layers
 

@@ -119,7 +119,7 @@ def from_text(text: str) -> Axis:
     if not equals or "." not in key or not parts:
         raise ConfigError(
             f"--grid: expected section.key=value,value, got {text!r}; a grid without values has no "
-            "cell to run"
+            "cell to run; for example --grid local.lr=0.01,0.1"
         )
     return Axis(key.strip(), [_toml_value(part) for part in parts])
 

@@ -3,12 +3,13 @@ trials for each method."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from fedkin.config.comparison_axes import Axis
-from fedkin.config.distributions import draws
-from fedkin.config.schema import check_integer
+from fedkin.config.distributions import Integers, draws
+from fedkin.config.run import from_dict
+from fedkin.config.schema import Place, Values, check_integer
 from fedkin.core.errors import ConfigError
 
 
@@ -64,3 +65,27 @@ def search(axes: Sequence[Axis], trials: int | None, seed: int) -> SearchAxes:
             "--grid 'local.lr=log(0.01, 0.3)'"
         )
     return SearchAxes([one for one in axes if not one.tuned], drawn)
+
+
+def check_bounds(raw: Mapping[str, Values], axes: Sequence[Axis], place: Place) -> None:
+    """Check both bounds of options that are drawn as integers, so that no later trial is refused.
+
+    The bounds of other distributions are almost never drawn. Options of methods are checked with
+    each method.
+
+    Args:
+        raw: the sections of a setting, with a method.
+        axes: options with lists of values or with distributions.
+        place: as for ``run.from_dict``.
+
+    Raises:
+        ConfigError: a bound is no valid value of its option; the message has the distribution.
+    """
+    for one in axes:
+        bounds = one.distribution
+        if not isinstance(bounds, Integers) or one.section == "method":
+            continue
+        drawn_as = f" (a bound of int({bounds.low}, {bounds.high}))"
+        for bound in (bounds.low, bounds.high):
+            section = {**raw.get(one.section, {}), one.option: bound}
+            from_dict({**raw, one.section: section}, lambda key, end=drawn_as: f"{place(key)}{end}")

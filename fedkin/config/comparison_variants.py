@@ -15,7 +15,7 @@ from fedkin.config.comparison_axes import Axis
 from fedkin.config.comparison_grid import Variant
 from fedkin.config.inherited_options import unlike_others, why_impossible
 from fedkin.config.schema import Values
-from fedkin.core.errors import ConfigError
+from fedkin.core.errors import ConfigError, nearest
 
 _log = logging.getLogger("fedkin")
 
@@ -59,9 +59,10 @@ def variants(
     for one in axes:
         takers = [own for own in taken if one in own]
         if not having[one.option]:
+            near = nearest(one.option, sorted(set().union(*known)))
+            cure = f"did you mean 'method.{near}'?" if near else "remove it from the grid"
             raise ConfigError(
-                f"compare.grid: no method of this comparison has an option '{one.key}'; remove it "
-                "from the grid"
+                f"compare.grid: no method of this comparison has an option '{one.key}'; {cure}"
             )
         every = zip(entries, known, taken, strict=True)
         keepers = [

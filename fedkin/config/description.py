@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from fedkin.config.inherited_options import configured_clusters
@@ -64,6 +65,13 @@ class Description:
     def data_name(self) -> str:
         """The data set's name in configurations."""
         return self.data["name"]
+
+    @property
+    def data_title(self) -> str:
+        """The data in titles: the name of a user's file or folder without its ending, or the name
+        of the data set."""
+        path = self.data.get("path")
+        return Path(path).stem if self.data_name == "file" and path else self.data_name
 
     @property
     def model(self) -> Values:

@@ -20,6 +20,7 @@ from fedkin.core.errors import ConfigError, unknown
 
 DIGITS = 4  # significant digits of drawn numbers, so that tables show them without rounding
 _FORM = re.compile(r"\s*([A-Za-z_]+)\s*\((.*)\)\s*", re.DOTALL)
+_CUT = re.compile(r"\s*([A-Za-z_]+)\s*\(([^()]*)")  # the same without its closing bracket
 
 
 @dataclass(frozen=True)
@@ -91,13 +92,21 @@ def from_value(value: Any, place: str) -> Distribution | None:
     Raises:
         ConfigError: the distribution is unknown, or its bounds are invalid.
     """
-    match = _FORM.fullmatch(value) if isinstance(value, str) else None
+    if not isinstance(value, str):
+        return None
+    where = f"{place}: {value.strip()}"
+    cut = _CUT.fullmatch(value)
+    if cut is not None and cut[1] in DISTRIBUTIONS:
+        right = DISTRIBUTIONS[cut[1]].example
+        raise ConfigError(f"{where}: the closing bracket is missing, as in {right}")
+    match = _FORM.fullmatch(value)
     if match is None:
         return None
     name, arguments = match.groups()
-    where = f"{place}: {value.strip()}"
     if name not in DISTRIBUTIONS:
-        raise ConfigError(f"{where}: {unknown('distribution', name, DISTRIBUTIONS)}")
+        raise ConfigError(
+            f"{where}: {unknown('distribution', name, DISTRIBUTIONS)}; for example {Log.example}"
+        )
     values = parse_values(arguments)
     if name == "choice":
         return _choice(values, where)
@@ -105,10 +114,16 @@ def from_value(value: Any, place: str) -> Distribution | None:
 
 
 def is_distribution(value: Any) -> bool:
-    """Whether a value of an option is a text of the form of a known distribution, such as
-    ``log(0.01, 0.3)``."""
-    match = _FORM.fullmatch(value) if isinstance(value, str) else None
-    return match is not None and match[1] in DISTRIBUTIONS
+    """Whether a value of an option is a text of the form of a distribution, such as
+    ``log(0.01, 0.3)``: the name of a known one, or any name with two numbers. The closing bracket
+    may be missing, so that ``from_value`` can say so."""
+    if not isinstance(value, str):
+        return False
+    match = _FORM.fullmatch(value) or _CUT.fullmatch(value)
+    if match is None:
+        return False
+    numbers = [_is_number(argument) for argument in parse_values(match[2])]
+    return match[1] in DISTRIBUTIONS or numbers == [True, True]
 
 
 def draws(distribution: Distribution, key: str, count: int, seed: int) -> list[Any]:

@@ -95,11 +95,24 @@ def carry_over(
         if main_runs
         else [f"{key} = {value!r}" for key, value in main.items() if key not in decided]
     )
-    if dropped:
+    if dropped and all(_is_known(entry["name"]) for entry in entries):
         _say_dropped(str(main["name"]), taken or "nothing", ", ".join(dropped))
-    elif taken:
+    elif taken and not dropped:
         _say(taken)
     return [{**entry, **values} for entry, values in zip(entries, carried, strict=True)]
+
+
+def _is_known(name: object) -> bool:
+    """Whether a method exists. If not, an error with its place follows, and other messages would
+    hide it."""
+    known = registry.methods()
+    if not isinstance(name, str) or name not in known:
+        return False
+    try:
+        registry.options(known[name])
+    except ConfigError:
+        return False
+    return True
 
 
 def _shared_values(main: Values, entry: Values, skip: frozenset[str]) -> Values:
@@ -108,12 +121,9 @@ def _shared_values(main: Values, entry: Values, skip: frozenset[str]) -> Values:
     that they would cause."""
     names = main["name"], entry["name"]
     known = registry.methods()
-    if not all(isinstance(name, str) and name in known for name in names):
+    if not all(_is_known(name) for name in names):
         return {}  # other code raises the error, with the place
-    try:
-        shared = shared_options(*names) & registry.options(known[names[1]])
-    except ConfigError:  # other code reports a user's method that cannot be imported
-        return {}
+    shared = shared_options(*names) & registry.options(known[names[1]])
     _tell_other_meanings(main, entry, skip)
     values = {
         key: main[key] for key in main if key in shared and key not in entry and key not in skip

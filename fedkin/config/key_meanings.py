@@ -11,6 +11,7 @@ import textwrap
 import tokenize
 import typing
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any
 
 # Short words at the start of a meaning. Other short ones are symbols, such as "k".
@@ -126,12 +127,9 @@ def field_source(home: type, name: str) -> tuple[str, str]:
         home: the class that declares the field.
         name: of the field.
     """
-    source = textwrap.dedent(inspect.getsource(home))
-    body = typing.cast(ast.ClassDef, ast.parse(source).body[0]).body
-    fields = [node for node in body if isinstance(node, ast.AnnAssign)]
-    field = next(node for node in fields if ast.unparse(node.target) == name)
+    source, fields, comments = _source_of(home)
+    field = fields[name]
     annotation = ast.get_source_segment(source, field.annotation) or ""
-    comments = _comments(source)
     last = field.end_lineno or field.lineno
     at_end = [comments[line][1] for line in range(field.lineno, last + 1) if line in comments]
     if at_end:
@@ -142,6 +140,16 @@ def field_source(home: type, name: str) -> tuple[str, str]:
         above.insert(0, comments[line][1])
         line -= 1
     return annotation, " ".join(above)
+
+
+@cache
+def _source_of(home: type) -> tuple[str, dict[str, ast.AnnAssign], dict[int, tuple[bool, str]]]:
+    """The source of a class, its fields by name, and its comments by line."""
+    source = textwrap.dedent(inspect.getsource(home))
+    body = typing.cast(ast.ClassDef, ast.parse(source).body[0]).body
+    annotated = [node for node in body if isinstance(node, ast.AnnAssign)]
+    fields = {ast.unparse(node.target): node for node in annotated}
+    return source, fields, _comments(source)
 
 
 def _comments(source: str) -> dict[int, tuple[bool, str]]:

@@ -3,6 +3,7 @@ begin with the place of the error, such as ``FILE: local.lr``."""
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -150,8 +151,10 @@ def read_toml(path: Path) -> dict[str, Any]:
     Raises ConfigError if the file is missing, cannot be read, or is not TOML.
     """
     path = user_path(path)
+    text = ""
     try:
-        return tomllib.loads(toml_text(path))
+        text = toml_text(path)
+        return tomllib.loads(text)
     except FileNotFoundError:
         raise ConfigError(f"{path}: there is no such file") from None
     except OSError as error:
@@ -161,7 +164,22 @@ def read_toml(path: Path) -> dict[str, Any]:
             f"{path}: is not TOML: it has too many brackets inside each other"
         ) from None
     except ValueError as error:  # TOMLDecodeError and UnicodeDecodeError
-        raise ConfigError(f"{path}: is not TOML: {error}") from error
+        raise ConfigError(f"{path}: is not TOML: {error}{_line_of(text, str(error))}") from error
+
+
+def _line_of(text: str, message: str) -> str:
+    """The line of a file that an error of tomllib names, for the end of the message. A value that
+    is a word without quotes is shown with quotes. Empty if the message names no line."""
+    place = re.search(r"\(at line (\d+), column \d+\)", message)
+    if place is None:
+        return ""
+    line = text.splitlines()[int(place[1]) - 1].strip()
+    word = re.fullmatch(r"([A-Za-z0-9_.-]+)\s*=\s*([A-Za-z_][^\s\"'#]*)", line)
+    if word is None:
+        return f": {line}"
+    if word[2].lower() in ("true", "false"):
+        return f": {line}; write {word[1]} = {word[2].lower()}"
+    return f': {line}; text has quotes: {word[1]} = "{word[2]}"'
 
 
 def parse_override(text: str) -> Override:

@@ -278,6 +278,15 @@ def shifts() -> Registry:
     return dict(SHIFTS)
 
 
+def _unknown_entry(kind: str, registry: Registry, name: str) -> str:
+    """Error message for a name that is not in a registry. A method with a dot instead of a colon
+    gets the right form."""
+    module, _, attribute = name.rpartition(".")
+    if kind == "method" and module and attribute.isidentifier():
+        return f'unknown method {name!r}; your class is named with a colon: "{module}:{attribute}"'
+    return unknown(kind, name, registry)
+
+
 def resolve(kind: str, registry: Registry, values: Values, place: Place) -> Entry:
     """The registry entry that a section names, with validated options and defaults.
 
@@ -303,7 +312,7 @@ def resolve(kind: str, registry: Registry, values: Values, place: Place) -> Entr
             f"{place('name')}: expected the name of a {kind}, got {name!r}; for example {right}"
         )
     if name not in registry:
-        raise ConfigError(f"{place('name')}: {unknown(kind, name, registry)}")
+        raise ConfigError(f"{place('name')}: {_unknown_entry(kind, registry, name)}")
     given = {key: value for key, value in values.items() if key != "name"}
     schema = _options_of(registry, name, place)
     if kind == "data set":
@@ -375,7 +384,8 @@ def site_values(data: Values) -> Values:
         raise ConfigError(
             f"scale = {data['scale']!r} would scale the table by this site's samples, and every "
             "site in another way; give all sites the same statistics: scale_from = {mean = {age = "
-            "50.0}, scale = {age = 12.0}}, or remove scale"
+            "50.0}, scale = {age = 12.0}}, or remove scale. With a server, scale in [samples] of "
+            "server.toml and of every client.toml computes them from sums of all sites"
         )
     is_open = data.get("scale") is None and data.get("scale_from") is None
     return {**data, "scale": NONE} if is_open else data

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import model_validator
@@ -31,7 +31,7 @@ from fedkin.core.errors import ConfigError
 from fedkin.core.object_repr import listed
 from fedkin.core.storage import user_path
 from fedkin.core.training import LocalTraining
-from fedkin.data.table_transform import TableTransform, given_transform
+from fedkin.data.table_transform import NONE, TableTransform, given_transform
 from fedkin.measures.measure import Measure
 from fedkin.options import SECTIONS
 from fedkin.options.base import Option
@@ -40,6 +40,7 @@ OPTIONS = tuple(name for name, section in SECTIONS.items() if not section.only_s
 SERVER = ("federation", "samples", "model", "method", *OPTIONS, "local", "run")
 METHOD = "fedavg"  # name of the method if the file has none
 CLIENT = ("client", "samples", "model", "data")
+Scale = Literal["standard", "robust", "none"]  # as ``data.table_transform.SCALES``
 
 
 class SamplesSection(Section):
@@ -48,7 +49,8 @@ class SamplesSection(Section):
     ``words`` is the size of the vocabulary if samples are word indices. ``labels`` and ``features``
     are the names of the classes and of a table's columns. Their order must be the same at all
     sites. ``scale_from`` has the ``mean`` and the ``scale`` of each column, by which all sites
-    scale their tables.
+    scale their tables. With ``scale`` the server computes these numbers before the first round,
+    from sums over the training samples of all sites.
     """
 
     shape: list[Positive]
@@ -56,6 +58,10 @@ class SamplesSection(Section):
     words: Positive | None = None
     labels: list[str] | None = None
     features: list[str] | None = None
+    # how the server scales a table's columns, by sums over the training samples of all sites; not
+    # set: by `scale_from`, or not at all
+    scale: Scale | None = None
+    # mean and scale of each of a table's columns, by which all sites scale their tables
     scale_from: dict[str, Any] | None = None
 
     @model_validator(mode="after")
@@ -69,13 +75,29 @@ class SamplesSection(Section):
         ):
             if names is not None and (len(names) != number or len(set(names)) != number):
                 raise ValueError(f"{what} must be {number} different names, got {listed(names)}")
-        if self.scale_from is not None and self.features is None:
+        for key in ("scale", "scale_from"):
+            if getattr(self, key) not in (None, NONE) and self.features is None:
+                raise ValueError(
+                    f"{key}: needs the names of the columns too, such as features = "
+                    '["age", "weight"]'
+                )
+        if self.scale is not None and self.scale_from is not None:
             raise ValueError(
-                "scale_from: needs the names of the columns too, such as features = "
-                '["age", "weight"]'
+                f"scale = {self.scale!r} computes numbers, or uses none, but scale_from gives "
+                "them; leave one of the two out"
+            )
+        if self.summed and len(self.shape) > 1:
+            raise ValueError(
+                f"scale: scales the columns of tables, but samples have the shape {self.shape}; "
+                "remove it"
             )
         self.transform()
         return self
+
+    @property
+    def summed(self) -> bool:
+        """Whether the server computes the scaling from sums of all sites."""
+        return self.scale not in (None, NONE)
 
     def transform(self) -> TableTransform | None:
         """How all sites scale their tables; None if they do not.
@@ -267,10 +289,12 @@ def server_from_dict(raw: dict[str, Any], place: Place, folder: Path) -> ServerC
     )
     option_entries = resolve_options(sections, (*OPTIONS, *own))
     _check_options(option_entries, sections.place)
+    samples = sections.validate("samples", SamplesSection)
+    _check_scale(samples, option_entries, sections.place)
     settings = sections.validate("federation", ServerSettings)
     config = ServerConfig(
         federation=replace(settings, folder=str(folder / user_path(settings.folder))),
-        samples=sections.validate("samples", SamplesSection),
+        samples=samples,
         model=resolve_model(sections["model"], sections.place_in("model")),
         method=method,
         against=against,
@@ -328,6 +352,26 @@ def _check_options(entries: Mapping[str, Entry], place: Place) -> None:
         name = place("privacy.testing_only_seeded_noise")
         raise ConfigError(
             f"{name}: seeded noise is for tests of simulations, not for real sites; remove it"
+        )
+
+
+def _check_scale(samples: SamplesSection, entries: Mapping[str, Entry], place: Place) -> None:
+    """Raise ConfigError if sums of columns would break a promise of privacy or secret sums."""
+    if not samples.summed:
+        return
+    cure = (
+        "give known numbers instead: samples.scale_from = {mean = {age = 50.0}, scale = {age = "
+        "12.0}}, in every file"
+    )
+    if "privacy" in entries:
+        raise ConfigError(
+            f"{place('samples.scale')}: the sums of columns come from the clients' samples and get "
+            f"no noise, so [privacy] refuses them; {cure}"
+        )
+    if "secret" in entries:
+        raise ConfigError(
+            f"{place('samples.scale')}: secret sums add up trained models only, so the server "
+            f"would see the sums of columns of each site; {cure}"
         )
 
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from fedkin.config.schema import Values
-from fedkin.core.errors import ConfigError
+from fedkin.core.errors import ConfigError, missing_module, nearest
 from fedkin.core.plain import plain
 from fedkin.options.base import Option
 
@@ -112,9 +112,9 @@ def found(name: str) -> Any:
             "the class into a module, name it module:Class and start in a new folder"
         )
     if candidate is None:
-        raise ConfigError(
-            f"{name!r}: the module {module!r} does not define {attribute!r}; check the name"
-        )
+        near = nearest(attribute, [one for one in vars(holder) if not one.startswith("_")])
+        hint = "check the name" if near is None else f"did you mean {module}:{near}?"
+        raise ConfigError(f"{name!r}: the module {module!r} does not define {attribute!r}; {hint}")
     return candidate
 
 
@@ -126,10 +126,7 @@ def _module(module: str, name: str) -> Any:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        where = f"there is no module {error.name!r} in {os.getcwd()} or on Python's path"
-        raise ConfigError(
-            f"{name!r}: {where}; start fedkin in the module's folder, or set PYTHONPATH"
-        ) from error
+        raise ConfigError(f"{name!r}: {missing_module(module, error)}") from error
     except Exception as error:  # whatever the user's own file raises
         raise ConfigError(
             f"{name!r} cannot be imported: {type(error).__name__}: {error}"

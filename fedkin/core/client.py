@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from fedkin.core.client_memory import ClientMemory, OwnMemory, client_name
+from fedkin.core.columns import raw_values
 from fedkin.core.engine_protocols import LocalUpdates, Scorer, ScoreSums, Trainer
 from fedkin.core.errors import TaskError
 from fedkin.core.model_spec import BYTES_PER_NUMBER
@@ -61,12 +62,14 @@ class Client:
         """C, the number of classes."""
         return self._rows.data.classes
 
-    def samples(self, split: str = "train") -> tuple[np.ndarray, np.ndarray]:
+    def samples(self, split: str = "train", raw: bool = False) -> tuple[np.ndarray, np.ndarray]:
         """The client's features [s ...] and labels [s]. ``split`` is ``train``, ``test``, or
-        ``validation`` if the data set has a validation split."""
+        ``validation`` if the data set has a validation split. ``raw``: whether the columns of a
+        table have their values before scaling, in float64."""
         data = self._rows.data
         positions = data.part(split)[int(self._position[0])]
-        return data.x[positions], data.y[positions]
+        x = data.x[positions]
+        return (raw_values(data, x) if raw else x), data.y[positions]
 
     @property
     def label_counts(self) -> Int[np.ndarray, "C"]:

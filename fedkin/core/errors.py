@@ -19,6 +19,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+# Packages that a user's module may import, by the extra that installs them.
+_EXTRAS = {"torch": "torch", "torchax": "torchax", "onnx": "onnx", "datasets": "hf"}
+
 
 class FedkinError(Exception):
     """Root of all errors that fedkin raises on purpose."""
@@ -64,6 +67,26 @@ class MissingExtra(FedkinError, ImportError):
     """An optional dependency that is not installed."""
 
 
+def missing_module(module: str, error: ModuleNotFoundError) -> str:
+    """Error message for a user's module that cannot be imported: it, or a module that it imports,
+    is missing.
+
+    Args:
+        module: the name of the user's module, such as ``nets``.
+        error: the error of the import.
+    """
+    where = "in the folder where fedkin was started or on Python's path"
+    missing = error.name or module
+    if module == missing or module.startswith(f"{missing}."):
+        return (
+            f"there is no module {missing!r} {where}; start fedkin in the module's folder, or set "
+            "PYTHONPATH"
+        )
+    extra = _EXTRAS.get(missing.partition(".")[0])
+    cure = f"pip install 'fedkin[{extra}]'" if extra else "install it, or set PYTHONPATH"
+    return f"the module {module!r} imports {missing!r}, which is not installed: {cure}"
+
+
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     """Error message for an unknown name. It suggests the most similar known name, or lists all.
 
@@ -92,7 +115,11 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
         return exact[0]
     folded = {_folded(candidate): candidate for candidate in names}
     similar = difflib.get_close_matches(_folded(name), folded, n=1)
-    return folded[similar[0]] if similar else None
+    if similar:
+        return folded[similar[0]]
+    # Two exchanged letters of a short name, such as ``rl``, are less similar than difflib asks for.
+    exchanged = [near for near in folded if sorted(near) == sorted(_folded(name))]
+    return folded[exchanged[0]] if exchanged else None
 
 
 def _folded(name: str) -> str:

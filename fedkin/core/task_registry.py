@@ -18,6 +18,7 @@ _REQUEST = {
     "first",
     "count",
     "handshake",
+    "columns",
     "stream",
     "call",
     "clients",

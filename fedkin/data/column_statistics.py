@@ -14,6 +14,12 @@ from jaxtyping import Bool, Float64
 
 from fedkin.data.array_checks import row_blocks
 from fedkin.data.features import Features
+from fedkin.measures.quantile_search import (
+    RankCounts,
+    bin_edges,
+    search_quantiles,
+    values_not_above,
+)
 
 # A quantile is located by this number of histograms, each within a bin of the histogram before.
 _HISTOGRAMS = 4
@@ -110,10 +116,8 @@ def quantiles(
 ) -> Float64[np.ndarray, "q d"]:
     """Quantiles of each column over some samples, from sums of histograms.
 
-    The quantile of a share s is the smallest value that at least s of the samples do not exceed. A
-    histogram over the column's range locates it in one bin, the next histogram in a bin of this
-    bin, and so on: selection with few passes (Munro and Paterson 1980). The clients' histograms add
-    up. The result is exact for whole numbers, otherwise to the range / 1024^4.
+    Each histogram refines one bin of the histogram before (``search_quantiles``). The clients'
+    histograms add up. The result is exact for whole numbers, otherwise to the range / 1024^4.
 
     Args:
         x: all samples [M, d], without NaN.
@@ -121,22 +125,22 @@ def quantiles(
         shares: share of each quantile, above 0 and at most 1.
         facts: statistics of the columns over the same samples.
     """
-    needed = np.ceil(np.array(shares) * facts.count - 1e-9)[:, None]
-    low = np.broadcast_to(facts.low, (len(shares), len(facts.low))).copy()
-    high = np.broadcast_to(facts.high, low.shape).copy()
-    for _ in range(_HISTOGRAMS):
-        # Edges [bins + 1, q, d]; the last edge is exactly the highest value.
-        edges = np.linspace(low, high, _BINS + 1)
+
+    def counter(low: Float64[np.ndarray, "q d"], high: Float64[np.ndarray, "q d"]) -> RankCounts:
+        edges = bin_edges(low, high, _BINS)
         not_above = np.zeros(edges.shape, np.int64)
         for block in taken_blocks(x, taken):
-            ordered = np.sort(block, axis=0)
-            for column in range(block.shape[1]):
-                not_above[:, :, column] += np.searchsorted(
-                    ordered[:, column], edges[:, :, column], side="right"
-                )
-        first = (not_above >= needed).argmax(axis=0)[None]
-        high = np.take_along_axis(edges, first, axis=0)[0]
-        low = np.take_along_axis(edges, np.maximum(first - 1, 0), axis=0)[0]
+            not_above += values_not_above(block, edges)
+        return RankCounts(not_above, facts.count)
+
+    high = search_quantiles(
+        counter,
+        shares,
+        low=facts.low,
+        high=facts.high,
+        histograms=_HISTOGRAMS,
+        bins=_BINS,
+    )
     # Whole numbers are located exactly.
     return np.where(facts.whole, np.floor(high), high)
 

@@ -210,7 +210,7 @@ def _transform(folder: Path, about: dict[str, Any]) -> TableTransform | None:
         return None
     try:
         return TableTransform.of_values(about[_TRANSFORM])
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except ValueError as error:
         raise DataError(
             f"{folder / DESCRIPTION}: its entry {_TRANSFORM} is damaged ({error}); pack the data "
             "again"

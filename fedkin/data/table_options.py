@@ -13,7 +13,15 @@ from fedkin.core.errors import ConfigError, DataError, unknown
 from fedkin.core.plain import plain_lists
 from fedkin.core.storage import user_path
 from fedkin.data.table_scaling import TableScaling
-from fedkin.data.table_transform import NONE, SCALES, STANDARD, TABLE_OPTIONS, TableTransform
+from fedkin.data.table_transform import (
+    NONE,
+    RAW,
+    RAW_VALUES,
+    SCALES,
+    STANDARD,
+    TABLE_OPTIONS,
+    TableTransform,
+)
 
 
 @dataclass(frozen=True)
@@ -146,6 +154,8 @@ def _statistics(given: Any) -> Mapping[str, Any] | TableTransform | None:
         return given
     if isinstance(given, (str, Path)):
         return _read_statistics(user_path(given))
+    if isinstance(given, Mapping) and given.get("kind") == RAW:
+        return RAW_VALUES
     if isinstance(given, Mapping):
         return {name: plain_lists(value) for name, value in given.items()}
     raise ConfigError(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +25,14 @@ from fedkin.data.column_statistics import (
     taken_blocks,
 )
 from fedkin.data.features import Features
-from fedkin.data.table_transform import NONE, ROBUST, STANDARD, TableTransform, given_transform
+from fedkin.data.table_transform import (
+    NONE,
+    RAW,
+    ROBUST,
+    STANDARD,
+    TableTransform,
+    given_transform,
+)
 
 # Scales that differ by more than this factor are worth a warning.
 LARGEST_RATIO = 100
@@ -64,8 +71,14 @@ class TableScaling:
             place: file or name with which messages begin.
         """
         if isinstance(self.statistics, TableTransform):
-            changes = self.statistics.kind != NONE
-            return self.statistics.of_columns(columns, place) if changes else None
+            if self.statistics.kind == NONE:
+                return None
+            own = self.statistics.of_columns(columns, place)
+            if own.kind != RAW:
+                return own.as_given()
+            # Whether a column is constant is known only to all sites together.
+            _warn_of_identifiers(x, _is_taken(x, train), columns, place)
+            return _renaming(own, self.renamed)
         if self.statistics is not None:
             given = given_transform(self.statistics, columns, place)
             return _renaming(given, self.renamed)
@@ -143,28 +156,35 @@ def rescaled(x: Any, train: Int[np.ndarray, "n"], transform: TableTransform | No
 
 def converted(x: Any, before: TableTransform | None, after: TableTransform | None) -> Any:
     """Features that one transform has scaled, scaled by another one instead. They are unchanged if
-    both transforms are equal.
+    both transforms change values in the same way.
 
     Args:
         x: features [M, d].
         before: the transform of x; None for raw values.
         after: the requested transform; None for raw values.
     """
-    if before == after:
+    if before == after or (before is not None and before.equals(after)):
         return x
     raw = x if before is None else before.undo(x)
     return np.asarray(raw, np.float32) if after is None else after.apply(raw)
 
 
+def with_transform(data: Any, transform: TableTransform) -> Any:
+    """Federated data whose table is scaled by another transform.
+
+    Args:
+        data: the data; without names, their columns are in the transform's order.
+        transform: the requested transform.
+    """
+    own = transform
+    if data.feature_names is not None:
+        own = transform.of_columns(data.feature_names, data.name)
+    return replace(data, x=converted(data.x, data.transform, own), transform=own)
+
+
 def _renaming(transform: TableTransform, renamed: Mapping[str, str]) -> TableTransform:
     """The transform, which also renames columns."""
-    return TableTransform(
-        columns=transform.columns,
-        kind=transform.kind,
-        mean=transform.mean,
-        scale=transform.scale,
-        renamed=dict(renamed),
-    )
+    return replace(transform, renamed=dict(renamed))
 
 
 def _fitted(
@@ -224,7 +244,23 @@ def warn_of_columns(
             _columns_have(constant),
             _drop(constant),
         )
-    identifiers = _identifiers(x, taken, facts, columns)
+    _warn_of_identifiers(x, taken, columns, place=place, facts=facts)
+    if kind == NONE:
+        _warn_of_scales(facts.deviation, columns, place)
+
+
+def _warn_of_identifiers(
+    x: Features,
+    taken: Bool[np.ndarray, "M"],
+    columns: Sequence[str],
+    place: Path | str,
+    facts: ColumnStatistics | None = None,
+) -> None:
+    """Warn of columns that identify samples. ``facts`` are statistics of the columns over the taken
+    samples; None to compute them."""
+    if not taken.any():
+        return
+    identifiers = _identifiers(x, taken, facts or column_statistics(x, taken), columns)
     if identifiers:
         _log.warning(
             "%s: %s a different whole number in every training sample, as an identifier has, and "
@@ -233,8 +269,6 @@ def warn_of_columns(
             _columns_have(identifiers),
             _drop(identifiers),
         )
-    if kind == NONE:
-        _warn_of_scales(facts.deviation, columns, place)
 
 
 def _warn_of_scales(

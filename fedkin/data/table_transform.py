@@ -7,12 +7,13 @@ The transform travels with the model: data, run folders and exports hold it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float32, Float64, Shaped
+from jaxtyping import Float64, Shaped
 
+from fedkin.core.columns import CommonScaling
 from fedkin.core.errors import ConfigError, DataError, unknown
 from fedkin.core.object_repr import listed
 
@@ -25,6 +26,8 @@ SCALES = (STANDARD, ROBUST, NONE)
 TABLE_OPTIONS = ("scale", "scale_from", "drop", "rename")
 # The way of a transform whose statistics were given by the option ``scale_from``.
 GIVEN = "given"
+# The way of a transform that keeps the values of a table in float64, for statistics.
+RAW = "raw"
 _EXAMPLE = "{mean = {age = 50.0, weight = 70.0}, scale = {age = 12.0, weight = 9.5}}"
 
 
@@ -35,7 +38,7 @@ class TableTransform:
     Attributes:
         columns: names of the d columns, after renaming.
         kind: ``standard`` (mean and standard deviation), ``robust`` (median and interquartile
-            range), ``given`` or ``none``.
+            range), ``given``, ``none``, or ``raw`` until the sites' server sends the numbers.
         mean: the value of each column that becomes 0.
         scale: the difference in each column that becomes 1.
         renamed: new name of each renamed column, by its name in the file.
@@ -67,13 +70,25 @@ class TableTransform:
         return any(self.mean) or any(scale != 1 for scale in self.scale)
 
     @property
+    def scaling(self) -> CommonScaling:
+        """Mean and scale of each column, as arrays."""
+        return CommonScaling(np.array(self.mean), np.array(self.scale))
+
+    @property
     def fitted(self) -> bool:
         """Whether the statistics were computed from training samples."""
         return self.kind in (STANDARD, ROBUST)
 
-    def apply(self, x: Shaped[np.ndarray, "B d"]) -> Float32[np.ndarray, "B d"]:
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of the features."""
+        return np.dtype(np.float64 if self.kind == RAW else np.float32)
+
+    def apply(self, x: Shaped[np.ndarray, "B d"]) -> Shaped[np.ndarray, "B d"]:
         """The features of raw values. They are computed in float64, so that a column of large
         numbers keeps its small differences."""
+        if self.kind == RAW:
+            return np.asarray(x, np.float64)
         scaled = (np.asarray(x, np.float64) - np.array(self.mean)) / np.array(self.scale)
         # A number that overflows becomes infinite; the caller refuses it by its row.
         with np.errstate(over="ignore"):
@@ -90,9 +105,19 @@ class TableTransform:
         Args:
             names: names of columns, as in the file or renamed.
         """
-        present = {str(name) for name in names}
-        renamed = {old: new for old, new in self.renamed.items() if new not in present}
+        renamed = self.renaming(names)
         return [renamed.get(str(name), name) for name in names]
+
+    def renaming(self, names: Sequence[Any]) -> dict[str, str]:
+        """The new names of those columns that are to be renamed, by their present names.
+
+        Args:
+            names: names of columns, as in the file or renamed.
+        """
+        present = {str(name) for name in names}
+        return {
+            old: new for old, new in self.renamed.items() if old in present and new not in present
+        }
 
     def rename(self, table: Any) -> Any:
         """A DataFrame with its columns renamed as in the training data. A table that has the new
@@ -111,6 +136,8 @@ class TableTransform:
         """
         if tuple(names) == self.columns:
             return self
+        if self.kind == RAW:
+            return replace(TableTransform.identity(names), kind=RAW)
         for name in names:
             if name not in self.columns:
                 raise DataError(
@@ -125,6 +152,14 @@ class TableTransform:
             scale=tuple(self.scale[number] for number in numbers),
             renamed=self.renamed,
         )
+
+    def as_given(self) -> TableTransform:
+        """The transform with statistics that count as given, so they are never computed again."""
+        return replace(self, kind=GIVEN)
+
+    def equals(self, other: TableTransform | None) -> bool:
+        """Whether another transform changes values in the same way."""
+        return other is not None and (self.mean, self.scale) == (other.mean, other.scale)
 
     def values(self) -> dict[str, Any]:
         """The transform as values for JSON, from which ``of_values`` makes it again."""
@@ -141,15 +176,20 @@ class TableTransform:
         """The transform with these ``values``.
 
         Raises:
-            KeyError, TypeError, ValueError: the values are damaged.
+            ValueError: the values are damaged.
         """
-        transform = cls(
-            columns=tuple(map(str, values["columns"])),
-            kind=str(values["kind"]),
-            mean=tuple(map(float, values["mean"])),
-            scale=tuple(map(float, values["scale"])),
-            renamed=dict(values.get("renamed") or {}),
-        )
+        try:
+            transform = cls(
+                columns=tuple(map(str, values["columns"])),
+                kind=str(values["kind"]),
+                mean=tuple(map(float, values["mean"])),
+                scale=tuple(map(float, values["scale"])),
+                renamed=dict(values.get("renamed") or {}),
+            )
+        except KeyError as error:
+            raise ValueError(f"there is no {error}") from error
+        except (TypeError, AttributeError) as error:
+            raise ValueError(str(error)) from error
         if not len(transform.columns) == len(transform.mean) == len(transform.scale):
             raise ValueError("columns, mean and scale have different lengths")
         return transform
@@ -157,6 +197,8 @@ class TableTransform:
 
 # Stands for values that are not scaled, in the place of given statistics.
 UNCHANGED = TableTransform((), NONE, (), ())
+# Stands for raw values of any columns, which are scaled later, in the place of given statistics.
+RAW_VALUES = TableTransform((), RAW, (), ())
 
 
 def transform_of(samples: Any) -> TableTransform | None:
@@ -167,6 +209,25 @@ def transform_of(samples: Any) -> TableTransform | None:
         samples: federated data, or a description of samples.
     """
     return getattr(samples, "transform", None)
+
+
+def scaling_transform(
+    scaling: CommonScaling, columns: Sequence[str], renamed: Mapping[str, str] | None = None
+) -> TableTransform:
+    """The transform with the scaling that all sites of a federation use.
+
+    Args:
+        scaling: mean and scale of each column.
+        columns: names of the columns, in the same order.
+        renamed: new names of the columns that one site has renamed; None: no column is renamed.
+    """
+    return TableTransform(
+        columns=tuple(columns),
+        kind=GIVEN,
+        mean=tuple(scaling.mean.tolist()),
+        scale=tuple(scaling.scale.tolist()),
+        renamed=dict(renamed or {}),
+    )
 
 
 def given_transform(

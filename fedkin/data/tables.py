@@ -327,6 +327,18 @@ def _check_text(column: Any, name: Any, place: Path | str, start: int) -> None:
         )
 
 
+def first_text(column: Any) -> str:
+    """The first cell of a column that is no number, with its row; empty if there is none."""
+    import pandas as pd
+
+    unread = np.asarray(pd.isna(pd.to_numeric(column, errors="coerce")))
+    wrong = column.notna().to_numpy() & unread
+    if not wrong.any():
+        return ""
+    row = int(np.argmax(wrong))
+    return f"{column.iloc[row]!r} in row {row} (rows count from 0)"
+
+
 def _refuse_marks(column: Any, name: Any, place: Path | str, start: int) -> None:
     """Raise DataError for a column of numbers with commas, or with words for missing values."""
     import pandas as pd

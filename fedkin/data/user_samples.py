@@ -317,7 +317,8 @@ def clean_features(
     integers: bool = False,
     transform: TableTransform | None = None,
 ) -> Shaped[np.ndarray, "M ..."]:
-    """Features as float32 in a new array, read a block at a time. Pixels (uint8) become 0 .. 1.
+    """Features in a new array, read a block at a time: as float32, and raw values that are scaled
+    later as float64. Pixels (uint8) become 0 .. 1.
 
     Args:
         x: numbers [M, ...].
@@ -333,7 +334,8 @@ def clean_features(
     _check_numbers(x, place)
     if integers and x.dtype.kind == "f":
         raise DataError(f"{place}: x must be integers with integers=True, got {x.dtype}")
-    clean = feature_array(place, x.shape, x.dtype if integers else np.float32)
+    kind = np.dtype(np.float32) if transform is None else transform.dtype
+    clean = feature_array(place, x.shape, x.dtype if integers else kind)
     not_finite: list[int] = []
     too_large: list[int] = []
     row_bytes = int(np.prod(x.shape[1:])) * x.dtype.itemsize

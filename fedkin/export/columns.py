@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedkin.core.errors import DataError
-from fedkin.data.tables import check_columns
+from fedkin.data.tables import check_columns, first_text
 
 
 def is_table(x: Any) -> bool:
@@ -38,7 +38,8 @@ def values_of(table: Any, names: Sequence[str], place: Path | str, dtype: Any) -
             raise DataError(f"{place}: expected columns with different names, got {name!r} twice")
         if table[name].dtype.kind not in "iufb":
             raise DataError(
-                f"{place}: expected numbers in column {name!r}, got {table[name].dtype}"
+                f"{place}: expected numbers in column {name!r}, got "
+                f"{first_text(table[name]) or table[name].dtype}"
             )
         _check_values(table[name], name, place)
     try:

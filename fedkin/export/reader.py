@@ -28,8 +28,8 @@ from fedkin.simulation.workers import AnyModel, check_samples
 
 # The end of messages about a client that the run did not have.
 NEWCOMER = (
-    "for a new client, find its cluster with fk.Run.load(RUN).place(x, y), and predict with "
-    "--cluster"
+    "for a new client, find its cluster with fedkin place RUN TABLE (in Python "
+    "fk.Run.load(RUN).place(x, y)), and predict with --cluster"
 )
 
 
@@ -250,7 +250,7 @@ def _transform(folder: Path, values: dict[str, Any] | None) -> TableTransform | 
         return None
     try:
         return TableTransform.of_values(values)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except ValueError as error:
         raise ConfigError(
             f"{folder / CARD}: the entry input.transform is damaged ({error}); export the run again"
         ) from error

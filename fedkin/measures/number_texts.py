@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Sequence
 
 NO_NUMBER = "-"
+_SMALL = 1e5  # bytes, 0.1 MB
+_NUMBER = re.compile(r"[+\-\u2212<]? ?\.?\d")  # how the text of a number begins
 # Number of decimal places by unit.
 DIGITS = {
     "share": 1,
@@ -44,12 +48,28 @@ def number_text(
     """
     places = DIGITS[unit] if digits is None else digits
     apart = unit in ("count", "number") if grouped is None else grouped
-    form = f"{'+' if signed else ''}{',' if apart else ''}.{places}f"
+    # The letter z writes a rounded -0.004 as 0.00, not as -0.00.
+    form = f"{'+' if signed else ''}z{',' if apart else ''}.{places}f"
     if unit == "share":
         return format(100 * value, form)
     if unit == "bytes":
         return format(value / 1e6, form)
     return format(value, form)
+
+
+def numeric_columns(rows: Sequence[Sequence[str]]) -> list[bool]:
+    """For each column of a table, whether at least half of its texts are numbers, such as ``+1.5``
+    or ``81.2 ± 0.6``. Empty cells and dashes are ignored.
+
+    Args:
+        rows: cells of each row; all rows have the same length.
+    """
+    columns = [
+        [cell for cell in column if cell not in ("", NO_NUMBER)]
+        for column in zip(*rows, strict=True)
+    ]
+    numbers = [[cell for cell in column if _NUMBER.match(cell)] for column in columns]
+    return [2 * len(found) >= len(column) for found, column in zip(numbers, columns, strict=True)]
 
 
 def percent(value: float | int | None, digits: int = 1) -> str:
@@ -58,8 +78,13 @@ def percent(value: float | int | None, digits: int = 1) -> str:
 
 
 def megabytes(count: float | int | None, grouped: bool = False) -> str:
-    """Bytes as text in megabytes, without the unit; a dash for None."""
-    return NO_NUMBER if count is None else number_text(count, "bytes", grouped=grouped)
+    """Bytes as text in megabytes, without the unit; a dash for None. Less than 0.1 MB has two
+    significant digits, so that the traffic of a small model is not 0.0."""
+    if count is None:
+        return NO_NUMBER
+    if 0 < count < _SMALL:
+        return f"{float(f'{count / 1e6:.1e}'):f}".rstrip("0")
+    return number_text(count, "bytes", grouped=grouped)
 
 
 def both_ways(down: float | int | None, up: float | int | None) -> str:

@@ -11,7 +11,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
-from rich.text import Text
+from rich.text import Text, TextType
 
 from fedkin.analysis.compare.comparison import Comparison
 from fedkin.analysis.compare.comparison_folder import Cell
@@ -25,9 +25,11 @@ from fedkin.reporting.comparison_tables import (
     columns,
     further_tables,
     not_run,
+    table_notes,
 )
 from fedkin.reporting.narrow_tables import fits
 from fedkin.reporting.progress import measure, suppress_hangup
+from fedkin.reporting.sweep_tables import candidate_table
 from fedkin.reporting.terminal import plain_console
 from fedkin.reporting.text_table import folded
 
@@ -42,9 +44,15 @@ class ComparisonDisplay:
     seed), and another one the rounds of the current run. Elsewhere, each run prints a plain line.
     The display is a context manager. The comparison calls the method ``cell`` before each run, and
     ``round`` after each round.
+
+    Args:
+        grid: the grid of the comparison.
+        several: whether several runs are executed in parallel.
+        opening: a line that is printed once, before the first run; empty: none.
     """
 
-    def __init__(self, grid: ComparisonGrid, several: bool = False) -> None:
+    def __init__(self, grid: ComparisonGrid, several: bool = False, opening: str = "") -> None:
+        self._opening = opening
         # With parallel runs the time left cannot be estimated, because several runs end together.
         self._timed = not several
         self.console = plain_console(stderr=True)
@@ -53,6 +61,7 @@ class ComparisonDisplay:
         self._pace = Pace()
         self._current: Cell | None = None
         self._started = 0
+        self._stopped = ""  # the line of a run that has not had its last round, for a log
         self._bars = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(),
@@ -69,12 +78,15 @@ class ComparisonDisplay:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._print_stopped()
         with suppress_hangup():
             self._bars.stop()
 
     def cell(self, cell: Cell, finished: bool) -> None:
         """Show the next run of the comparison. ``finished`` says that it was finished in an earlier
         session."""
+        self._open()
+        self._print_stopped()
         self._current = cell
         rounds = self._rounds[cell.setting.label, cell.method.label]
         self._bars.update(self._all, completed=self._started, note=self._time_left(0))
@@ -86,6 +98,14 @@ class ComparisonDisplay:
         self._pace.begin()
         if finished and not self.console.is_terminal:
             print(f"{self._position()}  finished before", file=sys.stderr, flush=True)
+
+    def _open(self) -> None:
+        """Print the opening line, if it is not printed yet. Bad input ends a comparison before its
+        first run, with an error message as the only line."""
+        if self._opening:
+            with suppress_hangup():
+                self.console.print(self._opening, soft_wrap=True, markup=False, highlight=False)
+        self._opening = ""
 
     def leave_out(self, cell: Cell) -> None:
         """Subtract a run that cannot be executed from the displayed number of runs."""
@@ -102,8 +122,19 @@ class ComparisonDisplay:
         self._bars.update(self._one, completed=record["round"], note=shown)
         time_left = self._time_left(rounds - record["round"])
         self._bars.update(self._all, note=time_left)
-        if not self.console.is_terminal and record["round"] == rounds:
-            print(f"{self._position()}  {shown}  {time_left}", file=sys.stderr, flush=True)
+        if self.console.is_terminal:
+            return
+        line = f"{self._position()}  {shown}"
+        self._stopped = f"{line}  stopped after round {record['round']} of {rounds}"
+        if record["round"] == rounds:
+            self._stopped = ""
+            print(f"{line}  {time_left}", file=sys.stderr, flush=True)
+
+    def _print_stopped(self) -> None:
+        """Print the line of the current run if it ended before its last round."""
+        if self._stopped:
+            print(self._stopped, file=sys.stderr, flush=True)
+        self._stopped = ""
 
     def _position(self) -> str:
         """The current run as text: its number, the number of all runs, and its name."""
@@ -155,8 +186,30 @@ class Pace:
         return round(sum(rounds * each.get(method, mean) for method, rounds in remaining.items()))
 
 
+def has_results(comparison: Comparison) -> bool:
+    """Whether ``tables`` has a table of results for each setting, and not only the candidates of a
+    sweep."""
+    return len(comparison.settings) <= MOST_SETTINGS or candidate_table(comparison) is None
+
+
+def has_means(comparison: Comparison) -> bool:
+    """Whether ``tables`` has methods x settings. The candidates of a search or of one method
+    already have a row for each setting and method."""
+    one_row_each = bool(comparison.grid.trials) or len(comparison.methods) == 1
+    return not one_row_each or candidate_table(comparison) is None
+
+
+def notes(comparison: Comparison) -> list[str]:
+    """The notes on the tables that ``tables`` shows."""
+    results = has_results(comparison)
+    return table_notes(comparison, results=results, means=results or has_means(comparison))
+
+
 def tables(
-    comparison: Comparison, measure: str | None = None, console: Console | None = None
+    comparison: Comparison,
+    measure: str | None = None,
+    console: Console | None = None,
+    unfinished: bool = False,
 ) -> list[Table]:
     """The final tables: one for each setting, or the candidates of a sweep if it has more than
     MOST_SETTINGS settings; then methods x settings, and how much each option mattered.
@@ -164,28 +217,48 @@ def tables(
     Args:
         comparison: the comparison.
         measure: the measure by which methods are compared; default: the comparison's measure.
-        console: console to print on. Columns that do not fit go into a second table.
+        console: console to print on. If a table does not fit, it has no seconds; columns that still
+            do not fit go into a second table.
+        unfinished: whether the comparison was interrupted: there are only tables of settings, and
+            none of a setting without a finished run.
     """
+    settings = [
+        setting
+        for setting in comparison.settings
+        if not unfinished or any(comparison.runs(setting, m) for m in comparison.methods)
+    ]
 
     def with_columns(shown: Sequence[Column]) -> list[Table]:
         """One table for each setting, with the columns ``shown``."""
-        return [_table(comparison, setting, measure, shown) for setting in comparison.settings]
+        return [_table(comparison, setting, measure, shown) for setting in settings]
+
+    def fit_all(shown: Sequence[Table]) -> bool:
+        """Whether all tables fit on the console."""
+        return console is None or all(fits(table, console) for table in shown)
 
     further = further_tables(comparison, measure, shortened=True)
-    # The candidates of a search or of one method already have a row for each setting and method.
-    if "sweep" in further and (comparison.grid.trials or len(comparison.methods) == 1):
+    if not has_means(comparison):
         further.pop("means", None)
     # What bold type means in methods x settings is said in the notes of the comparison.
     following = [table.rich(console, name != "means") for name, table in further.items()]
-    if "sweep" in further and len(comparison.settings) > MOST_SETTINGS:
+    if unfinished:
+        following = []
+    if not has_results(comparison):
         return following
     every = columns(comparison)
-    count = len(every)
     first = with_columns(every)
-    if console is not None:
-        while count > _LEAST and not all(fits(table, console) for table in first):
-            count -= 1
-            first = with_columns(every[:count])
+    # A second table for the seconds alone would be more to read than they are worth.
+    without_seconds = [column for column in every if column.measure != "seconds"]
+    if not fit_all(first) and fit_all(shorter := with_columns(without_seconds)):
+        shorter[-1].caption = _with_line(
+            shorter[-1].caption, "columns left out on this narrow terminal: seconds"
+        )
+        shorter[-1].caption_justify = "left"
+        return [*shorter, *following]
+    count = len(every)
+    while count > _LEAST and not fit_all(first):
+        count -= 1
+        first = with_columns(every[:count])
     if count == len(every):
         return [*first, *following]
     second = with_columns(every[count:])
@@ -193,6 +266,12 @@ def tables(
     for table in second:
         table.title = None
     return [*(table for pair in zip(first, second, strict=True) for table in pair), *following]
+
+
+def _with_line(caption: TextType | None, line: str) -> Text:
+    """A table's caption with one more line."""
+    lines = [str(caption)] if caption else []
+    return Text("\n".join([*lines, line]), "table.caption")
 
 
 def _table(

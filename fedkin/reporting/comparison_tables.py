@@ -1,4 +1,4 @@
-"""Tables of a comparison as Markdown and LaTeX, and its findings as sentences."""
+"""Tables of a comparison as Markdown and LaTeX."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from fedkin.analysis.compare.comparison import Comparison
-from fedkin.analysis.compare.sweep import CHOSEN, has_validation, is_tuned_key
+from fedkin.analysis.compare.sweep import CHOSEN, has_validation
 from fedkin.analysis.latex import escaped, latex_head, tabular
-from fedkin.analysis.pairwise_tests import NO_SCORE, SIGNIFICANT, TOO_FEW
 from fedkin.analysis.ranks import Ranks
 from fedkin.analysis.scores import is_partial
 from fedkin.analysis.statistics import LEAST_SEEDS
@@ -32,17 +31,18 @@ from fedkin.measures.table import HONEST, MEASURES
 from fedkin.options.privacy.statement import privacy_notes
 from fedkin.reporting import comparison_figure, ranks_figure
 from fedkin.reporting.best_methods import best_methods, bold_note
+from fedkin.reporting.comparison_findings import findings, variation
+from fedkin.reporting.ended_runs import early_stops, unfinished_note
 from fedkin.reporting.means_table import means_table
 from fedkin.reporting.seeds_tables import INCOMPLETE_SEED
 from fedkin.reporting.style import save_as
-from fedkin.reporting.sweep_tables import candidate_table, importance_table, winner_lines
+from fedkin.reporting.sweep_tables import candidate_table, importance_table
 from fedkin.reporting.text_table import TextTable, markdown_table
 from fedkin.run.folder import run_folder
 
 MARKDOWN = "comparison.md"
 LATEX = "comparison.tex"
 RANKS_LATEX = "ranks.tex"
-_NOT_TESTED = "are not tested"
 _log = logging.getLogger("fedkin")
 Row = dict[str, Any]
 
@@ -156,130 +156,20 @@ def texts(row: Row, shown: Sequence[Column]) -> list[str]:
     return cells(row, shown) if reason is None else [reason, *[""] * (len(shown) - 1)]
 
 
-def findings(comparison: Comparison, measure: str | None = None) -> list[str]:
-    """Findings of a comparison as lines of text: the winner of a sweep, significant differences in
-    each setting, the number of other differences, and ranks over settings."""
-    rows = rows_of(comparison.differences(measure))
-    ranks = comparison.ranks(measure)
-    compared = comparison.grid.measure(measure)
-    by_setting: dict[str, list[str]] = {}
-    for setting in comparison.settings:
-        pairs = [row for row in rows if row["setting"] == setting]
-        by_setting[setting] = [
-            *_findings_of_pairs(pairs, compared),
-            *_agreement(comparison, setting),
-        ]
-    lines = [*winner_lines(comparison), *_grouped(by_setting)]
-    if missing := comparison.why_ranks_are_missing(measure):
-        lines.append(missing)
-    if len(comparison.settings) > 1 and len(ranks.average) > 1:
-        ordered = sorted(ranks.average.items(), key=lambda item: item[1])
-        shown = "; ".join(f"{name}: {rank:.2g}" for name, rank in ordered)
-        tested = ""
-        if ranks.tested:
-            tested = (
-                f" (Friedman p = {ranks.p:.2g}, critical difference "
-                f"{ranks.critical_difference:.2f})"
-            )
-        lines.append(f"mean rank over the settings{tested}: {shown}")
-        if tested and any(is_tuned_key(key) for s in comparison.grid.settings for key in s.values):
-            lines.append(
-                "some settings differ only in tuned options, so the test of ranks says little "
-                "about other data"
-            )
-    return lines + _over_attacks(comparison)
+def table_notes(
+    comparison: Comparison, measure: str | None = None, *, results: bool = True, means: bool = True
+) -> list[str]:
+    """Notes below a comparison's table: means, tests, and the target.
 
-
-def _grouped(by_setting: Mapping[str, Sequence[str]]) -> list[str]:
-    """Lines about settings, each with its setting. If no setting is tested, one line says so."""
-    first, *others = by_setting.values()
-    untested = bool(first) and all(line.endswith(_NOT_TESTED) for line in first)
-    if others and untested and all(other == first for other in others):
-        return [f"in each of {len(by_setting)} settings: {line}" for line in first]
-    return [
-        f"{setting}: {line}" if setting else line
-        for setting, lines in by_setting.items()
-        for line in lines
-    ]
-
-
-def _findings_of_pairs(pairs: Sequence[Row], measure: Measure) -> list[str]:
-    """Lines about one setting: each significant difference of two methods, then the number of the
-    other pairs."""
-    significant = [row for row in pairs if row["verdict"] == SIGNIFICANT]
-    few = sum(row["verdict"] == TOO_FEW for row in pairs)
-    without_score = [row for row in pairs if row["verdict"] == NO_SCORE]
-    not_significant = len(pairs) - len(significant) - few - len(without_score)
-    lines = [_difference(row, measure) for row in significant]
-    if few:
-        lines.append(
-            f"{few} of {len(pairs)} pairs share fewer than {LEAST_SEEDS} seeds and {_NOT_TESTED}"
-        )
-    for row in without_score:
-        lines.append(f"{row['method']} and {row['against']} are not compared: {row['why']}")
-    if not_significant:
-        lines.append(f"{not_significant} of {len(pairs)} differences are not significant")
-    return lines
-
-
-def _over_attacks(comparison: Comparison) -> list[str]:
-    """If several settings have attacks: lines with each method's worst and mean result over these
-    settings. Methods without a value in one of these settings are left out."""
-    rows = [row for row in rows_of(comparison.table()) if row.get(HONEST[0]) is not None]
-    attacked = [s for s in comparison.settings if any(row["setting"] == s for row in rows)]
-    lines = []
-    for method in comparison.methods if len(attacked) > 1 else ():
-        reached = {row["setting"]: row[HONEST[0]] for row in rows if row["method"] == method}
-        # A mean over other attacks than those of the other methods would be unfair.
-        if len(reached) == len(attacked):
-            worst = min(reached, key=lambda setting: reached[setting])
-            mean = sum(reached.values()) / len(reached)
-            lines.append(
-                f"{method} under {len(reached)} attacks, accuracy of honest clients: worst "
-                f"{percent(reached[worst])} ({worst}), mean {percent(mean)}"
-            )
-    return lines
-
-
-def _agreement(comparison: Comparison, setting: str) -> list[str]:
-    """A line with the agreement of each method's clusters with the true clusters, if known."""
-    rows = [row for row in rows_of(comparison.table()) if row["setting"] == setting]
-    by_method = {row["method"]: row.get("ari") for row in rows}
-    shown = [f"{name} {ari:.2f}" for name, ari in by_method.items() if ari is not None]
-    if not shown:
-        return []
-    return [f"agreement with the true clusters (ARI, mean over seeds): {', '.join(shown)}"]
-
-
-def _difference(row: Row, measure: Measure) -> str:
-    """A difference of two methods as text, with its 95% interval and the test's p."""
-    gain = f"{measure.gain_text(row['difference'])}{measure.points}"
-    interval = f"{measure.text(row['low'])} to {measure.text(row['high'])}"
-    return f"{row['method']} over {row['against']}: {gain} ({interval}), p = {row['p']:.2g}"
-
-
-def _variation(comparison: Comparison) -> str:
-    """A sentence about what differs between seeds: also the data, if each seed draws them."""
-    drawn = comparison.grid.drawn_settings
-    varied = "so intervals and tests cover the variation of"
-    if not drawn:
-        return (
-            "All seeds share the data of their setting, "
-            f"{varied} initial models, cohorts and batches."
-        )
-    if len(drawn) == len(comparison.settings):
-        return f"Each seed draws the data, {varied} data, initial models, cohorts and batches."
-    return (
-        f"Each seed draws the data in these settings: {'; '.join(drawn)}. In the others, all seeds "
-        "share the data."
-    )
-
-
-def table_notes(comparison: Comparison, measure: str | None = None) -> list[str]:
-    """Notes below a comparison's table: means, tests, and the target."""
-    lines = [_means_note(comparison)]
+    Args:
+        comparison: the comparison.
+        measure: the measure by which methods are compared; default: the comparison's measure.
+        results: whether the table of results is shown; if not, without notes on bytes and target.
+        means: whether it or methods x settings is shown; if not, without a note on bold type.
+    """
+    lines = [_means_note(comparison)] if means else []
     if _is_tested(comparison):
-        lines.append(_variation(comparison))
+        lines.append(variation(comparison))
     if any(is_partial(run) for run in comparison.finished.values()):
         lines.append(
             "If clients had no cluster in the last round, its accuracies are over the other "
@@ -288,33 +178,38 @@ def table_notes(comparison: Comparison, measure: str | None = None) -> list[str]
         )
     if any(row["best_accuracy"] is None and row["seeds"] for row in rows_of(comparison.table())):
         lines.append(f"{INCOMPLETE_SEED.capitalize()}.")
-    lines.append("Bytes and seconds are per run; the first runs of a setting also compile.")
-    lines.append(bold_note(comparison, measure))
-    targets = [
-        percent(target)
-        for setting in comparison.settings
-        if (target := comparison.target(setting)) is not None
-    ]
-    if targets:
-        configured = any(
-            "target" in setting.raw.get("run", {}) for setting in comparison.grid.settings
-        )
-        what = (
-            "run.target" if configured else f"accuracy of {comparison.methods[0]} in its last round"
-        )
-        if any(run.scored_split != "test" for run in comparison.finished.values()):
-            what += ", on validation samples"
-        note = "mean over the seeds that reached it, with their number in brackets if not all did"
-        lines.append(f"Target: {what}, {' / '.join(targets)}; {note}.")
+    if results:
+        lines.append("Bytes and seconds are per run; the first runs of a setting also compile.")
+    if means:
+        lines.append(bold_note(comparison, measure))
+    if results:
+        lines.extend(_target_notes(comparison))
     private = [
         run.final["privacy"] for run in comparison.finished.values() if "privacy" in run.final
     ]
     lines.extend(privacy_notes(private, bool(comparison.missing)))
     lines.extend(f"Not run: {line}." for line in comparison.partly_not_run)
+    lines.extend(early_stops(comparison))
     if comparison.missing:
-        total = len(comparison.settings) * len(comparison.methods) * len(comparison.seeds)
-        lines.append(f"Not finished: {len(comparison.missing)} of {total} runs.")
+        lines.append(unfinished_note(comparison))
     return lines
+
+
+def _target_notes(comparison: Comparison) -> list[str]:
+    """A line about the accuracy that "rounds to target" counts to, if there is one."""
+    targets = [
+        percent(target)
+        for setting in comparison.settings
+        if (target := comparison.target(setting)) is not None
+    ]
+    if not targets:
+        return []
+    configured = any("target" in setting.raw.get("run", {}) for setting in comparison.grid.settings)
+    what = "run.target" if configured else f"accuracy of {comparison.methods[0]} in its last round"
+    if any(run.scored_split != "test" for run in comparison.finished.values()):
+        what += ", on validation samples"
+    note = "mean over the seeds that reached it, with their number in brackets if not all did"
+    return [f"Target: {what}, {' / '.join(targets)}; {note}."]
 
 
 _INTERVALS = f"their 95% intervals (Student's t) if there are {LEAST_SEEDS} or more"

@@ -41,13 +41,14 @@ def means_table(comparison: Comparison, measure: str | None = None) -> TextTable
                 bold.add((len(rows), column))
         cells = [texts[second, first] if wide else texts[first, second] for second in across]
         rows.append([first, *cells])
-    spread = "Mean ± SD over the seeds" if len(comparison.seeds) > 1 else "One seed"
+    # The table of results has intervals after its ±, so this table says what its own ± is.
+    spread = "mean ± SD over the seeds" if len(comparison.seeds) > 1 else "one seed"
     return TextTable(
-        title=f"Methods and settings: {compared.head_with_unit}",
+        title=f"Methods and settings: {compared.head_with_unit}, {spread}",
         heads=["method" if wide else "setting", *across],
         rows=rows,
         bold=frozenset(bold),
-        note=f"{spread}. {bold_note(comparison, measure)}",
+        note=bold_note(comparison, measure),
     )
 
 

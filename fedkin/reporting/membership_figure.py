@@ -57,5 +57,5 @@ def draw(run: Run) -> Figure:
     axes.set_xticks([])
     axes.axhline(0.5, color=FADED, lw=0.8, ls=(0, (4, 3)))
     figure.legend(loc="outside right center", frameon=False, fontsize=9)
-    headline(figure, f"{method_title(run.config.method_name)} on {run.config.data_name}\n")
+    headline(figure, f"{method_title(run.config.method_name)} on {run.config.data_title}\n")
     return figure

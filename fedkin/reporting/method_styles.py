@@ -23,7 +23,9 @@ _COLOURS = (
     ("#5F11BC", "#9440FA"),
 )
 # The methods that are compared most often have eight different colours.
-_FREQUENT = ("fedavg", "fedgroup", "ifca", "flexcfl", "fedprox", "panm", "fedsim", "sattler")
+_FREQUENT = ("fedavg", "fedgroup", "ifca", "flexcfl", "fedprox", "panm", "fedsim", "fesem")
+# The next ones have these colours again, so that methods of one paper's comparison differ.
+_NEXT = ("fedper", "fedrep", "ditto", "apfl", "pfedme", "sattler", "fedgrouprox")
 _CLUSTERS = re.compile(r" \(K = \d+\)$")  # what figures add to a method's name
 
 
@@ -55,11 +57,12 @@ def method_style(name: str) -> MethodStyle:
 
     Args:
         name: the name of a method in configurations or in tables, or any label. A number of
-            clusters at its end, such as " (K = 3)", is ignored.
+            clusters at its end, such as " (K = 3)", is ignored, and so are spaces and signs, so
+            that "FL+HC" and "FLHC" are one method.
     """
-    plain = _CLUSTERS.sub("", name).lower()
-    number = _numbers().get(plain)
-    return _style(sum(map(ord, plain)) if number is None else number)
+    label = _CLUSTERS.sub("", name).lower()
+    number = _numbers().get(_letters(label))
+    return _style(sum(map(ord, label)) if number is None else number)
 
 
 def method_styles(names: Iterable[str]) -> dict[str, MethodStyle]:
@@ -87,7 +90,12 @@ def _style(number: int) -> MethodStyle:
 
 @cache
 def _numbers() -> dict[str, int]:
-    """The number of each method of the library, by its name and by its title in lower case."""
-    ordered = [*_FREQUENT, *(name for name in methods() if name not in _FREQUENT)]
-    titles = {method_title(name).lower(): number for number, name in enumerate(ordered)}
-    return {**titles, **{name: number for number, name in enumerate(ordered)}}
+    """The number of each method of the library, by the letters of its name and of its title."""
+    ordered = list(dict.fromkeys([*_FREQUENT, *_NEXT, *methods()]))
+    titles = {_letters(method_title(name)): number for number, name in enumerate(ordered)}
+    return {**titles, **{_letters(name): number for number, name in enumerate(ordered)}}
+
+
+def _letters(name: str) -> str:
+    """The letters and digits of a name in lower case."""
+    return re.sub("[^a-z0-9]", "", name.lower())

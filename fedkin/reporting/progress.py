@@ -14,6 +14,7 @@ from rich.progress import Progress, TaskID
 from rich.table import Table
 
 from fedkin.config.registry import method_title
+from fedkin.core.object_repr import count
 from fedkin.core.progress import in_notebook
 from fedkin.core.records import Record
 from fedkin.measures.lookup import measures_of
@@ -174,7 +175,8 @@ def table(
         own: the user's measures.
     """
     first = summaries[0]
-    heading = f"{first['data']}, {first['model']}, {first['rounds']} rounds, seed {first['seed']}"
+    rounds = count(first["rounds"], "round")
+    heading = f"{first['data']}, {first['model']}, {rounds}, seed {first['seed']}"
     out = Table(title=heading, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), collapse_padding=True)
     out.caption = "\n".join(_table_notes(summaries, names)) or None
     out.caption_justify = "left"
@@ -416,4 +418,6 @@ def _clusters(sizes: list[int] | None, configured: int | None = None) -> tuple[s
     number = str(of) if len(used) == of else f"{len(used)} of {of}"
     if len(sizes) <= 8:
         return number, "/".join(map(str, sizes))
-    return number, f"{min(sizes)} to {max(sizes)}"
+    low = min(sizes)
+    high = max(sizes)
+    return number, f"{low} to {high}" if low < high else f"{low} each"

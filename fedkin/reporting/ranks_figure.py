@@ -19,6 +19,7 @@ from fedkin.core.errors import MissingExtra
 from fedkin.reporting.method_styles import method_styles
 from fedkin.reporting.style import INK, headline, new_figure, spread
 
+_MOST_RANKS = 15  # with a number each
 _ABOVE = 30  # points between the axis and the bar of the critical difference
 _TIED = 0.02  # share of the axis below which two ranks would be drawn as one
 
@@ -71,9 +72,12 @@ def _p_of_pairs(ranks: Ranks) -> pd.DataFrame:
 
 
 def _draw_axis(axes: Axes, methods: int) -> None:
-    """Draw the axis of all possible ranks, 1 to the number of methods, with a tick at each rank."""
+    """Draw the axis of all possible ranks, 1 to the number of methods, with a tick at each rank.
+    With many methods, every second tick has its number."""
     axes.set_xlim(1, methods)
-    axes.set_xticks(np.arange(1, methods + 1))
+    step = 1 if methods <= _MOST_RANKS else 2  # all numbers would touch each other
+    axes.set_xticks(np.arange(1, methods + 1, step))
+    axes.set_xticks(np.arange(1, methods + 1), minor=True)
     axes.spines["top"].set_visible(True)
     axes.spines["top"].set_bounds(1, methods)
 
@@ -137,7 +141,8 @@ def _diagram() -> Callable[..., Any]:
         from scikit_posthocs import critical_difference_diagram
     except ImportError as error:
         raise MissingExtra(
-            "the figure of average ranks needs scikit-posthocs, which is not installed; run pip "
-            "install 'fedkin[ranks]'"
+            "the critical-difference picture needs scikit-posthocs, which is not installed; run "
+            "pip install 'fedkin[ranks]'; then fedkin compare --resume draws it and runs nothing "
+            "again"
         ) from error
     return critical_difference_diagram

@@ -78,7 +78,7 @@ def draw(run: Run) -> Figure:
     names = " / ".join(method_label(method_run.config) for method_run in runs.values())
     headline(
         figure,
-        f"{names} on {run.config.data_name}: {len(run.assignment):,} clients, "
+        f"{names} on {run.config.data_title}: {len(run.assignment):,} clients, "
         f"{run.config.cohort} a round, seed {run.config.seed}\n",
     )
     return figure
@@ -153,7 +153,7 @@ def _accuracy(axes: Axes, histories: dict[str, pd.DataFrame]) -> None:
         accuracy = scored["accuracy"].astype(float)
         partial = scored["partial"].astype(bool)
         pale = accuracy.where(partial | partial.shift(1, fill_value=False))
-        draw_curve(axes, scored.index, pale, (colour, "-"), width=2.2, alpha=0.35)
+        draw_curve(axes, scored.index, pale, (colour, dash), width=2.2, alpha=0.35)
         draw_curve(axes, scored.index, accuracy.where(~partial), (colour, dash), width=2.2)
         ends.append((float(scored["accuracy"].iloc[-1]), name, colour))
     share_axis(axes)

@@ -62,7 +62,7 @@ def draw(repeated: RepeatedRuns) -> Figure:
     seeds = len(repeated.seeds)
     headline(
         figure,
-        f"{' / '.join(named)} on {run.config.data_name}: {len(run.assignment):,} clients, "
+        f"{' / '.join(named)} on {run.config.data_title}: {len(run.assignment):,} clients, "
         f"{run.config.cohort} a round, {seeds} seed{'s' if seeds > 1 else ''}\n",
     )
     return figure

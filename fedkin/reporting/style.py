@@ -74,7 +74,7 @@ def save_as(draw: Callable[[], Figure], path: Path) -> list[Path]:
         figure = draw()
         fit(figure)
         for target in paths:
-            write(figure, target)
+            _write(figure, target)
     return paths
 
 
@@ -99,8 +99,14 @@ def figure_metadata(kind: str) -> dict[str, Any]:
 
 
 def write(figure: Figure, path: Path) -> None:
-    """Write a figure in the format of the path's ending (png or svg). The same figure gives the
-    same bytes."""
+    """Fit a figure's texts (``fit``) and write it in the format of the path's ending (png or svg).
+    The same figure gives the same bytes."""
+    fit(figure)
+    _write(figure, path)
+
+
+def _write(figure: Figure, path: Path) -> None:
+    """Write a figure whose texts are fitted."""
     kind = path.suffix[1:]
     content = io.BytesIO()
     figure.savefig(content, format=kind, dpi=160, metadata=figure_metadata(kind))
@@ -244,6 +250,14 @@ def share_axis(axes: Axes) -> None:
     axes.set_ylim(bottom - room, top + room)
     axes.set_yticks(np.arange(bottom, top + step / 2, step))
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0 if step >= 0.01 else 1))
+
+
+def index_axis(axes: Axes) -> None:
+    """Show the y axis of a panel of agreement (adjusted Rand index) up to 1, from 0 or the lowest
+    value. Call it after the curves are drawn."""
+    low = float(axes.dataLim.intervaly[0])
+    axes.set_ylim(min(0.0, low if math.isfinite(low) else 0.0) - 0.03, 1.03)
+    axes.yaxis.set_major_formatter("{x:.1f}")
 
 
 def share_ticks(low: float, high: float) -> tuple[float, float, float]:

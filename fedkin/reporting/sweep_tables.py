@@ -127,8 +127,9 @@ def _value_text(value: Any) -> str:
 
 
 def _scores_text(comparison: Comparison, one: SweepCandidate, measure: Measure) -> str:
-    """A measure of a candidate as text: mean ± SD over the seeds."""
-    return mean_and_sd(comparison.values(one.setting, measure.name)[one.variant], measure)
+    """A measure of a candidate as text: mean ± SD over the seeds. The accuracy in the last round is
+    over all clients, as in the table methods x settings."""
+    return mean_and_sd(comparison.scores(one.setting, measure.by)[one.variant], measure)
 
 
 def _candidate_note(comparison: Comparison) -> str:

@@ -70,7 +70,7 @@ def draw(run: Run) -> Figure:
         _precision_and_recall(figure.add_subplot(grid[1, :]), run.history)
     _caption(figure, known, OTHERS in cluster_colours(clusters))
     headline(
-        figure, f"{method_title(run.config.method_name)} on {run.config.data_name}: trust graph"
+        figure, f"{method_title(run.config.method_name)} on {run.config.data_title}: trust graph"
     )
     return figure
 

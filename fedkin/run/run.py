@@ -207,7 +207,7 @@ class Run(ModelAccess):
         ]
         return {
             "method": self.config.method_with_options,
-            "data": self.config.data_name,
+            "data": self.config.data_title,
             "model": self.config.model_name,
             "rounds": last["round"],
             "seed": self.config.seed,

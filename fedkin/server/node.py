@@ -14,11 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Int
 
+from fedkin.core.columns import CommonScaling
 from fedkin.core.errors import FedkinError, StorageError
 from fedkin.core.model_spec import ModelSpec
 from fedkin.core.schema import MAX_COUNT
 from fedkin.core.task import Task
 from fedkin.core.world import World
+from fedkin.server.column_messages import scaling_arrays, scaling_in
 from fedkin.server.handshake import Handshake, check
 from fedkin.server.message import InvalidMessageError, RpcMessage
 from fedkin.server.node_memory import Disk, NodeMemory, NodeWorld
@@ -69,6 +71,8 @@ class Node:
     # Makes the world of the node's clients from the ids that the server gave them.
     world: Callable[[Int[np.ndarray, "c"]], NodeWorld]
     disk: Disk
+    # Makes the same world with columns that are scaled as the server says; None if it cannot.
+    scaled_world: Callable[[Int[np.ndarray, "c"], CommonScaling], NodeWorld] | None = None
 
     def handle(self, request: RpcMessage) -> RpcMessage:
         """The reply to a request.
@@ -97,7 +101,8 @@ class Node:
                 f"the request gives this site client ids from {first:.3g} on, but an id must be "
                 f"from 0 to {MAX_COUNT}"
             )
-        world = self.world(first + np.arange(count))
+        scaling = scaling_in(request.arrays)
+        world = self._world(first + np.arange(count), scaling)
         server = Handshake.of(RpcMessage(request.value("handshake", dict)))
         check(self.handshake(world.spec), server, "at the site", "at the server")
         memory = NodeMemory(self.disk, run, world)
@@ -115,12 +120,27 @@ class Node:
                 request=request,
                 clients=clients,
                 memory=memory,
+                scaling=scaling,
             )
         if call:
             memory.remember(operation, call, arrays)
         standing = self._standing(world, request, clients)
         memory.save()
         return RpcMessage({}, arrays | standing)
+
+    def _world(self, ids: Int[np.ndarray, "c"], scaling: CommonScaling | None) -> NodeWorld:
+        """The world of the node's clients, with the scaling of a request.
+
+        Raises InvalidMessageError if the node cannot scale its data.
+        """
+        if scaling is None:
+            return self.world(ids)
+        if self.scaled_world is None:
+            raise InvalidMessageError(
+                f"the server scales the columns of all sites, but {self.name} cannot scale its "
+                "data; remove scale from [samples] of server.toml"
+            )
+        return self.scaled_world(ids, scaling)
 
     def _own_clients(self, request: RpcMessage, name: str) -> Int[np.ndarray, "r"]:
         """The clients that a request names, as positions among this node's clients.
@@ -143,6 +163,7 @@ class Node:
         request: RpcMessage,
         clients: Int[np.ndarray, "r"],
         memory: NodeMemory,
+        scaling: CommonScaling | None,
     ) -> dict[str, np.ndarray]:
         """Run the task of a request, and return the arrays of the reply."""
         task = decode_task(kind, request, world.initial, memory.kept)
@@ -156,7 +177,8 @@ class Node:
         models = task.stored_models(reply) if len(self.samples) == 1 else {}
         try:
             if models:
-                self.disk.save_models(memory.run, models)
+                # A model is of use only with the scaling of its columns.
+                self.disk.save_models(memory.run, models | scaling_arrays(scaling))
         except StorageError as error:
             # The models are only a service to the site, so a reply is sent even without them.
             _log.error("%s", error)

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from fedkin.core.errors import TaskError
+from fedkin.core.columns import CommonScaling
+from fedkin.core.errors import CheckpointError, TaskError
 from fedkin.core.ledger import Ledger
 from fedkin.core.model_spec import ModelSpec
 from fedkin.core.randomness import Stream
@@ -25,6 +26,7 @@ from fedkin.core.replies import Reply
 from fedkin.core.task import Task, call_clients, call_sizes, traffic
 from fedkin.core.training import LocalTraining
 from fedkin.core.world import UPDATE_MEMORY, LateReply
+from fedkin.server.column_messages import scaling_arrays, scaling_in
 from fedkin.server.handshake import model_digest
 from fedkin.server.membership import Membership
 from fedkin.server.message import RpcMessage
@@ -48,6 +50,7 @@ _NORMS = "typical_norms"
 _START = "start"
 _PENDING = "pending/"
 _FORGETFUL = "forgetful"
+_SCALED = "scaled"
 
 
 class RemoteWorld:
@@ -85,7 +88,25 @@ class RemoteWorld:
         self._kept: dict[int, dict[str, str]] = {}  # digests of the arrays that each node has kept
         # Clients that keep arrays only for their present cluster.
         self._forgetful = np.zeros(self.total_clients, bool)
+        # The task that counts the scaling of columns, and the clients for which it was counted.
+        self._announcement: Task | None = None
+        self._scaled = np.zeros(self.total_clients, bool)
         self._overdue = OverdueRequests(self._collector)
+
+    @property
+    def scaling(self) -> CommonScaling | None:
+        """How all sites scale their columns, in every request; None if the server does not say."""
+        return self._client.scaling
+
+    def announce_scaling(self, scaling: CommonScaling, announcement: Task) -> None:
+        """Send a scaling of columns with every request from now on.
+
+        Args:
+            scaling: how all sites scale their columns.
+            announcement: the task by which the ledger counts it, once for each client.
+        """
+        self._client.scaling = scaling
+        self._announcement = announcement
 
     @property
     def update_memory(self) -> int:
@@ -115,6 +136,17 @@ class RemoteWorld:
             self.ledger.measure("late", 0, requests.late_bytes)
             requests.late_bytes = 0
         self._overdue.receive(requests.late_replies(), self._client.standing, stream.round)
+        self._count_scaling()
+
+    def _count_scaling(self) -> None:
+        """Count the scaling of columns for the clients that have not had it before."""
+        if self._announcement is None:
+            return
+        online = self.membership.online_clients()
+        new = online[~self._scaled[online]]
+        if len(new):
+            self.run(self._announcement, new)
+            self._scaled[new] = True
 
     def clients(self, round: int) -> Int[np.ndarray, "c"]:
         """Ids of the clients that are online."""
@@ -199,10 +231,19 @@ class RemoteWorld:
         for name, text in texts.items():
             memory[name] = np.frombuffer(text.encode(), np.uint8).copy()
         memory[_FORGETFUL] = self._forgetful.copy()
+        if self.scaling is not None:
+            memory |= scaling_arrays(self.scaling)
+            memory[_SCALED] = self._scaled.copy()
         return memory
 
     def recall(self, memory: dict[str, np.ndarray]) -> None:
-        """Restore the state that ``memory`` returned."""
+        """Restore the state that ``memory`` returned.
+
+        Raises CheckpointError if the sites' columns were scaled by other numbers.
+        """
+        self._check_scaling(scaling_in(memory))
+        if _SCALED in memory:
+            self._scaled = memory[_SCALED].copy()
         self.membership.registry.recall(memory)
         names = [name for name in memory if name.startswith(_PENDING)]
         self._client.pending = {name.removeprefix(_PENDING): memory[name].copy() for name in names}
@@ -212,6 +253,20 @@ class RemoteWorld:
         start: list[Any] = json.loads(memory[_START].tobytes())
         *stream, digest = start
         self._start = Known(start=Stream(*stream) if stream else None, start_digest=digest)
+
+    def _check_scaling(self, stored: CommonScaling | None) -> None:
+        """Raise CheckpointError unless the scaling in a checkpoint is this world's."""
+        present = scaling_arrays(self.scaling)
+        former = scaling_arrays(stored)
+        same = present.keys() == former.keys() and all(
+            np.array_equal(present[name], former[name]) for name in former
+        )
+        if not same:
+            raise CheckpointError(
+                "the columns of all sites were scaled by other numbers when the checkpoint was "
+                "written; restore transform.json of the run's folder from a copy, or start again "
+                "in another folder"
+            )
 
     def _collector(self, task: Task, clients: Int[np.ndarray, "n"]) -> ReplyCollector:
         """An empty reply to a task. The replies of these clients will be added to it."""

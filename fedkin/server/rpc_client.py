@@ -16,10 +16,12 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Int
 
+from fedkin.core.columns import CommonScaling
 from fedkin.core.errors import TaskError
 from fedkin.core.ledger import Ledger
 from fedkin.core.replies import Reply, check_arrays, sound_rows
 from fedkin.core.task import Task
+from fedkin.server.column_messages import scaling_arrays
 from fedkin.server.membership import Membership
 from fedkin.server.message import InvalidMessageError, RpcMessage, one_line
 from fedkin.server.node_registry import NodeInfo
@@ -111,6 +113,8 @@ class RpcClient:
         # Name of a pending message -> the clients that must get it.
         self.pending: dict[str, Bool[np.ndarray, "N"]] = {}
         self.standing: StandingReports | None = None
+        # How all sites scale their columns; None if the server does not say.
+        self.scaling: CommonScaling | None = None
 
     def begin(self, round: int) -> None:
         """Begin a communication round. The requests of each task are counted from 0 again."""
@@ -255,8 +259,8 @@ class RpcClient:
     ) -> RpcMessage:
         """A request with the entries that every node needs.
 
-        The entries are the node's clients, the run, the messages pending for the node, and the
-        standing task.
+        The entries are the node's clients, the run, the messages pending for the node, the standing
+        task, and the scaling of the columns.
         """
         arrays = {"clients": clients - info.first}
         for name, all_clients in self.pending.items():
@@ -272,8 +276,10 @@ class RpcClient:
         header |= {kind.standing: None for kind in all_tasks() if kind.standing}
         if self.standing is not None:
             header[self.standing.task.standing] = plain_settings(self.standing.task)
-        # A site may have changed since it was accepted, so every request repeats the handshake.
+        # A site may have changed since it was accepted, so every request repeats the handshake, and
+        # the scaling of the columns.
         header["handshake"] = self.membership.own.header()
+        arrays |= scaling_arrays(self.scaling)
         return RpcMessage({**header, **number, **message.header}, arrays | message.arrays)
 
 

@@ -79,6 +79,8 @@ def _per_cluster(results: Results) -> Numbers:
         clustered, single_model = map(_curve, runs)
         sizes = runs[0]["sizes"] if runs[0] else None
         numbers |= {
+            f"clusters, {split}": format_number(clustered[-1], ".1f"),
+            f"one model, {split}": format_number(single_model[-1], ".1f"),
             f"gain by clusters, {split}": format_number(clustered[-1] - single_model[-1], ".0f"),
             f"one model in round 8, {split}": format_number(_at(single_model, 8), ".0f"),
             f"one model at its best, {split}": format_number(max(single_model), ".0f"),

@@ -284,10 +284,11 @@ def table_1(results: Results) -> list[ComparedNumber]:
                     _as_printed(data, split),
                     unit="% of the bytes",
                     margin=0.01,
+                    deviation="nothing was run",
                 )
             )
             for baseline, column in FROM_RUNS.items():
-                ours, complete = _saved(results, setting.row, baseline)
+                ours, complete = saved_bytes(results, setting.row, baseline)
                 numbers.append(
                     compare_number(
                         row,
@@ -302,9 +303,15 @@ def table_1(results: Results) -> list[ComparedNumber]:
     return numbers
 
 
-def _saved(results: Results, row: str, baseline: str) -> tuple[float | None, bool]:
+def saved_bytes(results: Results, row: str, baseline: str) -> tuple[float | None, bool]:
     """The share of a baseline's bytes that the detectors of given clusters save, percent; None
-    where one of the two did not converge. And whether both were run."""
+    where one of the two did not converge. And whether both were run.
+
+    Args:
+        results: stored runs.
+        row: of Figures 2 to 4.
+        baseline: the column of FedAvg's network.
+    """
     runs = [first_run(results, "Fig. 2-4", row, name) for name in (GIVEN, baseline)]
     traffic = [None if run is None else until_convergence(run)[1] for run in runs]
     if traffic[0] is None or not traffic[1]:

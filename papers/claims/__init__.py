@@ -1,5 +1,6 @@
-"""About twenty claims of the five papers, judged by stored runs: the first screen of the report."""
+"""Claims of the five papers, judged by stored runs: the first screen of the report."""
 
+from papers.claims.request import request
 from papers.claims.rules import Verdict
 from papers.claims.table import (
     CLAIMS,
@@ -7,7 +8,8 @@ from papers.claims.table import (
     counts,
     counts_in_words,
     judgements,
-    markdown_table,
+    keys,
+    markdown_tables,
     of_table,
     rules,
 )
@@ -19,7 +21,9 @@ __all__ = [
     "counts",
     "counts_in_words",
     "judgements",
-    "markdown_table",
+    "keys",
+    "markdown_tables",
     "of_table",
+    "request",
     "rules",
 ]

@@ -15,7 +15,8 @@ from papers.result_store import Job, Line
 from papers.table_request import plain
 
 SKIPPED = " ... "  # between two pieces of a quote
-NO_NUMBER = "no number"
+SHARED_IMAGES = ", shared images"
+INFERRED = "†"  # on the page: FEMNIST, whose file had to be inferred
 
 
 @dataclass(frozen=True)
@@ -23,11 +24,12 @@ class Part:
     """One measurement of a claim, such as its gain on one data set.
 
     Attributes:
-        label: in the table; parts that follow each other with the same label share it.
+        label: the row, as the page names it.
         rows: of the table of the claim, whose runs are measured.
         columns: of the table of the claim; the first one is the measured method.
         sample: the values from the stored runs.
         rule: of the verdict.
+        group: the measured quantity, where a claim has several; parts of a group follow each other.
         printed: the paper's number; None if it prints none.
         form: of numbers in the table.
         barred: why runs of these rows are no evidence: fewer rounds, other data, missing files.
@@ -38,6 +40,7 @@ class Part:
     columns: tuple[str, ...]
     sample: Callable[[Results], Sample]
     rule: Rule
+    group: str = ""
     printed: float | None = None
     form: str = "+.1f"
     barred: str = ""
@@ -50,8 +53,14 @@ def reason_against(setting: Setting) -> str:
         setting: of the recipe.
     """
     if setting.needs:
-        return f"needs {setting.needs}"
+        return f"needs {setting.needs.partition(' (')[0]}"
     return f"only {setting.deviation}" if setting.deviation else ""
+
+
+def short_name(row: str) -> str:
+    """A row of a table as the page names it: ``FEMNIST†-MLP`` of ``FEMNIST-MLP, shared images``."""
+    name = row.partition(": ")[0].replace(SHARED_IMAGES, "")
+    return name.replace("FEMNIST", f"FEMNIST{INFERRED}").replace("(1,1)-MCLR", "(1,1)")
 
 
 @dataclass(frozen=True)
@@ -85,8 +94,18 @@ class Claim:
     @property
     def rule(self) -> str:
         """The rule of the verdict, in a sentence."""
-        rules = dict.fromkeys(part.rule.words.format(measure=self.measure) for part in self.parts)
-        return f"Reproduced if {self.whole.words} {' and '.join(rules)}."
+        rules = dict.fromkeys(part.rule.words for part in self.parts)
+        return f"Reproduced if {self.whole.words} {'; or '.join(rules)}."
+
+    @property
+    def short_rule(self) -> str:
+        """The names of the rules of its parts."""
+        return ", ".join(dict.fromkeys(part.rule.name for part in self.parts))
+
+    @property
+    def prefix(self) -> str:
+        """The beginning of its key: the paper, as its tables are named."""
+        return self.table.partition("-")[0]
 
     @property
     def store(self) -> str:
@@ -117,6 +136,8 @@ class Judgement:
         verdicts: on each part.
         cost: of the runs behind the evidence.
         shown: the values of each measurement that judges nothing.
+        uncounted: the values of each part whose runs are no evidence, such as shortened ones; empty
+            for the other parts.
     """
 
     claim: Claim
@@ -124,6 +145,7 @@ class Judgement:
     verdicts: tuple[Verdict, ...]
     cost: Cost
     shown: tuple[Sample, ...] = ()
+    uncounted: tuple[Sample, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
@@ -132,7 +154,7 @@ class Judgement:
 
     @property
     def command(self) -> str:
-        """The command that makes the runs behind the evidence again."""
+        """The command that makes the runs behind the evidence again, by rows and columns."""
         return _command(self.claim.source, evidence_jobs(self.claim, self.verdicts))
 
 
@@ -154,6 +176,7 @@ def judge(claim: Claim, results: Mapping[str, Results]) -> Judgement:
         verdicts=verdicts,
         cost=_cost(jobs, runs),
         shown=tuple(part.sample(runs) for part in claim.shown),
+        uncounted=tuple(part.sample(runs) if part.barred else Sample() for part in claim.parts),
     )
 
 

@@ -30,9 +30,10 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Rule:
-    """When a part of a claim is reproduced: as a function, and in words that follow "if", in which
-    the measure of the claim takes the place of ``{measure}``."""
+    """When a part of a claim is reproduced: a name of a word or two, words that follow "if", and a
+    function."""
 
+    name: str
     words: str
     decide: Callable[[Sample], Verdict]
 
@@ -58,20 +59,22 @@ class Whole:
     def verdict(self, parts: Sequence[Verdict]) -> Verdict:
         """The verdict on the claim.
 
-        A claim without enough reproduced parts is "undecided" if most of its attempted parts are
-        so. Otherwise it is "partly" if at least half of its decided parts are reproduced or partly
-        so, and else "not".
+        A claim without enough reproduced parts is "not" if more than half of its attempted parts
+        are. Otherwise it is "partly" if as many parts are reproduced, or partly so, as are not, and
+        no more than half are undecided. Else it is "undecided".
         """
         attempted = [part for part in parts if part != Verdict.NOT_ATTEMPTED]
         if not attempted:
             return Verdict.NOT_ATTEMPTED
         if parts.count(Verdict.REPRODUCED) >= self.least * len(parts):
             return Verdict.REPRODUCED
-        decided = [part for part in attempted if part != Verdict.UNDECIDED]
-        if 2 * len(decided) < len(attempted):
-            return Verdict.UNDECIDED
-        at_least_partly = len(decided) - decided.count(Verdict.NOT)
-        return Verdict.PARTLY if 2 * at_least_partly >= len(decided) else Verdict.NOT
+        failed = attempted.count(Verdict.NOT)
+        undecided = attempted.count(Verdict.UNDECIDED)
+        if 2 * failed > len(attempted):
+            return Verdict.NOT
+        at_least_partly = len(attempted) - failed - undecided
+        is_partly = at_least_partly >= max(1, failed) and 2 * undecided <= len(attempted)
+        return Verdict.PARTLY if is_partly else Verdict.UNDECIDED
 
 
 EVERY = Whole("in each part", 1.0)
@@ -105,10 +108,11 @@ def _not_behind(sample: Sample) -> Verdict:
     return _side(low + MARGIN, high + MARGIN)
 
 
-ABOVE = Rule("the 95% interval ({measure}) lies above 0 (0 inside: undecided)", _above)
-BELOW = Rule("the 95% interval ({measure}) lies below 0 (0 inside: undecided)", _below)
+ABOVE = Rule("above 0", "the 95% interval lies above 0 (0 inside: undecided)", _above)
+BELOW = Rule("below 0", "the 95% interval lies below 0 (0 inside: undecided)", _below)
 NOT_BEHIND = Rule(
-    f"the 95% interval ({{measure}}) lies above -{MARGIN} points (-{MARGIN} inside: undecided)",
+    f"above -{MARGIN}",
+    f"the 95% interval lies above -{MARGIN} points (-{MARGIN} inside: undecided)",
     _not_behind,
 )
 
@@ -131,7 +135,8 @@ def gain(printed: float) -> Rule:
         return Verdict.REPRODUCED if near else Verdict.PARTLY
 
     return Rule(
-        "the 95% interval ({measure}) lies on the printed side of 0, with its mean within "
+        "size",
+        "the 95% interval lies on the printed side of 0, with its mean within "
         f"{MARGIN} points or a quarter of the printed number (side alone: partly; 0 and printed "
         "inside: undecided)",
         decide,
@@ -139,21 +144,16 @@ def gain(printed: float) -> Rule:
 
 
 def similar(printed: float) -> Rule:
-    """A printed difference that the paper calls similar; two methods that are level: partly.
+    """Two methods that a paper calls similar: no farther apart than its numbers are.
 
     Args:
         printed: the difference in the paper.
     """
-
-    def decide(sample: Sample) -> Verdict:
-        if abs(sample.mean - printed) <= MARGIN:
-            return Verdict.REPRODUCED
-        return Verdict.PARTLY if abs(sample.mean) <= MARGIN else Verdict.NOT
-
+    farthest = abs(printed) + MARGIN
     return Rule(
-        f"the mean ({{measure}}) is within {MARGIN} points of the printed number (within {MARGIN} "
-        "of 0: partly)",
-        decide,
+        "similar",
+        f"the mean is as near to 0 as the printed number, or {MARGIN} points farther",
+        lambda sample: _holds(abs(sample.mean) <= farthest),
     )
 
 
@@ -161,7 +161,8 @@ def ratio(printed: float) -> Rule:
     """A printed ratio, within 2%."""
     margin = RATIO_MARGIN * printed
     return Rule(
-        "the mean ({measure}) is within 2% of the printed number",
+        "within 2%",
+        "the mean is within 2% of the printed number",
         lambda sample: _holds(abs(sample.mean - printed) <= margin),
     )
 
@@ -173,7 +174,8 @@ def at_least(threshold: float) -> Rule:
         threshold: in the unit of the values.
     """
     return Rule(
-        f"the mean ({{measure}}) is at least {threshold:g}, a threshold of ours",
+        f"at least {threshold:g}",
+        f"the mean is at least {threshold:g}, a threshold of ours",
         lambda sample: _holds(sample.mean >= threshold),
     )
 
@@ -181,6 +183,7 @@ def at_least(threshold: float) -> Rule:
 def between(low: float, high: float) -> Rule:
     """A mean in a printed range, whose ends belong to it."""
     return Rule(
-        f"the mean ({{measure}}) lies between {low:g} and {high:g}",
+        f"{low:g} to {high:g}",
+        f"the mean lies between {low:g} and {high:g}",
         lambda sample: _holds(low <= sample.mean <= high),
     )

@@ -43,9 +43,14 @@ class Sample:
         return stdev(self.values) if len(self.values) > 1 else None
 
     @property
+    def has_interval(self) -> bool:
+        """Whether there are enough values for an interval of the mean."""
+        return len(self.values) >= LEAST_SEEDS
+
+    @property
     def bounds(self) -> tuple[float, float]:
         """The 95% interval of the mean (Student's t); the mean twice where values are too few."""
-        if len(self.values) < LEAST_SEEDS:
+        if not self.has_interval:
             return self.mean, self.mean
         band = interval(np.array(self.values)[:, None])
         return float(band.low[0]), float(band.high[0])
@@ -96,7 +101,7 @@ def sample_of_seeds(by_seed: BySeed) -> Sample:
 
 
 def lowest(gaps: Sequence[BySeed], setting: Setting) -> Sample:
-    """The lowest of several differences, on each draw or seed: a gain over the best of others.
+    """The difference to the best of other methods: the one with the lowest mean, as in a table.
 
     Args:
         gaps: the difference to each other method; only seeds that all of them have count.
@@ -104,8 +109,7 @@ def lowest(gaps: Sequence[BySeed], setting: Setting) -> Sample:
     """
     shared = set.intersection(*(set(gap) for gap in gaps))
     samples = [sample_of({seed: gap[seed] for seed in shared}, setting) for gap in gaps]
-    values = tuple(map(min, zip(*(each.values for each in samples), strict=True)))
-    return Sample(values, seeds=samples[0].seeds, draws=samples[0].draws)
+    return min(samples, key=lambda sample: sample.mean if sample.values else 0.0)
 
 
 def best_gap(

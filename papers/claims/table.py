@@ -1,9 +1,10 @@
-"""The table of all claims and their verdicts, "one screen first", in Markdown."""
+"""The tables of all claims and their verdicts, "one screen first", in Markdown."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 
 from papers.claims import athena, fedgroup, fedsim, flexcfl, panm
@@ -21,29 +22,80 @@ CLAIMS: tuple[Claim, ...] = (
     *athena.CLAIMS,
     *panm.CLAIMS,
 )
-LEGEND = (
-    "Gains and differences are percentage points of the best accuracy; FedSim's are means over the "
-    "rounds, and PANM's are of the last round. A gain over both is over the better baseline. ± is "
-    "the standard deviation over draws of the data, or over seeds of a single draw. A claim is "
-    "judged in parts, such as data sets, by runs of the paper's full size. *Reproduced*: all parts "
-    "are (“most”: more than half). *Undecided*: most intervals allow both answers. *Partly*: at "
-    "least half of the decided parts are reproduced or partly so, such as the printed sign with "
-    "another size. One or two values are never more than "
-    "*partly*. Not attempted: without full-size runs. `papers.claims.rules()` prints the rule of "
-    "each claim. Core-minutes are those of all runs of the row. With `--stored`, a command prints "
-    "the stored runs and makes none."
-)
-UNTESTED = "untested"  # a part that was not attempted
-HEAD = ("claim (paper, section)", "printed", "ours (mean±SD)", "verdict", "core-minutes", "command")
+SIGNS = {
+    Verdict.REPRODUCED: "✓",
+    Verdict.PARTLY: "~",
+    Verdict.UNDECIDED: "?",
+    Verdict.NOT: "✗",
+    Verdict.NOT_ATTEMPTED: "",
+}
+LEGEND = """\
+A line is a part of a claim: our mean, [its 95% interval], (the printed number), and the verdict:
+✓ reproduced, ~ partly, ? undecided, ✗ not. Values are draws of the data, or seeds where there is a
+single draw. Parts are points of the best accuracy; FedSim's are means over the rounds, PANM's of
+the last round. Rules of a part:
+
+* *size*: the interval is on the printed side of 0, and the mean within 1.5 points or a quarter of
+  the printed number. Side alone: partly. An interval with 0 and the printed number: undecided.
+* *above 0*, *below 0*, *above -1.5*: the interval is. Inside: undecided.
+* *similar*: the mean is at most 1.5 points farther from 0 than the printed number.
+* *within 2%*, *4 to 15*, *at least*: the mean is. All thresholds are ours.
+* *all splits*, *fewer*: DBSCAN finds all three splits, OPTICS fewer.
+
+One or two values are at most partly. A claim is **reproduced** if all its parts are (IV-B, “most”:
+more than half), also the untested ones. It is **not** if more than half of the tested parts are
+not. It is **partly** if as many parts are at least partly as are not, and at most half are
+undecided. Else it is **undecided**. *Not attempted*: no run of the paper's size.
+
+We chose the claims: results in abstracts, contributions and conclusions, and sentences on tables
+and figures. [papers/claims.csv]({csv}) has a row a part, with its mean, SD, seeds, draws, rule and
+the full command. Core-minutes are those of the row's runs."""
+HEAD = ("key", "claim (section)", "ours (printed)", "rule", "verdict", "core-minutes")
+BREAK = "<br>"
+MOST_NAMED = 5  # parts of a claim that are named, if none of them was run
 
 
-def judgements(results: Mapping[str, Results]) -> list[Judgement]:
-    """All claims, judged by stored runs.
+def keys() -> dict[str, Claim]:
+    """The claims by their keys, such as ``fedgroup-1``."""
+    numbers: Counter[str] = Counter()
+    found = {}
+    for claim in CLAIMS:
+        numbers[claim.prefix] += 1
+        found[f"{claim.prefix}-{numbers[claim.prefix]}"] = claim
+    return found
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A part of a claim with its values, and its verdict; None where it judges nothing."""
+
+    part: Part
+    sample: Sample
+    verdict: Verdict | None
+
+
+def measurements(judgement: Judgement) -> list[Measurement]:
+    """The parts of a claim, and those that are only shown.
+
+    Args:
+        judgement: of the claim.
+    """
+    claim = judgement.claim
+    judged = zip(claim.parts, judgement.samples, judgement.verdicts, strict=True)
+    shown = zip(claim.shown, judgement.shown, strict=True)
+    return [
+        *(Measurement(part, sample, verdict) for part, sample, verdict in judged),
+        *(Measurement(part, sample, None) for part, sample in shown),
+    ]
+
+
+def judgements(results: Mapping[str, Results]) -> dict[str, Judgement]:
+    """All claims, judged by stored runs, by their keys.
 
     Args:
         results: stored runs, by the name of their store.
     """
-    return [judge(claim, results) for claim in CLAIMS]
+    return {key: judge(claim, results) for key, claim in keys().items()}
 
 
 def counts(results: Mapping[str, Results]) -> dict[Verdict, int]:
@@ -52,7 +104,7 @@ def counts(results: Mapping[str, Results]) -> dict[Verdict, int]:
     Args:
         results: stored runs, by the name of their store.
     """
-    found = Counter(judgement.verdict for judgement in judgements(results))
+    found = Counter(judgement.verdict for judgement in judgements(results).values())
     return {verdict: found[verdict] for verdict in Verdict}
 
 
@@ -65,39 +117,57 @@ def counts_in_words(results: Mapping[str, Results]) -> str:
     return ", ".join(f"{number} {verdict}" for verdict, number in counts(results).items())
 
 
-def markdown_table(results: Mapping[str, Results]) -> str:
-    """A row for each claim: its words, the printed evidence, ours, the verdict, cost and command.
+def markdown_tables(results: Mapping[str, Results]) -> str:
+    """A table for each paper, a row for each of its claims.
 
     Args:
         results: stored runs, by the name of their store.
     """
-    return markdown(list(HEAD), [row(judgement) for judgement in judgements(results)])
+    of_papers = groupby(judgements(results).items(), key=lambda pair: pair[1].claim.paper)
+    return "\n\n".join(
+        f"### {paper}\n\n{markdown(list(HEAD), [row(key, judged) for key, judged in pairs])}"
+        for paper, pairs in of_papers
+    )
 
 
 def rules() -> str:
     """The rule of each claim, as a Markdown list."""
-    return "\n".join(f"* {_words(claim)}: {claim.rule}" for claim in CLAIMS)
+    return "\n".join(f"* {key}: {_words(claim)}: {claim.rule}" for key, claim in keys().items())
 
 
-def row(judgement: Judgement) -> list[str]:
+def row(key: str, judgement: Judgement) -> list[str]:
     """The cells of a claim.
 
     Args:
+        key: of the claim.
         judgement: of the claim.
     """
     claim = judgement.claim
     return [
+        f"`{key}`",
         _words(claim),
-        f"{claim.measure}: {claim.evidence or _printed(claim)}",
-        _ours(judgement),
-        str(judgement.verdict),
+        ours(judgement),
+        claim.short_rule,
+        f"**{judgement.verdict}**{_tally(judgement)}",
         _minutes(judgement.cost),
-        f"`{judgement.command}`",
     ]
 
 
 def _words(claim: Claim) -> str:
-    return f"{claim.paper}, {claim.where}: “{claim.quote}”"
+    printed = f"; printed: {claim.evidence}" if claim.evidence else ""
+    return f"“{claim.quote}” ({claim.where}){printed}"
+
+
+def _tally(judgement: Judgement) -> str:
+    """How many parts have each verdict, where there are several."""
+    found = Counter(judgement.verdicts)
+    signs = [
+        f"{found[verdict]} {sign}" for verdict, sign in SIGNS.items() if sign and found[verdict]
+    ]
+    if found[Verdict.NOT_ATTEMPTED]:
+        signs.append(f"{found[Verdict.NOT_ATTEMPTED]} untested")
+    is_single = len(judgement.verdicts) == 1 or judgement.verdict == Verdict.NOT_ATTEMPTED
+    return "" if is_single else f": {', '.join(signs)}"
 
 
 def _minutes(cost: Cost) -> str:
@@ -105,70 +175,104 @@ def _minutes(cost: Cost) -> str:
     return f"{minutes} (estimate)" if cost.estimated else minutes
 
 
-def _printed(claim: Claim) -> str:
-    """The paper's numbers, parts of one label separated by commas; of counted parts, the lowest and
-    the highest."""
-    if claim.counted:
-        ends = sorted(claim.parts, key=lambda part: part.printed or 0.0)
-        return " to ".join(_number(part.printed, part.form) for part in (ends[0], ends[-1]))
-    groups = groupby(claim.parts, key=lambda part: part.label)
-    return "; ".join(", ".join(_number(part.printed, part.form) for part in of) for _, of in groups)
-
-
 def _number(value: float | None, form: str) -> str:
     return "–" if value is None else format_number(value, form)
 
 
-def _ours(judgement: Judgement) -> str:
-    """Mean and standard deviation of each part, and the numbers of seeds and draws."""
-    claim = judgement.claim
-    if judgement.verdict == Verdict.NOT_ATTEMPTED:
-        reasons = dict.fromkeys(part.barred for part in claim.parts if part.barred)
-        return "; ".join(reasons) or "not run"
-    text = _count(judgement) if claim.counted else _list(claim.parts, judgement.samples)
-    if any(sample.values for sample in judgement.shown):
-        text += f"; {_list(claim.shown, judgement.shown)}"
-    return f"{text} ({_sizes(judgement.samples)})"
+def ours(judgement: Judgement, between: str = BREAK) -> str:
+    """The values of all parts, the untested ones, and the numbers of seeds and draws.
+
+    Args:
+        judgement: of the claim.
+        between: between two lines.
+    """
+    tested = [each for each in measurements(judgement) if each.sample.values]
+    lines = [judgement.claim.measure, *_listed(judgement.claim, tested)]
+    lines += [text for text in (_uncounted(judgement), _untested(judgement)) if text]
+    if tested:
+        lines.append(f"({_sizes([each.sample for each in tested])})")
+    return between.join(lines)
 
 
-def _list(parts: Sequence[Part], samples: Sequence[Sample]) -> str:
-    """Each label with the values of its parts."""
-    pairs = zip(parts, samples, strict=True)
-    groups = groupby(pairs, key=lambda pair: pair[0].label)
-    return "; ".join(
-        f"{label} {', '.join(_value(sample, part.form) for part, sample in of_label)}"
-        for label, of_label in groups
-    )
+def _listed(claim: Claim, tested: Sequence[Measurement]) -> Iterator[str]:
+    """The lines of the tested parts, group by group."""
+    for group, of_group in groupby(tested, key=lambda each: each.part.group):
+        members = list(of_group)
+        if claim.counted:
+            yield (f"*{group}*: " if group else "") + _count(members)
+            continue
+        if group:
+            yield f"*{group}*"
+        yield from map(_line, members)
 
 
-def _value(sample: Sample, form: str) -> str:
-    """Mean and standard deviation, or that there are no runs."""
-    if not sample.values:
-        return UNTESTED
+def _line(measured: Measurement) -> str:
+    """A part: ours, the printed number, and the verdict."""
+    part = measured.part
+    printed = "" if part.printed is None else f" ({_number(part.printed, part.form)})"
+    sign = SIGNS[measured.verdict] if measured.verdict else ""
+    return f"{part.label} {value(measured.sample, part.form)}{printed} {sign}".rstrip()
+
+
+def value(sample: Sample, form: str) -> str:
+    """The mean, and its 95% interval where there are enough values that differ.
+
+    Args:
+        sample: with at least one value.
+        form: of a number.
+    """
     mean = format_number(sample.mean, form)
-    if sample.deviation is None:
+    if not sample.has_interval or not sample.deviation:
         return mean
-    return f"{mean}±{format_number(sample.deviation, form.removeprefix('+'))}"
+    low, high = (format_number(end, form) for end in sample.bounds)
+    return f"{mean} [{low}, {high}]"
 
 
-def _count(judgement: Judgement) -> str:
-    """How many of the attempted parts are reproduced, and the lowest and highest value."""
-    attempted = [v for v in judgement.verdicts if v != Verdict.NOT_ATTEMPTED]
-    holds = sum(verdict == Verdict.REPRODUCED for verdict in attempted)
-    pairs = zip(judgement.claim.parts, judgement.samples, strict=True)
-    ordered = sorted(
-        ((part, sample) for part, sample in pairs if sample.values),
-        key=lambda pair: pair[1].mean,
+def _count(members: Sequence[Measurement]) -> str:
+    """In how many parts the rule holds, and the lowest and the highest value."""
+    verdicts = [each.part.rule.verdict(each.sample) for each in members]
+    holds = verdicts.count(Verdict.REPRODUCED)
+    ordered = sorted(members, key=lambda each: each.sample.mean)
+    ends = [format_number(each.sample.mean, each.part.form) for each in (ordered[0], ordered[-1])]
+    name = ordered[0].part.label
+    return f"✓ in {holds} of {len(members)}; {ends[0]} ({name}) to {ends[1]}"
+
+
+def _uncounted(judgement: Judgement) -> str:
+    """Values of runs that are no evidence, and why."""
+    pairs = zip(judgement.claim.parts, judgement.uncounted, strict=True)
+    barred = [(part, sample) for part, sample in pairs if sample.values]
+    return "; ".join(
+        f"not judged ({why}): {', '.join(_line(Measurement(*pair, None)) for pair in of_reason)}"
+        for why, of_reason in groupby(barred, key=lambda pair: pair[0].barred)
     )
-    ends = [_value(sample, part.form) for part, sample in (ordered[0], ordered[-1])]
-    return f"holds in {holds} of {len(attempted)}: {' to '.join(ends)}"
+
+
+def _untested(judgement: Judgement) -> str:
+    """The parts without any run, and why."""
+    claim = judgement.claim
+    parts = [
+        part
+        for part, verdict, barred in zip(
+            claim.parts, judgement.verdicts, judgement.uncounted, strict=True
+        )
+        if verdict == Verdict.NOT_ATTEMPTED and not barred.values
+    ]
+    if not parts:
+        return ""
+    if len(parts) == len(claim.parts) > MOST_NAMED:
+        return f"untested: all {len(parts)} ({parts[0].barred})"
+    texts = []
+    for why, of_reason in groupby(parts, key=lambda part: part.barred):
+        names = ", ".join(dict.fromkeys(part.label for part in of_reason))
+        texts.append(f"{names} ({why})" if why else names)
+    return f"untested: {'; '.join(texts)}"
 
 
 def _sizes(samples: Sequence[Sample]) -> str:
-    """The numbers of seeds and draws of the parts that were attempted."""
-    attempted = [sample for sample in samples if sample.values]
-    seeds = _span([sample.seeds for sample in attempted])
-    draws = _span([sample.draws for sample in attempted])
+    """The numbers of seeds and draws of the parts that were run."""
+    seeds = _span([sample.seeds for sample in samples])
+    draws = _span([sample.draws for sample in samples])
     return f"{seeds} {_plural('seed', seeds)}, {draws} {_plural('draw', draws)}"
 
 
@@ -181,18 +285,22 @@ def _plural(noun: str, number: str) -> str:
     return noun if number == "1" else f"{noun}s"
 
 
-def of_table(results: Mapping[str, Results], names: Sequence[str]) -> list[str]:
+def of_table(results: Mapping[str, Results], names: Sequence[str], key: str = "") -> list[str]:
     """The claims that a table judges, in sentences of Markdown; those without runs are left out.
 
     Args:
         results: stored runs, by the name of their store.
         names: the table's names, as ``fedkin reproduce`` knows them.
+        key: of the only claim that counts; empty: all.
     """
-    judged = [judge(claim, results) for claim in CLAIMS if claim.table in names]
+    judged = {
+        name: judge(claim, results)
+        for name, claim in keys().items()
+        if claim.table in names and key in ("", name)
+    }
     return [
-        f"“{judgement.claim.quote}” ({judgement.claim.where}): **{judgement.verdict}**. "
-        f"{judgement.claim.measure}: {_ours(judgement)}; printed: "
-        f"{judgement.claim.evidence or _printed(judgement.claim)}"
-        for judgement in judged
+        f"{name}: {_words(judgement.claim)}: **{judgement.verdict}**{_tally(judgement)}. "
+        f"{ours(judgement, between='; ')}"
+        for name, judgement in judged.items()
         if judgement.verdict != Verdict.NOT_ATTEMPTED
     ]

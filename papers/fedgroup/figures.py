@@ -67,7 +67,8 @@ def _accuracies(results: Results, cells: Sequence[Cell], settings: Sequence[Sett
 
 def _one_model(axes: Any, results: Results, cells: Sequence[Cell], setting: Setting) -> None:
     """Accuracy, and on the right axis discrepancy, of FedAvg and FedProx."""
-    from fedkin.reporting.style import COLOURS, prepare
+    from fedkin.reporting.method_styles import method_style
+    from fedkin.reporting.style import prepare
 
     prepare(
         axes,
@@ -75,7 +76,8 @@ def _one_model(axes: Any, results: Results, cells: Sequence[Cell], setting: Sett
         "accuracy; dotted, right axis: discrepancy, summed over clients",
     )
     right = axes.twinx()
-    for column, colour in zip(("FedAvg", "FedProx"), COLOURS, strict=False):
+    for column in ("FedAvg", "FedProx"):
+        colour = method_style(column).light
         plot(axes, results, _cell(cells, setting, column), "accuracy", color=colour, label=column)
         plot(
             right,
@@ -121,7 +123,8 @@ def _groups(axes: Any, results: Results, cell: Cell) -> None:
 def _losses_and_distances(results: Results) -> Any:
     """For each setting the training loss of every method, and below it each group's distance to the
     global model."""
-    from fedkin.reporting.style import line_style, new_figure, prepare
+    from fedkin.reporting.method_styles import method_styles
+    from fedkin.reporting.style import new_figure, prepare
 
     settings = [*SETTINGS_3, *SETTINGS_4]
     figure = new_figure(4.6 * len(settings), 6.6)
@@ -131,8 +134,9 @@ def _losses_and_distances(results: Results) -> Any:
         cells = [cell for cell in (*FIGURE_3, *FIGURE_4) if cell.setting == setting]
         prepare(above, setting.row, "training loss of the cohort, last local epoch")
         prepare(below, setting.row, "distance of each group's model to their mean, first seed")
-        for number, cell in enumerate(cells):
-            colour, dash = line_style(number)
+        styles = method_styles(cell.column for cell in cells)
+        for cell in cells:
+            colour, dash = styles[cell.column].line
             plot(above, results, cell, "train_loss", color=colour, ls=dash, label=cell.column)
             plot_clusters(
                 below,

@@ -40,7 +40,7 @@ def draw(results: Results, docs: Path) -> None:
     """Write every figure into ``docs/images``."""
     import matplotlib
 
-    from fedkin.reporting.style import STYLE, write
+    from fedkin.reporting.style import STYLE, fit, write
 
     with matplotlib.rc_context(STYLE):
         for name, figure in {
@@ -55,6 +55,7 @@ def draw(results: Results, docs: Path) -> None:
         }.items():
             # No empty picture: hours a run.
             if name != "networks" or any(axes.get_visible() for axes in figure.axes):
+                fit(figure)
                 write(figure, docs / "images" / f"fedsim-{name}.svg")
 
 
@@ -186,7 +187,7 @@ def _components_and_pni(results: Results) -> Any:
     Synthetic(alpha, beta)."""
     from matplotlib.ticker import AutoLocator
 
-    from fedkin.reporting.style import COLOURS, DASHES, FADED, prepare
+    from fedkin.reporting.style import COLOURS, DASHES, FADED, label_ends, prepare
 
     figure, (left, right) = _panels(1, 2)
     prepare(
@@ -227,6 +228,7 @@ def _components_and_pni(results: Results) -> Any:
     )
     note = f"30 clients; mean of {draws} draws, each with its own model; band: its 95% interval"
     prepare(right, "Non-IID index of Synthetic(alpha, beta)", note)
+    ends = []
     for beta, colour, dash in zip(BETAS, COLOURS, DASHES, strict=False):
         draws_by_alpha = [
             values_of(
@@ -243,10 +245,10 @@ def _components_and_pni(results: Results) -> Any:
             error = np.array(
                 [1.96 * np.std(values, ddof=1) / np.sqrt(len(values)) for values in draws_by_alpha]
             )
-            right.plot(ALPHAS, means, color=colour, ls=dash, lw=1.8, label=f"beta {beta:g}")
+            right.plot(ALPHAS, means, color=colour, ls=dash, lw=1.8)
+            ends.append((float(means[-1]), f"beta {beta:g}", colour))
             right.fill_between(ALPHAS, means - error, means + error, color=colour, alpha=0.18, lw=0)
     right.set_xlabel("alpha")
-    if right.get_legend_handles_labels()[0]:
-        right.legend(loc="center right", frameon=False, fontsize=8.5)
+    label_ends(right, ends, template="{:.2f}")
     right.xaxis.set_major_locator(AutoLocator())
     return figure

@@ -122,7 +122,9 @@ def _improvements(
             printed,
             _gain(curves, method, baseline),
             seeds=len(runs),
-            deviation=f"a variant of {FEDSIM}" if suffix else setting.deviation,
+            deviation="; ".join(
+                filter(None, [f"a variant of {FEDSIM}" if suffix else "", setting.deviation])
+            ),
             runs=_gains_by_draw(curves, setting, method, baseline),
             variant_of=column if suffix else "",
             draws=len({setting.draw(seed) for seed in runs}),
@@ -196,6 +198,7 @@ def components(results: Results) -> list[ComparedNumber]:
             mark=mark,
             unit="components",
             seeds=len(shares),
+            deviation=cell.setting.deviation,
         )
         numbers.append(number)
     return numbers

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from jaxtyping import Float
 
 from fedkin.core.randomness import Stream
 from papers.fedsim import network_recipes, round_times
-from papers.fedsim.numbers import (
-    paired_curves,
-    sample_of,
-)
+from papers.fedsim.numbers import BASELINES, improvements, paired_curves, sample_of
 from papers.fedsim.paired_comparison import TOO_FEW, compare
 from papers.fedsim.paired_tests import bootstrap
 from papers.fedsim.recipes import (
-    AS_CODED,
     OF_AUTHORS,
     SIGNIFICANT_PUBLISHED,
     SYNTHETIC,
@@ -24,7 +22,7 @@ from papers.fedsim.recipes import (
     UNMATCHED,
 )
 from papers.recipe import Setting
-from papers.reproduction_marks import Results
+from papers.reproduction_marks import ComparedNumber, Results
 from papers.tables_markdown import markdown
 
 ROUND_ROBIN = "FedSim, round robin"
@@ -68,20 +66,16 @@ def significance(results: Results) -> str:
 
 
 def variants(results: Results) -> str:
-    """Each variant of FedSim against FedAvg; similarity minus round robin over the seeds that have
-    all three."""
+    """FedSim against FedAvg with clusters by similarity and by round robin, over the seeds that
+    have all three; rows without runs are left out."""
     lines = []
     for setting in [*TABLE_4, *SEVEN]:
         both = _points_over_fedavg(results, setting, "FedSim", ROUND_ROBIN)
         similarity = both.get("FedSim")
         dealt = both.get(ROUND_ROBIN)
-        as_coded = _points_over_fedavg(results, setting, AS_CODED).get(AS_CODED)
-        cells = [_shown(points) for points in (similarity, as_coded, dealt)]
-        if as_coded is not None:
-            cells[1] += f"; {_samples(as_coded, setting)}"
         if similarity is None or dealt is None:
-            lines.append([setting.row, *cells, "not run", "-", "0"])
             continue
+        cells = [spread(points) for points in (similarity, dealt)]
         gain = min(similarity.mean(), dealt.mean()) > 0
         share = f"{dealt.mean() / similarity.mean():.0%}" if gain else "-"
         lines.append(
@@ -90,10 +84,9 @@ def variants(results: Results) -> str:
     head = [
         "",
         "by similarity",
-        "by similarity, as coded",
         "round robin",
         "similarity minus round robin",
-        "share",
+        "round robin's share",
         "n",
     ]
     return markdown(head, lines)
@@ -114,13 +107,37 @@ def _points_over_fedavg(
     return {name: 100 * (curves[name] - curves["FedAvg"])[:, 1:].mean(axis=1) for name in columns}
 
 
-def _shown(points: Float[np.ndarray, "S"] | None) -> str:
-    return "not run" if points is None else spread(points)
+def other_draws(results: Results) -> str:
+    """Gains on draws that resemble the authors' test files, and on draws that do not."""
+    by_row: dict[str, dict[str, ComparedNumber]] = {}
+    for number in improvements(results, {**SEVEN, **SEVEN_UNMATCHED}):
+        by_row.setdefault(number.row, {})[number.column] = number
+    lines = []
+    for name, published in TABLE_7.items():
+        of_authors = [OF_AUTHORS[name].row] if name in OF_AUTHORS else []
+        cells = []
+        for row in (of_authors[:1], [SYNTHETIC[name].row], [UNMATCHED[name].row]):
+            found = [by_row[each] for each in row]
+            cells.append(_both(found[0]) if found else "–")
+        printed = ", ".join(f"{points:+.2f}" for points, _ in published)
+        lines.append([name, printed, *cells])
+    head = ["", "printed", "the authors' data", "draws that resemble them", "draws that do not"]
+    return markdown(head, lines)
+
+
+def _both(numbers: Mapping[str, ComparedNumber]) -> str:
+    """The gains over both baselines, and the number of draws."""
+    over = [numbers[f"over {baseline}"] for baseline in BASELINES]
+    if not all(number.ours for number in over):
+        return "not run"
+    gains = ", ".join(f"{number.exact:+.1f}" for number in over)
+    return f"{gains} ({over[0].draws})"
 
 
 # Parts of the page by their names in its text.
 PARTS = {
     "fedsim-significance": significance,
     "fedsim-variants": variants,
+    "fedsim-draws": other_draws,
     "fedsim-times": round_times.section,
 }

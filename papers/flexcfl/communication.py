@@ -121,7 +121,8 @@ def bytes_of(results: Results, row: str, column: str) -> Traffic:
     servers = _figures(results, row, column, "bytes_servers")
     clients = float(mean(down) + mean(up))
     with_servers = clients + (mean(servers) if servers else 0.0)
-    placed = mean(sum(sizes) for sizes in _figures(results, row, column, "sizes"))
+    sizes = _figures(results, row, column, "sizes")
+    placed = mean(sum(one) for one in sizes) if sizes else 0.0
     model = _model_bytes(results, row)
     first = placed * model if column in FROM_FIRST_UPDATES else 0.0
     return Traffic(clients, with_servers, with_servers + first)

@@ -68,5 +68,17 @@ def _grid(
                 colour, dash = line_style(number)
                 draw_line = plot_clusters if quantity in BY_CLUSTER else plot
                 draw_line(axes, results, cell, quantity, color=colour, ls=dash, label=cell.column)
-            finish(axes, percent="accuracy" in quantity, legend=quantity == quantities[0])
+            finish(axes, percent="accuracy" in quantity)
+    handles = {
+        name: handle
+        for axes in panels.ravel()
+        for handle, name in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    figure.legend(
+        handles.values(),
+        handles.keys(),
+        loc="outside lower center",
+        ncols=min(3 * len(columns), 6),
+        frameon=False,
+    )
     return figure

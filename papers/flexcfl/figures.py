@@ -91,15 +91,17 @@ def _curves(
     axes: Any, heading: str, results: Results, table: str, row: str, methods: Sequence[str]
 ) -> None:
     """Each method's mean over the seeds, and their range, in the complete rounds of all of them."""
-    from fedkin.reporting.style import line_style, prepare
+    from fedkin.reporting.method_styles import method_styles
+    from fedkin.reporting.style import prepare
 
     runs = {
         method: values_of(results=results, table=table, row=row, column=method, figure="curve")
         for method in methods
     }
     prepare(axes, heading, f"accuracy of all clients; {_seeds(list(runs.values()))}")
-    for number, (method, curves) in enumerate(runs.items()):
-        colour, dash = line_style(number)
+    styles = method_styles(runs)
+    for method, curves in runs.items():
+        colour, dash = styles[method].line
         scores = np.array(
             [[np.nan if a is None else a for a in curve] for curve in curves or [[None]]]
         )

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from statistics import mean, stdev
 
 from papers.accuracy_numbers import best_accuracies
 from papers.flexcfl import cnn_recipes, hypothesis_recipes
 from papers.flexcfl.communication import bytes_of, gain_of_ifca_mig, relative_bytes
-from papers.flexcfl.recipes import COUNTED, FIGURE_6, TABLE_III, TABLE_IV
+from papers.flexcfl.recipes import COUNTED, FIGURE_6, SHIFTS, TABLE_III, TABLE_IV
+from papers.number_table import number_table
 from papers.recipe import Cell
 from papers.reproduction_marks import ComparedNumber, Results, figures_of, values_of
 from papers.tables_markdown import markdown
@@ -23,6 +26,23 @@ def numbers_iv(results: Results) -> list[ComparedNumber]:
     return [*best_accuracies(results, CELLS_IV), gain_of_ifca_mig(results)]
 
 
+def of_shift(kind: str, results: Results) -> str:
+    """Table IV under one kind of shift, which its rows do not repeat."""
+    ending = f": {kind}"
+    return number_table(
+        [
+            replace(number, row=number.row.removesuffix(ending))
+            for number in numbers_iv(results)
+            if number.row.endswith(ending)
+        ]
+    )
+
+
+OF_SHIFTS: dict[str, Callable[[Results], str]] = {
+    f"flexcfl-{kind.replace(' ', '-')}": partial(of_shift, kind) for kind in SHIFTS
+}
+
+
 def detected(results: Results) -> str:
     """The share of swaps that clients detected with the label-blind and the label-aware test, in
     percent, and the number of migrations: means over the runs."""
@@ -33,13 +53,14 @@ def detected(results: Results) -> str:
     ]
     lines = []
     for row in dict.fromkeys(rows):
-        for column in ("FlexCFL", "FlexCFL, label-aware", "IFCA-MIG"):
+        for column in ("FlexCFL", "FlexCFL, label-aware"):
             shares = [
                 _mean(results, row, column, figure, factor=100, form=".1f")
                 for figure in ("moves_noticed", "shift_recall", "shift_precision")
             ]
             migrations = _mean(results, row, column, "migrations", factor=1, form=",.0f")
-            lines.append([row, column, *shares, migrations])
+            name = row.removesuffix(": swap all") if column == "FlexCFL" else ""
+            lines.append([name, column, *shares, migrations])
     head = ["", "method", "detected (%)", "recall at the end (%)", "precision (%)", "migrations"]
     return markdown(head, lines)
 
@@ -118,12 +139,13 @@ def communication(results: Results) -> str:
     lines = []
     for row in dict.fromkeys(c.setting.row for c in FIGURE_6):
         base = bytes_of(results, row, "FedAvg")
-        for column in COUNTED:
+        others = [column for column in COUNTED if column != "FedAvg"]
+        for column in others:
             ours = bytes_of(results, row, column)
             number = printed[row, column]
             lines.append(
                 [
-                    row,
+                    row if column == others[0] else "",
                     column,
                     _times(ours.clients, base.clients),
                     _times(ours.servers, base.servers),

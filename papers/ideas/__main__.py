@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import matplotlib
 from matplotlib.figure import Figure
 
-from fedkin.reporting.style import STYLE, fit, write
+from fedkin.reporting.style import STYLE, write
 from papers.ideas import athena, fedgroup, fedsim, flexcfl, panm
 
 IMAGES = Path(__file__).resolve().parents[2] / "docs" / "images"
@@ -45,7 +45,6 @@ def draw(name: str, path: Path, **size: int) -> None:
     measured = picture.measure(**size)
     with matplotlib.rc_context(STYLE):
         figure = picture.draw(measured)
-        fit(figure)
         write(figure, path)
 
 

@@ -117,7 +117,7 @@ def _digits(axes: Axes, cold: ColdStart) -> None:
     for group in range(groups):
         for digit, count in enumerate(counts[group]):
             if count:
-                axes.text(group, digit, count, ha="center", va="center", color=COLOURS[group])
+                axes.text(group, digit, count, ha="center", va="center", color=INK)
     axes.set_xticks(range(groups), [f"group {g}" for g in range(groups)])
     axes.set_yticks(range(counts.shape[1]))
     axes.set_ylabel("digit")

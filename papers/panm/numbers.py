@@ -9,8 +9,10 @@ from math import nan
 from statistics import mean
 from typing import Any, NamedTuple
 
-from papers.panm.recipes import BY_ALPHA, Question, in_federation
-from papers.reproduction_marks import Results
+from papers.accuracy_numbers import figure_of_job
+from papers.panm.recipes import BY_ALPHA, STAGE_ONE, Question, in_federation
+from papers.reproduction_marks import ComparedNumber, Results
+from papers.result_store import Job
 
 Run = dict[str, Any]
 
@@ -75,3 +77,31 @@ def by_alpha(results: Results, alpha: float, round: int = -1) -> ByAlpha:
         for name in ("precision", "recall")
     )
     return ByAlpha(behind, precision, recall, min(map(len, stored)))
+
+
+NEIGHBOURS = {  # figure, round
+    "precision after stage one": ("neighbour_precision", STAGE_ONE),
+    "precision, end": ("neighbour_precision", -1),
+    "recall, end": ("neighbour_recall", -1),
+}
+
+
+def of_neighbours(results: Results, jobs: Sequence[Job]) -> list[ComparedNumber]:
+    """Precision and recall of the neighbours of each job's runs, in percent.
+
+    Args:
+        results: stored runs.
+        jobs: of a table of peers; those without neighbours are left out.
+    """
+    return [
+        _of_neighbours(results, job, name)
+        for job in jobs
+        if any(job.matches(line) and line["neighbour_recall"][-1] is not None for line in results)
+        for name in NEIGHBOURS
+    ]
+
+
+def _of_neighbours(results: Results, job: Job, name: str) -> ComparedNumber:
+    figure, round = NEIGHBOURS[name]
+    number = figure_of_job(job, results, lambda run: 100 * run[figure][round], "%")
+    return replace(number, column=f"{job.column}: {name}")

@@ -19,10 +19,10 @@ from papers.panm.recipes import (
     PANMS,
     PEERS,
     ROUNDS,
-    Place,
     Question,
     column_of,
     in_federation,
+    name_of,
 )
 from papers.panm.recipes import STAGE_ONE as T1
 from papers.reproduction_marks import Results
@@ -30,17 +30,12 @@ from papers.tables_markdown import markdown, percent
 
 CURVES = "images/peers-neighbours.svg"
 BREAKS = "images/where-panm-breaks.svg"
+_LIBRARY = {"PANMGrad": "PANM"}  # the library's name of a method, if it differs
 AXES = {
     "images": ("Fewer images", "training images per peer"),
     "clusters": ("More clusters", "true clusters among 100 peers"),
     "alpha": ("Another alpha", "alpha: weight of a round's own updates"),
 }
-KINDS = {
-    "rotation": "rotated images",
-    "label_swap": "swapped labels",
-    "disjoint_labels": "disjoint labels",
-}
-BASES = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "cifar10": "CIFAR-10"}
 
 
 def methods_side_by_side(results: Results) -> str:
@@ -99,12 +94,6 @@ def federations(results: Results) -> str:
         )
     head = ["", *(f"{name}<br>precision / recall" if name in PANMS else name for name in columns)]
     return markdown(head, lines)
-
-
-def name_of(place: Place) -> str:
-    """A federation in words."""
-    base, kind, clusters = place
-    return f"{BASES[base]}, {KINDS[kind]}, {clusters} clusters"
 
 
 def other_alphas(results: Results) -> str:
@@ -168,13 +157,16 @@ def draw(results: Results, docs: Path) -> None:
 
 def _curves(results: Results, name: str, axes: Any) -> None:
     """Precision or recall over the rounds, a line a method, mean over the seeds."""
-    from fedkin.reporting.style import COLOURS, DASHES, FADED, prepare
+    from fedkin.reporting.method_styles import method_styles
+    from fedkin.reporting.style import FADED, prepare
 
     prepare(
         axes, f"Neighbours: {name}", f"mean over seeds; vertical line: stage two starts (T1 = {T1})"
     )
     shown = [q for q in COMPARED if q.method in (*PANMS, "PENS")]
-    for question, colour, dash in zip(shown, COLOURS, DASHES, strict=False):
+    styles = method_styles(_LIBRARY.get(q.method, q.method) for q in shown)
+    for question in shown:
+        colour, dash = styles[_LIBRARY.get(question.method, question.method)].line
         curves = [r[f"neighbour_{name}"] for r in runs_of(results, question)]
         if curves:
             mean = np.array(
@@ -191,11 +183,13 @@ def _curves(results: Results, name: str, axes: Any) -> None:
 def _breaks(results: Results, panel: str, axes: Any) -> None:
     """Precision (strong) and recall (thin) at the end, mean over the seeds, by the setting that
     makes the task harder."""
-    from fedkin.reporting.style import COLOURS, prepare
+    from fedkin.reporting.method_styles import method_style
+    from fedkin.reporting.style import prepare
 
     heading, label = AXES[panel]
     prepare(axes, heading, "precision (strong) and recall (thin) at the end")
-    for method, colour in zip(PANMS, COLOURS, strict=False):
+    for method in PANMS:
+        colour = method_style(_LIBRARY.get(method, method)).light
         selected = [
             q for q in (*HARDER, *COMPARED) if q.panel in (panel, "compared") and q.method == method
         ]

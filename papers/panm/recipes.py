@@ -72,6 +72,12 @@ METHODS: dict[str, Callable[[Question], Method]] = {
 PANMS = ("PANMGrad", "PANMLoss")
 COMPARED = [Question("compared", method) for method in METHODS]
 Place = tuple[str, str, int]  # images, the difference between the clusters, K
+BASES = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "cifar10": "CIFAR-10"}
+KINDS = {
+    "rotation": "rotated images",
+    "label_swap": "swapped labels",
+    "disjoint_labels": "disjoint labels",
+}
 FEDERATIONS: tuple[Place, ...] = (
     ("mnist", "label_swap", 2),
     ("mnist", "label_swap", 4),
@@ -94,6 +100,12 @@ FIRST: Place = ("mnist", "rotation", 4)  # the federation on which the methods a
 BY_ALPHA: tuple[Place, ...] = (FIRST, *(place for place in FEDERATIONS if place[0] != "cifar10"))
 ALPHAS = (0.0, 0.25, 1.0)
 QUARTER = 0.25
+
+
+def name_of(place: Place) -> str:
+    """A federation in words."""
+    base, kind, clusters = place
+    return f"{BASES.get(base, base)}, {KINDS[kind]}, {clusters} clusters"
 
 
 def in_federation(place: Place, method: str, alpha: float = Question.alpha) -> Question:
@@ -157,6 +169,14 @@ def jobs(*panels: str) -> tuple[Job, ...]:
     )
 
 
+def of_federations() -> tuple[Job, ...]:
+    """The jobs of the other federations, after those of the same methods on the first one."""
+    others = jobs("federations")
+    columns = {job.column for job in others}
+    first = [job for job in jobs("compared") if job.column in columns]
+    return (*first, *others)
+
+
 def _seconds(question: Question) -> int:
     """Estimated seconds of a run; an image of CIFAR-10 has four times as many numbers."""
     return 220 if question.base == "cifar10" else 55
@@ -185,10 +205,7 @@ def _row(question: Question) -> str:
     """The row of a question in its table."""
     if question.panel in ("images", "clusters", "alpha"):
         return f"{question.panel} {getattr(question, question.panel):g}"
-    return (
-        question.absent
-        or f"{question.base}, {question.kind}, {question.clusters} clusters".replace("_", " ")
-    )
+    return question.absent or name_of((question.base, question.kind, question.clusters))
 
 
 def column_of(question: Question) -> str:

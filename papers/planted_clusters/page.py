@@ -119,13 +119,16 @@ def draw(results: Results, docs: Path) -> None:
 
 
 def _panel(results: Results, panel: str, axes: Any) -> None:
-    from fedkin.reporting.style import COLOURS, DASHES, prepare
+    from fedkin.reporting.method_styles import method_styles
+    from fedkin.reporting.style import prepare
 
     heading, label = AXES[panel]
     prepare(axes, heading, "agreement with the true clusters (ARI); dots: seeds")
     questions = [q for q in HARDER if q.panel == panel]
     methods = list(dict.fromkeys(q.method for q in HARDER))
-    for method, colour, dash in zip(methods, COLOURS, DASHES, strict=False):
+    styles = method_styles(methods)
+    for method in methods:
+        colour, dash = styles[method].line
         points = [
             (getattr(q, panel), [r["ari"][-1] for r in runs_of(results, q)])
             for q in questions

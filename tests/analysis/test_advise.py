@@ -67,6 +67,18 @@ def test_the_true_number_of_clusters(clusters: int) -> None:
     assert count.points.shape == (24, 5) and len(count.spectrum) == 7
 
 
+def test_names_of_clients_change_nothing() -> None:
+    """Pilots have two clients for each client of the data, so they cannot have its names."""
+    data = federation(2, clients=12)
+    named = replace(data, client_names=tuple(f"ward {client}" for client in range(12)))
+    counts = [
+        estimate_cluster_count(one, mclr(one), LOCAL, iid_splits=1, splits=1)
+        for one in (data, named)
+    ]
+    np.testing.assert_array_equal(counts[0].stability, counts[1].stability)
+    assert counts[1].clusters == 2
+
+
 def test_the_same_seed_gives_the_same_answer() -> None:
     data = federation(2, clients=12)
     first, again = (

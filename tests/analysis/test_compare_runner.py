@@ -25,10 +25,17 @@ from fedkin.config import run as configuration
 from fedkin.core.errors import CheckpointError, ConfigError, MethodError, StorageError
 from fedkin.measures.table import COMPARED
 from fedkin.reporting import comparison_progress, comparison_tables
-from fedkin.reporting.comparison_tables import findings
+from fedkin.reporting.comparison_findings import findings
 from fedkin.run.run import Run
 from fedkin.run.simulate import execute
-from tests.analysis.test_repeat import NEVER_THE_SAME, TRAIN, files, same, without_seconds
+from tests.analysis.test_repeat import (
+    NEVER_THE_SAME,
+    TRAIN,
+    files,
+    release_programs,
+    same,
+    without_seconds,
+)
 
 # All clients are selected in every round, so that shapes are the same from any seed.
 QUICK = [
@@ -160,7 +167,7 @@ def test_other_data_are_made_for_the_checks_and_again_for_the_runs(
 
 def test_more_seeds_compile_no_more(tmp_path: Path) -> None:
     def compiled(seeds: int) -> int:
-        TRAIN.clear_cache()
+        release_programs()
         compare(tmp_path / str(seeds), "run.rounds=1", grid=None, seeds=seeds)
         return TRAIN._cache_size()
 

@@ -164,6 +164,7 @@ def test_the_best_and_methods_not_shown_to_differ_from_it() -> None:
 def test_where_nothing_could_be_tested_only_the_highest() -> None:
     assert best({"a": np.array([0.5, 0.6]), "b": np.array([0.5, 0.61])}) == {"b"}
     assert best({"a": np.array([NAN]), "b": np.array([0.2])}) == {"b"}
+    assert best({"a": np.array([0.5]), "b": np.array([0.7]), "c": np.array([0.7])}) == {"b", "c"}
     assert best({"a": np.array([NAN]), "b": np.array([NAN])}) == set()
 
 

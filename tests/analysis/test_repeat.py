@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import jax
 import pandas as pd
 import pytest
 from safetensors.numpy import load_file
@@ -123,6 +124,13 @@ def test_seeds_start_at_the_given_number(tmp_path: Path) -> None:
     assert sorted(p.name for p in (tmp_path / "run/seeds").iterdir()) == ["5", "6"]
 
 
+def release_programs() -> None:
+    """Release all compiled programs: a count begins at zero, and is far from the limit of memory
+    maps, at which a run would release some."""
+    jax.clear_caches()
+    TRAIN.clear_cache()
+
+
 def test_training_is_compiled_once(tiny: FederatedData) -> None:
     """All clients of the tiny data have as many samples,
     so that shapes are the same from any seed."""
@@ -130,7 +138,7 @@ def test_training_is_compiled_once(tiny: FederatedData) -> None:
     local = fk.SGD(epochs=2, batch_size=5, lr=0.5)
 
     def compiled(seeds: list[int]) -> int:
-        TRAIN.clear_cache()
+        release_programs()
         repeat(
             lambda seed: fk.simulate(
                 fk.FedAvg(), tiny, model, rounds=2, cohort=4, local=local, seed=seed
@@ -146,7 +154,7 @@ def test_a_configuration_compiles_no_more_for_more_seeds() -> None:
     """Every client is selected in every round, so that shapes are the same from any seed."""
 
     def compiled(seeds: int) -> int:
-        TRAIN.clear_cache()
+        release_programs()
         run = {"cohort": 8, "seeds": seeds}
         execute_seeds(
             with_options({"method": {"name": "fedavg"}, "run": {**run, "against": ["fedprox"]}}),

@@ -17,7 +17,8 @@ from fedkin.analysis.compare.comparison import Comparison
 from fedkin.analysis.compare.importance import rank_correlation, share_of_variance
 from fedkin.analysis.compare.sweep import candidates, chosen
 from fedkin.reporting import comparison_tables
-from fedkin.reporting.comparison_progress import tables
+from fedkin.reporting.comparison_findings import findings
+from fedkin.reporting.comparison_progress import notes, tables
 from fedkin.reporting.sweep_tables import NO_WINNER, winner_lines
 from tests.analysis.written_comparisons import comparison
 
@@ -137,18 +138,44 @@ def test_methods_and_settings_are_mean_and_sd() -> None:
     assert "differences are not tested" in text  # two seeds
 
 
+def test_candidates_have_the_final_accuracy_of_all_clients_as_the_means_have() -> None:
+    """Clients without a cluster would flatter a candidate."""
+    found = sweep(validation=None)
+    end = {"final_accuracy": 0.9, "accuracy_all_clients": 0.5, "final_partial": True}
+    runs = {key: dataclasses.replace(run, final=end) for key, run in found.finished.items()}
+    found = dataclasses.replace(found, finished=runs)
+    candidate_rows = comparison_tables.further_tables(found)["sweep"].rows
+    assert {row[-1] for row in candidate_rows} == {"50.0 ± 0.0"}
+    means = comparison_tables.further_tables(found)["means"].rows
+    assert {cell for row in means for cell in row[1:]} == {"50.0 ± 0.0"}
+
+
 def test_a_terminal_shows_one_table_of_candidates() -> None:
     shown = tables(sweep())
     assert [str(table.title) for table in shown] == [
         "Sweep: the candidates",
-        "Methods and settings: final (%)",
+        "Methods and settings: final (%), mean ± SD over the seeds",
         "How much each option mattered: best accuracy on validation samples",
     ]
     assert shown[0].row_count == 6
 
 
+def test_notes_are_on_the_tables_that_are_shown() -> None:
+    """The candidates have no bytes and no target. Methods x settings, which a search has not, has
+    bold type."""
+
+    def beginnings(found: Comparison) -> set[str]:
+        first = {note.split()[0] for note in notes(found)}
+        return first & {"Means", "Bytes", "Bold:", "Target:"}
+
+    assert beginnings(sweep()) == {"Means", "Bold:"}
+    assert beginnings(search(40)) == set()
+    two_settings = sweep({value: TEST[value] for value in (0.1, 0.3)})
+    assert beginnings(two_settings) == {"Means", "Bytes", "Bold:", "Target:"}
+
+
 def test_lines_that_all_settings_share_are_told_once_and_say_not_tested() -> None:
-    told = comparison_tables.findings(sweep())
+    told = findings(sweep())
     line = "in each of 3 settings: 1 of 1 pairs share fewer than 3 seeds and are not tested"
     assert told.count(line) == 1 and sum("not tested" in other for other in told) == 1
 

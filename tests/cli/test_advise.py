@@ -62,6 +62,7 @@ def test_of_alike_clients_it_says_no(elsewhere: Path) -> None:
         "gains over FedAvg with 2 clusters" in result.stdout
         and "with two clusters: " in result.stdout
     )
+    assert "95% intervals cover initial models, cohorts and batches" in result.stdout
     (pilot,) = (line.split() for line in result.stdout.splitlines() if line.startswith("fedavg"))
     # There are no halves of a byte.
     assert pilot[-1] == "0" and pilot[-2].replace(",", "").isdigit()

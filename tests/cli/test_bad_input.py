@@ -64,6 +64,96 @@ def test_brackets_in_a_folders_name_are_no_markup(
     assert "run: [red]a[/nope]" in result.stdout
 
 
+# --- one line with the place, the reason and a right example
+
+
+RUN = '[data]\nname = "digits"\n[run]\n{key} = 1\n'
+
+
+def test_a_misspelt_key_of_a_run_and_of_a_comparison(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("run.toml").write_text(RUN.format(key="rouns"))
+    words = ["run.toml: run.rouns: ", "did you mean 'rounds'?", "For example rounds = 50"]
+    refused(fedkin("run", "run.toml"), *words)
+    refused(fedkin("compare", "run.toml"), *words)
+    Path("compare.toml").write_text(RUN.format(key="rounds") + "[compare]\nmetods = ['ifca']\n")
+    words = ["compare.toml: compare.metods: ", "did you mean 'methods'?", "For example methods = ["]
+    refused(fedkin("compare", "compare.toml"), *words)
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_misspelt_key_of_a_peer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert fedkin("peer", "init", "ring", "--peers", "2").exit_code == 0
+    file = Path("ring/peer-0/peer.toml")
+    text = file.read_text()
+    assert "\nlisten" in text
+    file.write_text(text.replace("\nlisten", "\nlisen"))
+    refused(
+        fedkin("peer", "--config", file),
+        f"{file}: network.lisen: ",
+        "did you mean 'listen'?",
+        "For example listen = [",
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "reason", "example"),
+    [
+        ("log(0.3,0.01)", "first bound must be below the second", "log(0.01, 0.3)"),
+        ("log(0,1)", "must be above 0", "log(0.001, 1)"),
+        ("range(5,1)", "unknown distribution 'range'", "for example log(0.01, 0.3)"),
+        ("", "expected section.key=value,value", "for example --grid local.lr=0.01,0.1"),
+    ],
+)
+def test_a_range_that_is_none(value: str, reason: str, example: str, tmp_path: Path) -> None:
+    grid = ["--grid", f"local.lr={value}", "--trials", "3"]
+    result = fedkin("compare", *QUICK, *grid, "--out", tmp_path / "c")
+    refused(result, "local.lr", reason, example)
+    assert not list(tmp_path.iterdir())
+
+
+TABLE = "age,weight,outcome\n50,70,ill\n51,,well\n52,72,ill\n53,73,well\n"
+OWN = ["data.path=t.csv", "data.label=outcome", "data.partition=iid", "data.clients=2"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("data.seed=1", ["t.csv", "column weight, row 1", "holds NaN, a missing value"]),
+        (
+            "data.rename={age='weight'}",
+            ["t.csv: rename", "a column 'weight' already", 'rename = {age = "weight_2"}'],
+        ),
+        ("data.rename={aeg='years'}", ["t.csv: rename", "did you mean 'age'?"]),
+    ],
+)
+def test_a_table_that_cannot_be_used(
+    setting: str, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("t.csv").write_text(TABLE)
+    refused(fedkin("run", *OWN, setting, "--out", "run"), *words)
+    assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
+
+
+def test_a_scale_of_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    x = np.zeros((8, 4, 4, 1), np.float32)
+    np.savez("images.npz", x=x, y=np.arange(8) % 2, client_id=np.arange(8) // 4)
+    own = ["data.path=images.npz", "data.scale=standard", "--out", "run"]
+    refused(
+        fedkin("run", *own),
+        "images.npz: scale = 'standard' applies to the columns of a table",
+        "which may hold images",
+        "x = (x - x.mean(axis=0)) / x.std(axis=0)",
+    )
+    digits = fedkin("run", "data.name=digits", "data.scale=standard", "--out", "run")
+    refused(digits, "data.scale: applies to the columns of a file", 'data.path = "patients.csv"')
+
+
 def test_a_split_of_several_columns_is_refused(tmp_path: Path) -> None:
     split = np.zeros(8, [("a", "i4"), ("b", "f4")])
     np.savez(

@@ -57,6 +57,26 @@ def test_a_damaged_checkpoint_is_named_though_an_older_one_is_whole(run_folder: 
     assert result.exit_code == 1 and newest.name in result.stderr
 
 
+@pytest.mark.parametrize("name", ["summary.json", "clients.parquet", "checkpoints"])
+def test_one_changed_byte_is_found_and_resuming_repairs_it(name: str, run_folder: Path) -> None:
+    path = run_folder / name
+    path = max(path.iterdir()) if path.is_dir() else path
+    whole = path.read_bytes()
+    middle = len(whole) // 2
+    path.write_bytes(whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :])
+    found = check(str(run_folder))
+    assert found.exit_code == 1
+    lines = found.stderr.splitlines()
+    assert all(line.startswith("error: ") for line in lines)
+    assert any(path.name in line for line in lines), lines
+    resumed = CliRunner().invoke(app, ["run", "--resume", str(run_folder)])
+    assert resumed.exit_code == 0, resumed.output
+    again = check(str(run_folder))
+    assert again.exit_code == 0 and not again.stderr, again.output
+    if name == "clients.parquet":
+        assert path.read_bytes() == whole
+
+
 def test_all_seeds_are_checked(run_folder: Path, tmp_path: Path) -> None:
     for seed in (0, 1):
         shutil.copytree(run_folder, tmp_path / f"many/seeds/{seed}")

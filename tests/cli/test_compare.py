@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -96,6 +97,7 @@ def test_a_study_in_a_file_ends_with_json(compared: tuple[Path, Result]) -> None
 
 def test_progress_and_tables_are_for_people(compared: tuple[Path, Result]) -> None:
     told = compared[1].stderr
+    assert told.splitlines()[0] == f"kept in {compared[0] / 'c'}"
     for number, (method, seed) in enumerate(
         [(m, s) for s in range(3) for m in ("FedAvg", "IFCA")], 1
     ):
@@ -221,10 +223,25 @@ def test_ctrl_c_ends_with_130_and_says_how_far_it_got_and_how_to_go_on(
     assert (
         f"Not finished: {missing} of 2 runs." in result.stdout and "Traceback" not in result.output
     )
+    # Without a finished run there is no table, and an interrupted comparison has no findings yet.
+    assert ("bottom 10%" in result.stdout) == (missing == 1)
+    assert "not tested" not in result.stdout and "Target" not in result.stdout
     assert pd.read_csv("c/comparison.csv")["seeds"].tolist() == seeds
     assert Path("c/figure.png").exists() == (missing == 1)
-    assert fedkin("--resume", "c").exit_code == 0
+    resumed = fedkin("--resume", "c")
+    assert resumed.exit_code == 0
+    assert resumed.stdout.splitlines()[-2:] == ["figure: c/figure.png", "next: fedkin report c"]
     assert pd.read_csv("c/comparison.csv")["seeds"].tolist() == [1, 1]
+
+
+def test_a_run_that_stops_early_is_named_in_the_log_and_below_the_table() -> None:
+    arguments = ["run.rounds=3", "run.until=0.001", "--methods", "fedavg", "--seeds", "1"]
+    result = fedkin(*QUICK, *arguments, "--out", "c")
+    assert result.exit_code == 0, result.output
+    (line,) = (one for one in result.stderr.splitlines() if one.startswith("1 of 1  FedAvg"))
+    found = re.search(r"stopped after round (\d) of 3$", line)
+    assert found and int(found[1]) < 3
+    assert f"Stopped early, of 3 rounds: FedAvg after round {found[1]}." in result.stdout
 
 
 # --- failures

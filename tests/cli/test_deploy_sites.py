@@ -64,6 +64,27 @@ def test_a_backup_of_another_federation_is_refused_in_one_line(elsewhere: Path) 
 
 
 @pytest.mark.skipif(not Path("/proc/self/environ").is_file(), reason="processes are in /proc")
+def test_a_misspelt_key_of_a_server_and_of_a_site(elsewhere: Path) -> None:
+    fedkin("init", "fed", "--clients", "2", "--port", str(free_ports(1)[0]))
+    site = elsewhere / "fed/site-1/client.toml"
+    text = site.read_text()
+    assert "\nclients" in text
+    site.write_text(text.replace("\nclients", "\ncleints"))
+    words = ["client.cleints: ", "did you mean 'clients'?", "For example clients = "]
+    refused(fedkin("node", "fed/site-1"), "fed/site-1/client.toml: ", *words)
+    refused(fedkin("up", "fed"), "nothing was started: site-1 is refused: ", *words)
+    site.write_text(text)
+    server = elsewhere / "fed/server.toml"
+    text = server.read_text()
+    assert "\ncapacity" in text
+    server.write_text(text.replace("\ncapacity", "\ncapasity"))
+    words = ["federation.capasity: ", "did you mean 'capacity'?", "For example capacity = "]
+    refused(fedkin("up", "fed"), "fed/server.toml: ", *words)
+    refused(fedkin("init", "new", "federation.capasity=3"), "new/server.toml: ", *words)
+    assert not Path("new").exists()
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").is_file(), reason="processes are in /proc")
 def test_restart_without_running_parts_is_a_start(elsewhere: Path) -> None:
     fedkin("init", "fed", "--clients", "2", "--port", str(free_ports(1)[0]))
     (elsewhere / "fed/site-1/key").chmod(0o644)

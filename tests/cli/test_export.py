@@ -188,6 +188,7 @@ def test_wrong_tables_and_clients_are_one_line(patients: Path, tmp_path: Path) -
     refused(
         predict(table.assign(hospital="nort")),
         "unknown client 'nort'; did you mean 'north'",
+        "find its cluster with fedkin place RUN TABLE",
         ".place(x, y)",
     )
     refused(

@@ -63,6 +63,16 @@ def test_there_are_help_texts_with_brackets() -> None:
     assert len(COMMANDS) > 15
 
 
+def test_a_paragraph_of_help_is_one_line_on_a_wide_terminal() -> None:
+    """The lines of a docstring are no lines of the help."""
+    shown = RUNNER.invoke(app, ["--help"], env={"COLUMNS": "300", "TERMINAL_WIDTH": "300"}).output
+    lines = [line.strip("│ ") for line in shown.splitlines()]
+    (compare,) = (line for line in lines if line.startswith("compare "))
+    assert compare.endswith("test which differences are significant.")
+    below = RUNNER.invoke(app, ["run", "--help"], env={"COLUMNS": "300"}).output
+    assert "\n Without arguments: FedGroup" in below  # paragraphs stay apart
+
+
 def test_labels_are_printed_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "[x]"

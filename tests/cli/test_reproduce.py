@@ -134,7 +134,7 @@ def test_a_cell_is_run_and_shown_with_the_papers_number(elsewhere: Path) -> None
     assert output["ran"] == 1 and output["store"] == "results/toy.jsonl"
     (number,) = output["numbers"]
     assert (number["row"], number["column"], number["published"]) == (DIGITS.row, "FedAvg", "200")
-    assert number["mark"] == "not reproduced" and number["seeds"] == 1
+    assert number["mark"] == "differs, no interval" and number["seeds"] == 1
     (line,) = read(elsewhere / "results" / "toy.jsonl").runs
     assert number["difference"] == pytest.approx(100 * line["best"] - 200)
     assert "1/1  Digits-MCLR, own, FedAvg, seed 0" in result.stderr and "left" in result.stderr
@@ -179,6 +179,15 @@ def test_stored_runs_are_shown_without_a_new_one(elsewhere: Path) -> None:
     assert "not run" in reproduce("toy-table1", "--stored").stdout
 
 
+def test_few_seeds_decide_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The toy prints 200."""
+    use(monkeypatch, table(lambda cell, seed: {**fake(cell, seed), "best": 1.5}))
+    shown = " ".join(reproduce("toy-table1").stdout.split())
+    assert "≠ with fewer than 5 seeds decides nothing" in shown
+    use(monkeypatch, table(lambda cell, seed: {**fake(cell, seed), "best": 2.0}))
+    assert "decides nothing" not in reproduce("toy-table1", "--out", "new").stdout
+
+
 def test_the_marks_are_shown_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, table(lambda cell, seed: {**fake(cell, seed), "best": 1.99}))
     shown = reproduce("toy-table1").stdout
@@ -195,8 +204,8 @@ def test_claims_that_a_table_judges_stand_below_it(
 ) -> None:
     """From the stored runs of the cells that are asked for, and nothing of fewer seeds."""
 
-    def of_table(results: dict[str, Any], names: Sequence[str]) -> list[str]:
-        assert names == ("toy-table1", "toy-fig2")
+    def of_table(results: dict[str, Any], names: Sequence[str], key: str) -> list[str]:
+        assert names == ("toy-table1", "toy-fig2") and key == ""
         runs = len(results["toy"])
         return [f"“better” (Table I): **reproduced**. runs: {runs}"] if runs else []
 
@@ -212,6 +221,22 @@ def test_claims_that_a_table_judges_stand_below_it(
     assert sentences() == ["“better” (Table I): **reproduced**. runs: 8"]
     assert sentences("--columns", "FedAvg") == ["“better” (Table I): **reproduced**. runs: 4"]
     assert sentences("--seeds", "1") == sentences("--out", ".") == []
+
+
+def test_a_claim_is_named_by_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its cells alone, and its verdict alone: other claims are judged by the same table."""
+    monkeypatch.chdir(Path(__file__).parents[2])  # the repository's stored runs
+    output = json.loads(reproduce("fedgroup-1", "--stored", "--json").stdout)
+    assert output["name"] == "fedgroup-table3"
+    rows = {(number["row"], number["column"]) for number in output["numbers"]}
+    columns = ("FedAvg", "FedProx", "FedGroup")
+    assert rows == {
+        (row, column) for row in ("MNIST-MCLR", "FEMNIST-MLP, shared images") for column in columns
+    }
+    (claim,) = output["claims"]
+    assert claim.startswith("fedgroup-1: “significantly improve test accuracy")
+    refused = reproduce("fedgroup-1", "--rows", "mnist")
+    assert refused.exit_code == 2 and "leave out --rows" in refused.stderr
 
 
 @pytest.mark.parametrize(
@@ -282,7 +307,7 @@ def test_without_a_checkout_it_says_where_the_tables_are(
     )
     (elsewhere / "papers").mkdir()
     (elsewhere / "papers" / "catalogue.py").touch()
-    assert reproduce().exit_code == 0  # in the working directory
+    refused(reproduce("toy-tabel1"), "unknown table")  # the working directory has them
 
 
 @pytest.mark.usefixtures("toy")

@@ -132,12 +132,32 @@ def test_ones_own_samples(elsewhere: Path) -> None:
         "data.path=own.npz",
         "run.cohort=3",
         "run.rounds=2",
-        "--out",
-        "o",
         "--json",
     )
     assert result.exit_code == 0, result.output
-    assert json.loads(result.stdout)["cluster_sizes"] != []
+    summary = json.loads(result.stdout)
+    assert summary["cluster_sizes"] != []
+    # The name of the file, and not "file", names the data, in the table and in the folder.
+    assert summary["data"] == "own"
+    assert "own, mclr, 2 rounds" in result.stderr
+    (folder,) = (elsewhere / "runs").iterdir()
+    assert folder.name.startswith("own-fedgroup-")
+
+
+def test_a_folder_that_was_moved_resumes_to_the_same_end(elsewhere: Path) -> None:
+    arguments = ["run", *QUICK, "method.name=ifca", "run.against=[]"]
+    straight = fedkin(*arguments, "run.rounds=3", "--out", "straight")
+    assert straight.exit_code == 0, straight.output
+    assert fedkin(*arguments, "run.rounds=1", "--out", "study/first").exit_code == 0
+    (elsewhere / "archive").mkdir()
+    (elsewhere / "study").rename(elsewhere / "archive/old study")
+    resumed = fedkin("run", "--resume", "archive/old study/first", "run.rounds=3")
+    assert resumed.exit_code == 0, resumed.output
+    assert not (elsewhere / "study").exists()
+    records = elsewhere / "archive/old study/first/metrics.jsonl"
+    assert records.read_bytes() == (elsewhere / "straight/metrics.jsonl").read_bytes()
+    checked = fedkin("check", "archive/old study/first")
+    assert checked.exit_code == 0, checked.output
 
 
 def test_resuming_a_finished_run_tells_the_same() -> None:

@@ -132,6 +132,51 @@ against = ["ifca", "fedavgg"]
     )
 
 
+GRID = """
+[data]
+name = "digits"
+clients = 5
+[local]
+lr = "high"
+[compare]
+methods = ["fedavgg", {name = "ifca", cluster = 3}, {name = "flexcfl", clusters = "three"}]
+grid = {"local.lr" = "log(0.3,0.01)", "local.epochs" = [1, "x"], "method.clusterz" = [1, 2]}
+[[compare.data]]
+alfa = 1.0
+[[compare.data]]
+data = {classes_per_client = "two"}
+"""
+
+
+def test_methods_grid_and_entries_are_checked_whatever_else_is_wrong(tmp_path: Path) -> None:
+    found = errors(tmp_path, GRID)
+    expected = [
+        ("local.lr:", "got 'high'; for example lr = 0.03"),
+        ("compare.methods: name:", "unknown method 'fedavgg'; did you mean 'fedavg'?"),
+        ("compare.methods: cluster:", "'cluster'; did you mean 'clusters'? For example"),
+        ("compare.methods: clusters:", "got 'three'; for example clusters = 3"),
+        ("compare.grid: local.lr: log(0.3,0.01):", "as in log(0.01, 0.3)"),
+        ("compare.grid: ", "option 'method.clusterz'; did you mean 'method.clusters'?"),
+        ("data.alfa (in the setting ", "did you mean 'alpha'? For example alpha = 0.5"),
+        ("data.classes_per_client (in the setting ", "got 'two'; for example classes_per_client"),
+        ("local.epochs (in the setting ", "got 'x'; for example epochs = 10"),
+    ]
+    for place, reason in expected:
+        assert [one for one in found if one.startswith(place) and reason in one], (place, found)
+    assert len(found) == len(expected)
+
+
+def test_a_repair_makes_no_error_of_a_grid(tmp_path: Path) -> None:
+    """The misspelt method has the option of the grid, and the data set the key of an entry."""
+    text = RUN.replace('"digits"', '"nothing like it"')
+    grid = '[compare]\nmethods = ["iifca"]\ngrid = {"method.clusters" = [2, 3]}\n'
+    found = errors(tmp_path, text + grid + "[[compare.data]]\nalpha = 1.0\n")
+    assert [error.partition(";")[0] for error in found] == [
+        "data.name: unknown data set 'nothing like it'",
+        "compare.methods: name: unknown method 'iifca'",
+    ]
+
+
 def test_keys_that_are_missing_are_all_named(tmp_path: Path) -> None:
     found = errors(tmp_path, "[client]\nfolder = 'state'\n[samples]\n[model]\nname = 'mlp'\n")
     assert [error.partition(";")[0] for error in found] == [

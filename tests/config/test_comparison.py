@@ -545,6 +545,10 @@ def test_options_dropped_from_a_method_that_does_not_run_are_named(
         caplog.clear()
     read(tmp_path, text=flexcfl, methods=["flexcfl", "fedavg"])
     read(tmp_path, text=flexcfl)
+    # A misspelt method might share the options, so only its error is told.
+    for misspelt in ("icfa", "nowhere:Mine"):
+        with pytest.raises(ConfigError, match=misspelt):
+            read(tmp_path, text=flexcfl, methods=[misspelt, "fedavg"])
     assert "dropped" not in caplog.text
 
 

@@ -53,6 +53,15 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_text("[run\n")
     with pytest.raises(ConfigError, match=r"bad\.toml: is not TOML: .*line 1"):
         read(tmp_path / "bad.toml", [])
+    (tmp_path / "bad.toml").write_text("[local]\nlr = fast\n")
+    with pytest.raises(ConfigError, match=r'column 6\): lr = fast; text has quotes: lr = "fast"$'):
+        read(tmp_path / "bad.toml", [])
+    (tmp_path / "bad.toml").write_text("[local]\nnesterov = True\n")
+    with pytest.raises(ConfigError, match=r": nesterov = True; write nesterov = true$"):
+        read(tmp_path / "bad.toml", [])
+    (tmp_path / "bad.toml").write_text("[local]\nlr = 1 2\n")
+    with pytest.raises(ConfigError, match=r"line 2, column \d+\): lr = 1 2$"):
+        read(tmp_path / "bad.toml", [])
     (tmp_path / "bad.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigError, match=r"bad\.toml: is not TOML"):
         read(tmp_path / "bad.toml", [])

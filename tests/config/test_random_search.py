@@ -59,7 +59,9 @@ def test_more_trials_begin_with_the_same_values_and_seeds_differ() -> None:
         ("log(a,b)", "two numbers", "log(0.01, 0.3)"),
         ("log(0.1,inf)", "two numbers", "log(0.01, 0.3)"),
         ("choice(2)", "two or more different values", "choice(16, 32, 64)"),
-        ("lug(1,2)", "unknown distribution 'lug'", "did you mean 'log'?"),
+        ("lug(1,2)", "unknown distribution 'lug'; did you mean 'log'?", "log(0.01, 0.3)"),
+        ("range(5,1)", "unknown distribution 'range'; known: choice, int", "log(0.01, 0.3)"),
+        ("log(1,2", "closing bracket is missing", "log(0.01, 0.3)"),
     ],
 )
 def test_a_range_that_is_none_is_refused_with_a_right_example(
@@ -78,6 +80,7 @@ def test_other_values_are_no_distributions() -> None:
     assert from_value("relu", "x") is None and from_value(0.1, "x") is None
     assert from_value('"log(1,2) of a path"', "x") is None
     assert is_distribution("log(0.1, 1)") and not is_distribution("logistic")
+    assert not is_distribution("of(a, b)") and not is_distribution("mine(1)")
 
 
 def test_every_method_has_the_same_trials_and_its_own_options() -> None:
@@ -141,9 +144,18 @@ def test_lists_are_drawn_from_with_trials() -> None:
         ([], 3, "--grid 'local.lr=log(0.01, 0.3)'"),
         (["data.classes_per_client=int(2,5)"], 3, "--grid data.classes_per_client=A,B"),
         ([LR], 0, "trials must be an integer of at least 1"),
+        (["local.lr=normal(0,1)"], 3, "local.lr: normal(0,1): unknown distribution 'normal'"),
+        (["local.lr=log(0.01,0.3"], 3, "local.lr: log(0.01,0.3: the closing bracket is missing"),
+        (["local.epochs=int(0,900)"], 1, "local.epochs (a bound of int(0, 900)): expected a value"),
     ],
 )
 def test_searches_that_cannot_be(overrides: list[str], trials: int | None, words: str) -> None:
     with pytest.raises(ConfigError) as error:
         load(None, overrides, trials=trials)
     assert words in str(error.value)
+
+
+def test_the_bounds_of_a_network_are_checked_with_its_name() -> None:
+    """The demo's own model has no hidden layer."""
+    grid = load(None, ["model.hidden=int(8,16)"], sweeps=["model.name=mlp"], trials=2)
+    assert {setting.raw["model"]["name"] for setting in grid.settings} == {"mlp"}

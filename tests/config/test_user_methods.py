@@ -94,7 +94,18 @@ def test_names_of_the_library_are_as_before() -> None:
     ("method", "words"),
     [
         ({"name": "nowhere_at_all:Mine"}, ["no module 'nowhere_at_all'", "PYTHONPATH"]),
-        ({"name": "own_method_module:Mien"}, ["module 'own_method_module' does not define 'Mien'"]),
+        (
+            {"name": "own_method_module:Mien"},
+            [
+                "module 'own_method_module' does not define 'Mien'",
+                "did you mean own_method_module:Mine?",
+            ],
+        ),
+        ({"name": "own_method_module:Xyz"}, ["does not define 'Xyz'; check the name"]),
+        (
+            {"name": "own_method_module.Mine"},
+            ["named with a colon", '"own_method_module:Mine"'],
+        ),
         ({"name": ":Mine"}, ["expected package.module:Class, got ':Mine'"]),
         (
             {"name": "own_method_module:Bare"},

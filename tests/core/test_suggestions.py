@@ -12,6 +12,7 @@ import pytest
 
 import fedkin as fk
 import fedkin.methods
+from fedkin.core.errors import missing_module
 
 
 @pytest.mark.parametrize(
@@ -50,6 +51,7 @@ def test_python_suggests_a_misspelt_name_of_a_module(misspelt: str, meant: str) 
         ("data.load", "lable", "label"),
         ("models.mlp", "hiden", "hidden"),
         ("SGD", "epoch", "epochs"),
+        ("SGD", "rl", "lr"),
     ],
 )
 def test_a_misspelt_option(call: str, option: str, meant: str) -> None:
@@ -77,3 +79,22 @@ def test_a_wrapped_class_looks_unchanged() -> None:
 def test_a_class_imported_from_its_own_place_suggests_too() -> None:
     with pytest.raises(TypeError, match=r"IFCA\(\): unknown argument 'cluster'.*clusters"):
         fedkin.methods.IFCA(cluster=3)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("missing", "words"),
+    [
+        ("nets", ["there is no module 'nets'", "set PYTHONPATH"]),
+        ("mine", ["there is no module 'mine'"]),
+        ("torch.nn", ["'mine.nets' imports 'torch.nn'", "pip install 'fedkin[torch]'"]),
+        ("helper", ["'mine.nets' imports 'helper'", "install it, or set PYTHONPATH"]),
+    ],
+)
+def test_a_missing_module_is_the_users_or_one_that_it_imports(
+    missing: str, words: list[str]
+) -> None:
+    module = "nets" if missing == "nets" else "mine.nets"
+    message = missing_module(module, ModuleNotFoundError(name=missing))
+    for word in words:
+        assert word in message
+    assert ("there is no module" in message) == (missing in ("nets", "mine"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,12 @@ import pandas as pd
 import pytest
 
 import fedkin as fk
-from fedkin.core.errors import ConfigError, DataError
+from fedkin.core.errors import CheckpointError, ConfigError, DataError
 from fedkin.data.column_statistics import column_statistics, combined, quantiles
 from fedkin.data.federated import FederatedData
 from fedkin.data.table_scaling import raw_statistics
 from fedkin.data.table_transform import TableTransform
+from fedkin.run.folder.run_folder import read_transform
 
 RNG = np.random.default_rng(5)
 M = 240
@@ -119,6 +121,45 @@ def test_validation_samples_that_are_drawn_do_not_scale() -> None:
     given = {"mean": [1, 2, 3], "scale": [4, 5, 6]}
     fixed = fk.data.from_pandas(table, label="y", client="client_id", scale_from=given)
     assert fixed.with_validation(0.25).transform == fixed.transform
+    # A transform that was computed from other samples is given, too.
+    taken = fk.data.from_pandas(table, label="y", client="client_id", scale_from=data.transform)
+    assert taken.transform is not None and not taken.transform.fitted
+    assert taken.transform.mean == data.transform.mean  # type: ignore[union-attr]
+    after = taken.with_validation(0.25, seed=3)
+    assert after.transform == taken.transform and (after.x == taken.x).all()
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        ({"mean": None}, "not iterable"),
+        ({"columns": 3}, "not iterable"),
+        ({"scale": ["wide", 1]}, "could not convert"),
+        ({"scale": [1]}, "different lengths"),
+        ({"renamed": 3}, "not iterable"),
+        ("mean", "there is no 'mean'"),
+    ],
+)
+def test_a_damaged_transform_is_one_kind_of_error(
+    damage: dict[str, Any] | str, message: str, tmp_path: Path
+) -> None:
+    values: dict[str, Any] = TableTransform(("a", "b"), "given", (0.0, 0.0), (1.0, 1.0)).values()
+    if isinstance(damage, str):
+        del values[damage]
+    else:
+        values |= damage
+    with pytest.raises(ValueError, match=message):
+        TableTransform.of_values(values)
+    (tmp_path / "transform.json").write_text(json.dumps(values))
+    with pytest.raises(CheckpointError, match=rf"transform\.json cannot be read: .*{message}"):
+        read_transform(tmp_path)
+
+
+def test_columns_are_renamed_by_one_rule() -> None:
+    transform = TableTransform.identity(["age", "mass"], {"years": "age", "kg": "mass"})
+    assert transform.renaming(["years", "kg", "mass"]) == {"years": "age"}
+    assert transform.new_names(["years", "kg", "mass"]) == ["age", "kg", "mass"]
+    assert transform.renaming(["age", "mass"]) == {}
 
 
 def test_given_statistics_are_used_by_name(loaded: Any, tmp_path: Path) -> None:

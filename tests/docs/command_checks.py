@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 
+import click
 import typer
 
 from fedkin.cli import app
@@ -63,7 +64,7 @@ def check(words: Sequence[str]) -> None:
 
 def check_fedkin(words: Sequence[str]) -> None:
     """Subcommands and options are parsed as the command line does; settings of a run are loaded."""
-    command = typer.main.get_command(app)
+    command = _all_commands()
     path: list[str] = []
     rest = list(words[1:])
     while rest and rest[0] in getattr(command, "commands", {}):
@@ -82,6 +83,12 @@ def check_fedkin(words: Sequence[str]) -> None:
     context = command.make_context(path[-1] if path else "fedkin", rest)
     if path == ["run"] and not context.params["resume"]:
         check_settings(context.params["settings"] or [])
+
+
+@cache
+def _all_commands() -> click.Command:
+    """The command line of fedkin. Building it takes a while, so it is done once."""
+    return typer.main.get_command(app)
 
 
 def check_settings(settings: Sequence[str]) -> None:

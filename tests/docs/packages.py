@@ -55,11 +55,12 @@ def brought_by(requirements: Iterable[str]) -> set[str]:
             continue
         seen.add(key)
         names.add(name)
-        waiting += _needed(name, requirement.extras)
+        waiting += _needed(name, key[1])
     return names
 
 
-def _needed(name: str, extras: set[str]) -> list[Requirement]:
+@cache
+def _needed(name: str, extras: frozenset[str]) -> list[Requirement]:
     """What an installed package needs itself, with some of its extras; nothing for one that is not
     installed."""
     if name == "fedkin":
@@ -78,12 +79,18 @@ def _needed(name: str, extras: set[str]) -> list[Requirement]:
     ]
 
 
+@cache
+def _packages_by_module() -> Mapping[str, list[str]]:
+    """The installed packages by top-level module. Reading them all takes seconds."""
+    return importlib.metadata.packages_distributions()
+
+
 def packages_of_module(module: str) -> set[str]:
     """The installed packages that have a top-level module."""
-    names = importlib.metadata.packages_distributions().get(module, [])
-    return {canonicalize_name(name) for name in names}
+    return {canonicalize_name(name) for name in _packages_by_module().get(module, [])}
 
 
+@cache
 def packages_of_program(program: str) -> set[str]:
     """The installed packages that have a console program."""
     return {

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fedkin.config.run import from_dict
-from tests.docs.code_blocks import blocks, language_of, read, run_page
+from tests.docs.code_blocks import blocks, language_of, read
 from tests.docs.readability import page_words
 from tests.docs.test_docs import anchors
 from tests.house.test_imports import PACKAGES
@@ -50,14 +50,6 @@ def test_links_of_inner_pages_lead_to_pages_and_headings(page: Path) -> None:
         assert target.exists(), link
         assert target.is_relative_to(ROOT / "docs"), f"{link} is not on the site"
         assert not heading or heading in anchors(target), link
-
-
-@pytest.mark.parametrize("page", PAGES, ids=named)
-def test_the_blocks_of_a_page_run(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    run_page(page)
 
 
 def test_the_configuration_that_the_design_shows_is_valid() -> None:

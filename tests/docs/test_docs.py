@@ -6,9 +6,7 @@ from __future__ import annotations
 import dataclasses
 import html
 import inspect
-import os
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -25,12 +23,16 @@ from tests.docs.code_blocks import ROOT, blocks, language_of, read, run_page, sk
 from tests.methods import test_conformance as conformance
 
 PAGES = sorted((ROOT / "docs").glob("*.md"))
-QUIET = {"NO_MKDOCS_2_WARNING": "1", "DISABLE_MKDOCS_2_WARNING": "true"}
+# Other tests run all blocks of these pages: the test of the page's method below, and
+# tests/docs/test_write_a_task.py.
+RUN_ELSEWHERE = ("write-a-method.md", "write-a-task.md")
 # Blocks in all of docs that are not run: sketches of the design, and programs for Flower to start.
 LEFT_OUT = 5
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.name not in RUN_ELSEWHERE], ids=lambda page: page.name
+)
 def test_every_block_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     run_page(page)
@@ -176,26 +178,6 @@ def test_it_refuses_the_impossible(options: dict[str, Any], as_one_of_ours: str)
 
 
 # --- the site
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, built as ``make docs`` builds it: a link that cannot be resolved is an error."""
-    pytest.importorskip("mkdocs", reason="the site needs pip install 'fedkin[docs]'")
-    folder = tmp_path_factory.mktemp("site")
-    command = [
-        sys.executable,
-        "-m",
-        "mkdocs",
-        "build",
-        "--strict",
-        "--quiet",
-        "--site-dir",
-        str(folder),
-    ]
-    done = subprocess.run(command, cwd=ROOT, env={**os.environ, **QUIET}, capture_output=True)
-    assert done.returncode == 0, done.stderr.decode()
-    return folder
 
 
 def test_every_method_has_a_page_with_its_paper_and_its_settings(site: Path) -> None:

@@ -3,14 +3,10 @@ wider than a phone."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.docs.test_docs import QUIET, ROOT
 from tests.process.browser import COMMAND, browsing
 
 pytestmark = pytest.mark.skipif(COMMAND is None, reason="no Chromium is installed")
@@ -22,21 +18,6 @@ _QUERY = """(() => {
     input.dispatchEvent(new KeyboardEvent("keyup", {bubbles: true}))
 })()"""
 _FOUND = "[...document.querySelectorAll('.md-search-result__item h1')].map((e) => e.textContent)"
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, as ``make docs`` builds it."""
-    pytest.importorskip("mkdocs", reason="the site needs pip install 'fedkin[docs]'")
-    folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet"]
-    subprocess.run(
-        [*command, "--site-dir", str(folder)],
-        cwd=ROOT,
-        env={**os.environ, **QUIET},
-        check=True,
-    )
-    return folder
 
 
 def test_the_search_finds_a_key(site: Path) -> None:

@@ -57,6 +57,14 @@ def test_a_table_with_many_columns_is_marked(columns: int, marked: str) -> None:
     assert page.count("a_\u200bb") == (2 * columns if marked else columns)
 
 
+def test_a_column_of_sentences_is_marked() -> None:
+    sentence = "Every client selects the model with the lowest training loss."
+    page = html(f"| name | class | what it does |\n|---|---|---|\n| ifca | IFCA | {sentence} |\n")
+    assert page.count("data-long") == 2  # the head and the cell of one column
+    assert "data-long" not in html(f"| name | what it does |\n|---|---|\n| ifca | {sentence} |\n")
+    assert f'<td data-long="">{sentence}</td>' in page
+
+
 def test_pictures_are_inverted_in_dark_mode_only() -> None:
     style = (Path(__file__).parents[2] / "docs/assets/site.css").read_text()
     rule = style.partition('[data-md-color-scheme="slate"] .md-typeset img {')[2].partition("}")[0]

@@ -3,10 +3,11 @@ tasks hold."""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import numpy as np
@@ -31,12 +32,19 @@ GROUPS = {"single clients": [[client] for client in CLIENTS], "fleets": [[0, 1, 
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def session_and_output(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], str]:
+    """The session of the page, all of whose blocks have run, and their output."""
+    output = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(output):
+        patch.chdir(tmp_path_factory.mktemp("page"))
+        session = run_page(task_table.PAGE)
+    return session, output.getvalue()
+
+
+@pytest.fixture(scope="module")
+def page(session_and_output: tuple[dict[str, Any], str]) -> dict[str, Any]:
     """The session of the page."""
-    folder = tmp_path_factory.mktemp("page")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        return run_page(task_table.PAGE)
+    return session_and_output[0]
 
 
 def python_blocks(document: Document) -> list[str]:
@@ -61,14 +69,13 @@ def test_the_table_equals_the_declarations() -> None:
 
 
 def test_the_error_is_the_one_that_is_shown(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    session_and_output: tuple[dict[str, Any], str],
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    run_page(task_table.PAGE)
+    _, output = session_and_output
     shown = [
         block.parsed for block in blocks(read(task_table.PAGE)) if language_of(block) == "text"
     ]
-    assert len(shown) == 1 and shown[0] in capsys.readouterr().out
+    assert len(shown) == 1 and shown[0] in output
 
 
 def test_its_listed_names_exist() -> None:

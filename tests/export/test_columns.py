@@ -41,7 +41,8 @@ def test_columns_are_taken_by_name(table: pd.DataFrame) -> None:
             TABLE.rename(columns={"dose": "doze"}),
             "samples: unknown column 'dose'; did you mean 'doze'.*model needs it",
         ),
-        (TABLE.assign(dose="a"), "expected numbers in column 'dose'"),
+        (TABLE.assign(dose="a"), "expected numbers in column 'dose', got 'a' in row 0"),
+        (TABLE.assign(dose=["3", "old"]), "got 'old' in row 1"),
         (TABLE[["age", "dose", "age"]], "'age' twice"),
         (
             TABLE.assign(dose=pd.Series([1, None], dtype="Int64")),

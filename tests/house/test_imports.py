@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,7 +41,7 @@ PACKAGES: dict[str, str] = {
     "simulation.ray": "core data simulation",
     "config": "core measures methods models data scenarios options simulation.torch",
     "export": "core models data simulation simulation.torch config",
-    "server": "core task_types tasks config",
+    "server": "core task_types measures tasks config",
     "p2p": "core security tasks methods simulation config",
     "run.folder": "core models data options simulation config",
     "run.metrics": "core task_types measures tasks methods options simulation run.folder",
@@ -106,9 +107,15 @@ def module_of(path: Path) -> str:
 
 
 FILES = {module_of(path): path for path in sorted((ROOT / "fedkin").rglob("*.py"))}
-TREES = {module: ast.parse(path.read_text()) for module, path in FILES.items()}
 
 
+@cache
+def trees() -> dict[str, ast.Module]:
+    """The syntax trees of all modules. Parsing takes seconds: an import of this file does not."""
+    return {module: ast.parse(path.read_text()) for module, path in FILES.items()}
+
+
+@cache
 def package_of(module: str) -> str:
     """The folder of a module below fedkin, as a dotted name. A file next to the folders is a
     separate package."""
@@ -120,7 +127,7 @@ def package_of(module: str) -> str:
 
 def imports(module: str) -> Iterator[str]:
     """Every module that a module imports, lazily too; of fedkin only real modules."""
-    for node in ast.walk(TREES[module]):
+    for node in ast.walk(trees()[module]):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -131,7 +138,12 @@ def imports(module: str) -> Iterator[str]:
                     yield inner if inner in FILES else node.module
 
 
-INNER = {module: {name for name in imports(module) if name in FILES} - {module} for module in FILES}
+@cache
+def inner() -> dict[str, set[str]]:
+    """The modules of fedkin that each module imports."""
+    return {
+        module: {name for name in imports(module) if name in FILES} - {module} for module in FILES
+    }
 
 
 def test_every_package_has_its_line() -> None:
@@ -140,7 +152,7 @@ def test_every_package_has_its_line() -> None:
 
 def test_packages_import_only_the_packages_of_their_line() -> None:
     wrong = []
-    for module, targets in INNER.items():
+    for module, targets in inner().items():
         own = package_of(module)
         allowed = {own, *PACKAGES[own].split()}
         wrong += [
@@ -156,7 +168,7 @@ def test_every_line_is_needed() -> None:
     for own, line in PACKAGES.items():
         used = {
             package_of(t)
-            for module, targets in INNER.items()
+            for module, targets in inner().items()
             if package_of(module) == own
             for t in targets
         }
@@ -179,7 +191,7 @@ def test_no_module_reaches_itself() -> None:
     def visit(module: str, path: tuple[str, ...]) -> None:
         assert module not in path, " -> ".join((*path[path.index(module) :], module))
         if module not in done:
-            for target in sorted(INNER[module]):
+            for target in sorted(inner()[module]):
                 visit(target, (*path, module))
             done.add(module)
 
@@ -221,7 +233,9 @@ def test_files_are_short() -> None:
 
 def functions(module: str) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     yield from (
-        n for n in ast.walk(TREES[module]) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))
+        n
+        for n in ast.walk(trees()[module])
+        if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))
     )
 
 
@@ -259,7 +273,7 @@ SELF = ("self", "cls")
 
 def public_definitions(module: str) -> Iterator[tuple[str, ast.FunctionDef | ast.ClassDef]]:
     """Public classes, functions and methods of a module, with their dotted names."""
-    for node in TREES[module].body:
+    for node in trees()[module].body:
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not node.name.startswith("_"):
             yield f"{module}.{node.name}", node
             if isinstance(node, ast.ClassDef):
@@ -285,7 +299,7 @@ def test_everything_public_has_a_docstring() -> None:
         for name, n in public_definitions(m)
         if ast.get_docstring(n)
     }
-    modules = {module for module, tree in TREES.items() if not ast.get_docstring(tree)}
+    modules = {module for module, tree in trees().items() if not ast.get_docstring(tree)}
     assert (
         not {
             name for name in bare if name.count(".") < 4 or name.rsplit(".", 1)[1] not in described
@@ -294,22 +308,27 @@ def test_everything_public_has_a_docstring() -> None:
     )
 
 
+@cache
+def constants(package: str) -> dict[str, str]:
+    """The values of the constants of a package's modules, as code, by name."""
+    return {
+        target.id: ast.unparse(node.value)
+        for module, tree in trees().items()
+        if package_of(module) == package
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+
+
 def has_help(argument: ast.arg, module: str) -> bool:
     """Whether an argument is an option of a command, with its help: in its annotation, or in the
     constant of its package that the annotation names."""
     if argument.annotation is None:
         return False
     text = ast.unparse(argument.annotation)
-    constants = {
-        target.id: ast.unparse(node.value)
-        for other, tree in TREES.items()
-        if package_of(other) == package_of(module)
-        for node in tree.body
-        if isinstance(node, ast.Assign)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
-    return "help=" in constants.get(text, text)
+    return "help=" in constants(package_of(module)).get(text, text)
 
 
 def test_functions_of_three_and_more_parameters_describe_them() -> None:
@@ -339,7 +358,7 @@ def test_the_room_of_a_run_is_small() -> None:
     assert sum(package_of(module) == "run" for module in own) <= 20
 
     def level(module: str) -> int:
-        return 1 + max((level(target) for target in INNER[module] if target in own), default=0)
+        return 1 + max((level(target) for target in inner()[module] if target in own), default=0)
 
     assert max(level(module) for module in own) <= 8
 

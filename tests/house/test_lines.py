@@ -7,31 +7,39 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 
-from tests.house.test_imports import TREES
+from tests.house.test_imports import trees
 
 # Functions of other libraries that have the name of one of ours.
 ARRAYS = ("np", "jnp", "jax", "lax", "pd", "torch")
-OURS = {
-    node.name
-    for tree in TREES.values()
-    for node in ast.walk(tree)
-    if isinstance(node, (ast.FunctionDef, ast.ClassDef))
-}
+
+
+@cache
+def ours() -> set[str]:
+    """The names of all functions and classes of fedkin."""
+    return {
+        node.name
+        for tree in trees().values()
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef))
+    }
 
 
 def test_one_statement_assigns_one_value() -> None:
     """No tuple on both sides of an assignment, but for a swap."""
-    assert not [place for module, tree in TREES.items() for place in tuples(module, tree)]
+    assert not [place for module, tree in trees().items() for place in tuples(module, tree)]
 
 
 def test_no_literal_is_made_to_be_splatted() -> None:
-    assert not [place for module, tree in TREES.items() for place in splats(module, tree)]
+    assert not [place for module, tree in trees().items() for place in splats(module, tree)]
 
 
 def test_calls_of_ours_name_their_arguments() -> None:
     """At most four positional arguments."""
-    assert not [place for module, tree in TREES.items() for place in positional(module, tree)]
+    assert not [
+        place for module, tree in trees().items() for place in positional(module, tree, ours())
+    ]
 
 
 def test_the_checks_find_each_fault() -> None:
@@ -97,15 +105,15 @@ def splatted_names(call: ast.Call) -> list[str]:
     return [value.id for value in starred if isinstance(value, ast.Name)]
 
 
-def positional(module: str, tree: ast.AST, ours: set[str] = OURS) -> Iterator[str]:
-    """Calls of functions of ours with more than four positional arguments."""
+def positional(module: str, tree: ast.AST, names: set[str]) -> Iterator[str]:
+    """Calls of functions of these names with more than four positional arguments."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call) or len(node.args) <= 4:
             continue
         called = node.func
-        if isinstance(called, ast.Name) and called.id in ours:
+        if isinstance(called, ast.Name) and called.id in names:
             yield f"{module}:{node.lineno}"
-        if isinstance(called, ast.Attribute) and called.attr in ours:
+        if isinstance(called, ast.Attribute) and called.attr in names:
             owner = called.value.id if isinstance(called.value, ast.Name) else ""
             if owner not in ARRAYS:
                 yield f"{module}:{node.lineno}"

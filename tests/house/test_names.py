@@ -13,7 +13,7 @@ from fedkin.core.training import LocalTraining
 from fedkin.methods import METHODS
 from fedkin.options.base import Option
 from fedkin.scenarios.shifts import SHIFTS
-from tests.house.test_imports import FILES, TREES
+from tests.house.test_imports import FILES, trees
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -24,7 +24,7 @@ OF_AUTHORS = ("Client", "Plan", "Reply", "Task")
 def public_classes() -> dict[str, list[str]]:
     """Places of the classes without a leading underscore, by name."""
     places: dict[str, list[str]] = {}
-    for module, tree in TREES.items():
+    for module, tree in trees().items():
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 path = FILES[module].relative_to(ROOT)

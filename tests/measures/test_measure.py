@@ -10,7 +10,14 @@ import pytest
 from fedkin.core.errors import ConfigError
 from fedkin.measures.lookup import compared_by, measures_in
 from fedkin.measures.measure import Measure
-from fedkin.measures.number_texts import byte_text, duration, number_text, percent
+from fedkin.measures.number_texts import (
+    byte_text,
+    duration,
+    megabytes,
+    number_text,
+    numeric_columns,
+    percent,
+)
 from fedkin.measures.reserved_names import OTHER_ENTRIES
 from fedkin.measures.table import COMPARED, EXTRA, MEASURES, PLACED
 
@@ -52,6 +59,21 @@ def test_values_are_written_by_their_unit() -> None:
     assert Measure("m", unit="bytes").text_with_unit(2_500_000) == "2.5 MB"
     assert number_text(1234.5, "bytes", grouped=True) == "0.0" and percent(0.25, digits=0) == "25%"
     assert (byte_text(310), duration(90.0), duration(7200)) == ("310 B", "90.0 s", "2.0 h")
+
+
+def test_a_rounded_zero_has_no_minus() -> None:
+    assert number_text(-0.004, "index") == "0.00" and number_text(-0.006, "index") == "-0.01"
+    assert number_text(-0.0004, "share", signed=True) == "+0.0"
+    assert number_text(-2, "count") == "-2"
+
+
+def test_columns_of_numbers_and_of_words() -> None:
+    rows = [
+        ["IFCA", "+1.5 to +2.0", "-", "62.6 (all clients 57.2)", "0.19", "", "2 seeds"],
+        ["FedAvg", "-0.3 to +0.1", "-", "-", "any", "winner", "none"],
+    ]
+    assert numeric_columns(rows) == [False, True, True, True, True, False, True]
+    assert numeric_columns([]) == []
 
 
 @pytest.mark.parametrize(
@@ -104,3 +126,19 @@ def test_damaged_descriptions_are_left_out() -> None:
 def test_a_measure_is_a_value() -> None:
     assert Measure("gap") == Measure("gap") != Measure("gap", unit="share")
     assert dataclasses.replace(MEASURES["ari"]) == MEASURES["ari"]
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (None, "-"),
+        (0, "0.0"),
+        (224, "0.00022"),
+        (21_024, "0.021"),
+        (99_999, "0.1"),
+        (100_000, "0.1"),
+        (1_540_000, "1.5"),
+    ],
+)
+def test_little_traffic_is_not_zero(count: int | None, text: str) -> None:
+    assert megabytes(count) == text

@@ -1,59 +1,44 @@
-"""The table of papers: the answer follows from verdicts and from the collective test."""
+"""The table of papers counts verdicts, and says what the collective test finds."""
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from papers import by_paper
+from papers import by_paper, claims
 from papers.catalogue import PAPERS
 from papers.claims import CLAIMS, Verdict
-from papers.paper_tables import Paper
 from tests.papers.claim_runs import every_run
 
-YES, PARTLY, UNDECIDED, NOT, NEVER = Verdict
+STORES = {claim.store for claim in CLAIMS}
 
 
-@pytest.mark.parametrize(
-    ("verdicts", "rejected", "answer"),
-    [
-        ([YES, YES], [], "yes"),
-        ([YES, YES], ["IFCA"], "partly"),
-        ([YES, PARTLY, PARTLY, UNDECIDED], [], "mostly"),
-        ([YES, NOT], [], "mostly"),
-        ([PARTLY, NOT], [], "partly"),
-        ([NOT, NOT, NEVER], [], "no"),
-        ([YES, NEVER], [], "hardly tested"),
-        ([NEVER], [], "hardly tested"),
-    ],
-)
-def test_the_answer_follows_from_the_verdicts(
-    verdicts: list[Verdict], rejected: list[str], answer: str
-) -> None:
-    assert by_paper.answer(verdicts, rejected) == answer
+def rows_of(text: str) -> dict[str, list[str]]:
+    """The cells of each row, by the page of its paper."""
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines()[2:]]
+    return {cells[0].partition("](")[2].rstrip(")"): cells for cells in rows}
 
 
-def test_each_paper_with_claims_has_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Claims and numbers come from runs that are made up for the claims alone."""
-    monkeypatch.setattr(by_paper.collective_section, "rejected_methods", _rejected)
-    monkeypatch.setattr(by_paper.collective_section, "attempted_of", _attempted)
-    text = by_paper.table(every_run())
-    rows = text.splitlines()[2:]
-    for store in {claim.store for claim in CLAIMS}:
-        row = next(row for row in rows if f"({PAPERS[store].page})" in row)
-        assert "reproduced" in row or "not attempted" in row
-    assert sum("| 3 of 4 |" in row for row in rows) == len({claim.store for claim in CLAIMS}) - 1
-    assert "| IFCA |" in next(row for row in rows if "results-flexcfl.md" in row)
-    assert "| prints none |" in next(row for row in rows if "results-panm.md" in row)
+def test_each_verdict_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The runs are made up for the claims alone."""
+    monkeypatch.setattr(by_paper.collective_section, "attempted_of", lambda *_: (3, 4))
+    monkeypatch.setattr(by_paper.collective_section, "in_short", lambda *_: "nothing outside")
+    results = every_run()
+    rows = rows_of(by_paper.table(results))
+    assert set(rows) == {PAPERS[store].page for store in STORES}
+    judged = claims.judgements(results).values()
+    for store in STORES:
+        of_paper = [each.verdict for each in judged if each.claim.store == store]
+        counts = [str(of_paper.count(verdict)) for verdict in Verdict]
+        assert rows[PAPERS[store].page][1:] == [*counts, "3 of 4", "nothing outside"]
+        assert sum(map(int, counts)) == sum(claim.store == store for claim in CLAIMS)
 
 
-def _rejected(paper: Paper, results: object) -> list[str]:
-    return ["IFCA"] if paper.page == "results-flexcfl.md" else []
-
-
-def _attempted(paper: Paper, results: object) -> tuple[int, int]:
-    return (0, 0) if paper.page == "results-panm.md" else (3, 4)
-
-
-def test_without_runs_all_papers_are_hardly_tested() -> None:
-    text = by_paper.table({})
-    assert text.count("**hardly tested**") == len({claim.store for claim in CLAIMS})
+def test_without_runs_nothing_was_attempted() -> None:
+    rows = rows_of(by_paper.table({}))
+    for store in STORES:
+        claims_of_paper = sum(claim.store == store for claim in CLAIMS)
+        assert rows[PAPERS[store].page][1:6] == ["0"] * 4 + [str(claims_of_paper)]
+    assert rows["results-panm.md"][6:] == ["prints none", "no number to test"]
+    assert re.fullmatch(r"0 of \d+", rows["results-fedgroup.md"][6])

@@ -67,7 +67,10 @@ def test_each_cell_of_a_recipe_belongs_to_one_table(paper: str) -> None:
 
 @pytest.mark.parametrize(("paper", "recipe"), [("planted", planted), ("peers", peers)])
 def test_each_question_belongs_to_one_table(paper: str, recipe: object) -> None:
-    jobs = [job for table in PAPERS[paper].tables for job in table.jobs]
+    """PANM's table of federations has the first one too, which another table compares."""
+    jobs = PAPERS[paper].jobs()
+    in_tables = [job for table in PAPERS[paper].tables for job in table.jobs]
+    assert len(in_tables) - len(jobs) == (5 if paper == "peers" else 0)
     asked = [vars(question) for question, _ in recipe.questions()]  # type: ignore[attr-defined]
     assert sorted(str(job.key) for job in jobs) == sorted(map(str, asked))
 

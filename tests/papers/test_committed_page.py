@@ -24,6 +24,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(ROOT)
         patch.setattr(program, "CSV", folder / "results.csv")
+        patch.setattr(program, "CLAIMS_CSV", folder / "claims.csv")
         program.write(folder)
     return folder
 
@@ -54,8 +55,29 @@ def test_the_figures_are_the_committed_ones(written: Path) -> None:
     ] == []
 
 
-def test_results_csv_is_the_committed_one(written: Path) -> None:
-    assert (written / "results.csv").read_bytes() == (ROOT / "papers/results.csv").read_bytes()
+@pytest.mark.parametrize("name", ["results.csv", "claims.csv"])
+def test_a_csv_is_the_committed_one(written: Path, name: str) -> None:
+    assert (written / name).read_bytes() == (ROOT / "papers" / name).read_bytes()
+
+
+def test_measured_sections_of_the_methods_are_the_committed_ones(written: Path) -> None:
+    """No number of "What we measured" in docs/papers is older than the store."""
+    names = sorted(path.name for path in (written / "papers").glob("*.md"))
+    assert names == sorted(path.name for path in (DOCS / "papers").glob("*.md")) and names
+    assert [
+        name
+        for name in names
+        if (written / "papers" / name).read_bytes() != (DOCS / "papers" / name).read_bytes()
+    ] == []
+
+
+def test_no_sentence_of_the_pages_is_long() -> None:
+    for name in PAGES:
+        text = (DOCS / name).read_text()
+        prose = [line for line in text.splitlines() if not line.startswith(("|", "![", "#"))]
+        blocks = re.split(r"\n\s*\n|\n(?=\* )", "\n".join(prose))
+        sentences = [s for block in blocks for s in re.split(r"(?<=[.:!?])\**\s", block)]
+        assert [s for s in sentences if len(re.findall(r"\S*\w\S*", s)) > 40] == [], name
 
 
 def test_nothing_is_left_out_of_the_committed_pages() -> None:

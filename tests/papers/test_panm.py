@@ -102,7 +102,7 @@ def test_other_alphas_have_separate_columns() -> None:
     names = [job.name for job in panm.jobs("federations")]
     assert (
         len(names) == len(set(names))
-        and "mnist, label swap, 2 clusters, PANMGrad, alpha 0" in names
+        and "MNIST, swapped labels, 2 clusters, PANMGrad, alpha 0" in names
     )
     results = [
         run_of(question),

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import csv
 import io
+import re
+from collections import Counter
+from math import sqrt
 
 import pandas as pd
 import pytest
+from scipy import stats
 
 from papers.results_csv import COLUMNS, text
+from tests.conftest import ROOT
 
 RUNS = [
     {"table": "III", "row": "MNIST-MCLR", "column": "FedAvg", "seed": seed, "best": best}
@@ -27,7 +33,9 @@ def test_pandas_reads_numbers_with_their_intervals() -> None:
         pytest.approx(94.81, abs=0.01),
     )
     assert row.mark == "reproduced"
-    assert row.command == 'fedkin reproduce fedgroup-table3 --rows "MNIST-MCLR"'
+    assert (row.symbol, row.counted) == ("✓", True)
+    assert row.in_test == "all methods except IFCA and FeSEM"
+    assert row.command == 'fedkin reproduce fedgroup-table3 --rows "mnist-mclr"'
 
 
 def test_no_number_is_there_twice() -> None:
@@ -39,6 +47,72 @@ def test_no_number_is_there_twice() -> None:
         "fedsim",
         "athena",
         "planted",
-        "advise",
-        "peers",
+        "advice",
+        "panm",
     }
+
+
+Row = dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def committed() -> list[Row]:
+    """The file in the checkout, which another test compares with the stored runs."""
+    with (ROOT / "papers/results.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_its_tests_are_the_collective_tests(committed: list[Row]) -> None:
+    """The table of the page can be made from the columns ``in_test`` and ``p`` alone."""
+    page = (ROOT / "docs/results-collective-test.md").read_text()
+    numbers = Counter(row["in_test"] for row in committed if row["in_test"])
+    outside = Counter(
+        row["in_test"] for row in committed if row["in_test"] and float(row["p"]) < 0.05
+    )
+    assert len(numbers) == 7
+    for name, count in numbers.items():
+        line = rf"\| (\*\*)?{re.escape(name)}(\*\*)? \| {count} \| {outside[name]} \|"
+        assert re.search(line, page), name
+
+
+def test_p_is_of_the_printed_formula(committed: list[Row]) -> None:
+    tested = [row for row in committed if row["in_test"] and row["paper"] != "fedsim"]
+    checked = [row for row in tested if float(row["sd"]) > 0.3]  # the file has four decimals
+    assert len(checked) > 100
+    for row in checked:
+        count = int(row["seeds"])
+        spread = float(row["sd"]) * sqrt(1 + 1 / count)
+        t = (float(row["printed"]) - float(row["mean"])) / spread
+        p = 2 * stats.t.sf(abs(t), count - 1)
+        assert float(row["p"]) == pytest.approx(p, abs=2e-3), row
+
+
+def test_its_marks_are_those_of_the_pages(committed: list[Row]) -> None:
+    """Each line of the tables of numbers, with its row, column and mark, is in the file."""
+    symbols = {
+        (row["table"], row["row"], row["column"], row["printed"]): row["symbol"]
+        for row in committed
+        if not row["deviation"]
+    }
+    found = 0
+    for table, page in {"fedgroup-table3": "fedgroup", "flexcfl-table3": "flexcfl"}.items():
+        lines = (ROOT / f"docs/results-{page}.md").read_text().partition("## Table III")[2]
+        name = ""
+        for line in lines.partition("\n\n✓")[0].splitlines():
+            cells = [cell.strip() for cell in line.strip("|").split("|")]
+            if len(cells) != 8 or cells[2] in ("paper", "---"):
+                continue
+            name = cells[0] or name
+            assert symbols[table, name, cells[1], cells[2]] == cells[-1]
+            found += 1
+    assert found >= 29 + 39
+
+
+def test_counted_rows_are_the_numbers_of_the_page(committed: list[Row]) -> None:
+    """315 printed numbers but ATHENA-FL's 28, which have no run of the paper's size."""
+    counted = [row for row in committed if row["counted"] == "True"]
+    ran = Counter(row["symbol"] for row in counted if row["mark"] != "not run")
+    page = (ROOT / "docs/results-collective-test.md").read_text()
+    assert f"The papers print **{len(counted) + 28}** numbers" in page
+    assert f"**{ran.total()}** were run with" in page
+    assert ", ".join(f"{ran[sign]} {sign}" for sign in "✓~✗≠") in page

@@ -39,14 +39,15 @@ def parts(folder: Path) -> list[Program]:
 @pytest.fixture
 def wards(short_path: Path) -> Iterator[Path]:
     folder = short_path / "wards"
-    for name, header in COLUMNS.items():
-        write_table(folder / name, header)
+    for name in COLUMNS:  # deploy init refuses tables with other columns
+        write_table(folder / name, COLUMNS["site-0"])
     table = [
         "data.name=file",
         "data.path=own.csv",
         "data.label=outcome",
         "data.partition=iid",
         "data.clients=1",
+        "data.scale=none",
     ]
     run = ["method.name=fedavg", "run.against=[]", "run.rounds=1", "federation.start_deadline=120"]
     init(
@@ -56,6 +57,8 @@ def wards(short_path: Path) -> Iterator[Path]:
         secure=False,
         settings=[*table, 'data.label_names=["ill", "well"]', *run],
     )
+    for name, header in COLUMNS.items():
+        write_table(folder / name, header)
     yield folder
     stop(parts(folder), 0.0)
 

@@ -231,7 +231,7 @@ def test_a_long_name_of_a_setting_hides_no_column(browser: Browser, tmp_path: Pa
         "[...document.querySelectorAll('main > section > .table')].map((one) => one.scrollWidth - "
         "one.clientWidth)"
     )
-    assert browser.evaluate(hidden) == [0, 0]
+    assert set(browser.evaluate(hidden)) == {0}
     assert browser.evaluate("document.querySelectorAll('main strong').length") >= 2
     quiet(browser, page)
 

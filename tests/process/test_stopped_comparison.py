@@ -102,7 +102,7 @@ def test_ctrl_c_shows_the_finished_runs_and_how_to_go_on(whole: Path, tmp_path: 
         130,
         "interrupted; go on with: fedkin compare --resume c",
     )
-    assert "Means over the seeds of a row" in out
+    assert "Not finished: 1 of 4 runs." in out
     fedkin("compare", "--resume", tmp_path / "c")
     assert contents(tmp_path / "c") == contents(whole)
 

@@ -22,6 +22,7 @@ from fedkin.analysis.compare.comparison import Comparison
 from fedkin.core.errors import ConfigError
 from fedkin.options.privacy.private import NOT_PRIVATE
 from fedkin.reporting import comparison_figure, comparison_tables, ranks_figure
+from fedkin.reporting.comparison_findings import findings
 from fedkin.reporting.comparison_progress import Pace, tables
 from tests.analysis.written_comparisons import LOWER, at_the_end, comparison
 
@@ -207,7 +208,7 @@ def test_without_its_library_the_picture_is_left_out_with_a_note(
     monkeypatch.setitem(sys.modules, "scikit_posthocs", None)
     fk.draw(comparison(FIVE), tmp_path)
     assert (tmp_path / "ranks.tex").exists() and not (tmp_path / "ranks.png").exists()
-    assert "pip install 'fedkin[ranks]'" in caplog.text
+    assert "pip install 'fedkin[ranks]'; then fedkin compare --resume draws it" in caplog.text
 
 
 def test_a_summary_is_plain_json() -> None:
@@ -358,14 +359,14 @@ def test_with_two_seeds_only_the_highest_is_bold_and_nothing_is_tested() -> None
 
 def test_findings() -> None:
     near = [[0.1, 0.6, 0.82], [0.1, 0.6, 0.81], [0.1, 0.6, 0.84]]
-    told = comparison_tables.findings(comparison({"": {"FedAvg": AVG, "IFCA": IFCA, "near": near}}))
+    told = findings(comparison({"": {"FedAvg": AVG, "IFCA": IFCA, "near": near}}))
     assert len(told) == 3  # two are significant, one is not
     d = np.array([0.21, 0.22, 0.20])
     low, high = stats.t.interval(0.95, 2, d.mean(), stats.sem(d))
     (line,) = [line for line in told if line.startswith("IFCA over FedAvg")]
     assert f"+21.0 points ({100 * low:.1f} to {100 * high:.1f}), p = " in line
     assert told[-1] == "1 of 3 differences are not significant"
-    assert comparison_tables.findings(comparison({"": {"FedAvg": AVG}})) == []
+    assert findings(comparison({"": {"FedAvg": AVG}})) == []
 
 
 def under_attack(found: Comparison, setting: str, accuracies: dict[str, float]) -> Comparison:
@@ -389,7 +390,7 @@ def test_under_attack_there_are_columns_of_honest_clients_and_the_worst_of_all_a
     assert comparison_tables.heads(found)[-1] == "seconds"
     found = under_attack(found, "alie", {"FedAvg": 0.4, "IFCA": 0.7, "FedProx": 0.5})
     # One has no worst.
-    assert not [line for line in comparison_tables.findings(found) if "attacks" in line]
+    assert not [line for line in findings(found) if "attacks" in line]
     found = under_attack(found, "ipm", {"FedAvg": 0.1, "IFCA": 0.9, "FedProx": 0.4})
     assert comparison_tables.heads(found)[-4:] == HONEST_HEADS
     told = row(found, "IFCA", "ipm")
@@ -403,7 +404,7 @@ def test_under_attack_there_are_columns_of_honest_clients_and_the_worst_of_all_a
     }
     assert rows["ipm", "FedProx"][-4:] == ["40.0", "30.0", "0.90", "25.0"]  # two seeds: no interval
     assert rows["none", "IFCA"][-4:] == ["-"] * 4
-    worst = [line for line in comparison_tables.findings(found) if "under 2 attacks" in line]
+    worst = [line for line in findings(found) if "under 2 attacks" in line]
     assert (
         worst[1]
         == "IFCA under 2 attacks, accuracy of honest clients: worst 70.0% (alie), mean 80.0%"
@@ -619,11 +620,48 @@ def test_the_closing_tables_show_labels_as_they_are() -> None:
     assert "61.0 ± 2.5" in text and "61.5" in text
 
 
+def printed(found: Comparison, width: int, unfinished: bool = False) -> str:
+    """The closing tables on a terminal of this width."""
+    console = Console(record=True, width=width, file=io.StringIO())
+    for table in tables(found, console=console, unfinished=unfinished):
+        console.print(table)
+    return console.export_text()
+
+
+def test_seconds_have_no_table_for_themselves() -> None:
+    found = comparison({"": {"FedAvg": AVG, "IFCA": IFCA}})
+    assert "0.5" in printed(found, 100) and "left out" not in printed(found, 100)
+    narrow = printed(found, 72)
+    assert narrow.count("method") == 1 and "download" in narrow
+    assert "columns left out on this narrow terminal: seconds" in narrow
+
+
+def test_an_interrupted_comparison_shows_the_settings_that_have_a_run() -> None:
+    begun = comparison({"one": {"FedAvg": AVG, "IFCA": [None]}, "two": {"FedAvg": [None]}})
+    assert "two" in printed(begun, 100) and "Methods and settings" in printed(begun, 100)
+    shown = printed(begun, 100, unfinished=True)
+    assert "one" in shown and "two" not in shown and "Methods and settings" not in shown
+
+
+def test_runs_that_stopped_early_are_named_with_their_rounds() -> None:
+    found = comparison({"": CURVES})
+    assert "Stopped early" not in comparison_tables.markdown(found)
+    ends = {("", "FedAvg", 0): 5, ("", "FedAvg", 1): 9, ("", "FedAvg", 2): 7, ("", "IFCA", 1): 6}
+    runs = dict(found.finished)
+    for key, round in ends.items():
+        stopped = {"round": round, "of": 40, "reason": "run.patience = 2"}
+        runs[key] = dataclasses.replace(runs[key], final={**runs[key].final, "stopped": stopped})
+    notes = comparison_tables.table_notes(dataclasses.replace(found, finished=runs))
+    assert (
+        "Stopped early, of 40 rounds: FedAvg after rounds 5 to 9, IFCA after round 6 (1 of 3 runs)."
+    ) in notes
+
+
 def test_columns_that_have_no_room_follow_without_repeating_the_heading() -> None:
     setting = "a setting with a name that is longer than the column"
     shown = tables(
         comparison({setting: {"FedAvg": AVG, "IFCA": IFCA}}),
-        console=Console(width=70, file=io.StringIO()),
+        console=Console(width=66, file=io.StringIO()),
     )
     assert [str(table.title or "") for table in shown] == [f"{setting}, 3 seeds", ""]
     assert [column.header for column in shown[1].columns][-1] == "seconds"

@@ -24,7 +24,7 @@ from fedkin.reporting.seeds_figure import accuracies
 from fedkin.run.run import Run
 from tests.reporting.written_runs import a_run
 
-FREQUENT = ("FedAvg", "FedGroup", "IFCA", "FlexCFL", "FedProx", "PANM", "FedSim", "SattlerCFL")
+FREQUENT = ("FedAvg", "FedGroup", "IFCA", "FlexCFL", "FedProx", "PANM", "FedSim", "FeSEM")
 WHITE = "#ffffff"
 DARK_CARD = "#181d23"  # page.css
 # Matrices for linear RGB of Machado, Oliveira and Fernandes: A Physiologically-based Model for
@@ -99,8 +99,17 @@ def test_a_style_comes_from_the_name_alone() -> None:
     for name in METHODS:
         title = method_title(name)
         assert method_style(name) == method_style(title) == method_style(f"{title} (K = 12)")
+    assert method_style("FL+HC") == method_style("flhc")  # signs and spaces do not count
+    assert method_style("Sattler CFL") == method_style("sattler")
     both = [method_styles(names) for names in (["IFCA", "FedAvg"], ["PANM", "FedAvg", "IFCA"])]
     assert both[0]["IFCA"] == both[1]["IFCA"] and both[0]["FedAvg"] == both[1]["FedAvg"]
+
+
+def test_methods_of_one_papers_comparison_have_different_colours() -> None:
+    fedgroup = ("FedAvg", "FedProx", "IFCA", "FeSEM", "FedGroup", "FedGrouProx")
+    planted = ("FlexCFL", "FL+HC", "IFCA", "Sattler CFL", "FeSEM")
+    for names in (fedgroup, planted):
+        assert len({method_style(name).light for name in names}) == len(names)
 
 
 def test_variants_with_consecutive_numbers_have_different_colours() -> None:

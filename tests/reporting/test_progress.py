@@ -100,6 +100,14 @@ def test_the_closing_table() -> None:
     ours, theirs = (line.split() for line in told.splitlines() if line.lstrip().startswith("Fed"))
     assert ours == ["FedGroup", "95.6%", "4", "90.0%", "-", "2:", "3/2", "2.5", "/", "1.0", "1.3"]
     assert theirs[:2] == ["FedAvg", "80.0%"]
+    assert "digits, mclr, 1 round, seed 7" in printed([{**SUMMARY, "rounds": 1}])
+
+
+def test_many_clusters_show_their_smallest_and_largest_size() -> None:
+    sizes = [1] * 9
+    assert "9: 1 each" in " ".join(printed([{**SUMMARY, "cluster_sizes": sizes}]).split())
+    sizes[0] = 4
+    assert "9: 1 to 4" in " ".join(printed([{**SUMMARY, "cluster_sizes": sizes}]).split())
 
 
 @pytest.mark.parametrize(

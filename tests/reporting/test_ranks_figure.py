@@ -64,6 +64,14 @@ def test_the_axis_has_all_ranks(tied: Ranks) -> None:
     assert axes.get_xticks().tolist() == [1, 2, 3, 4, 5]
 
 
+def test_of_many_ranks_every_second_has_its_number() -> None:
+    rng = np.random.default_rng(0)
+    axes = panel(ranks({f"method {k}": rng.normal(size=4).tolist() for k in range(24)}))
+    assert axes.get_xticks().tolist() == list(range(1, 25, 2))
+    # matplotlib leaves out minor ticks at the places of major ones.
+    assert axes.get_xticks(minor=True).tolist() == list(range(2, 25, 2))
+
+
 def test_the_critical_difference_is_a_bar_of_its_length(tied: Ranks) -> None:
     axes = panel(tied)
     # q of 5 methods is 2.728 (Demsar, table 5), times sqrt(5 * 6 / (6 * 8)).

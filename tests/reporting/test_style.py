@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
@@ -9,12 +11,14 @@ from matplotlib.axes import Axes
 from fedkin.reporting.style import (
     draw_curve,
     fit,
+    index_axis,
     label_ends,
     new_figure,
     round_axis,
     share_axis,
     share_ticks,
     spread,
+    write,
 )
 
 
@@ -79,6 +83,26 @@ def test_labels_at_the_ends_of_lines_do_not_overlap(values: list[float]) -> None
     frame = axes.get_window_extent()
     middles = [(box.y0 + box.y1) / 2 for box in boxes]
     assert frame.y0 - 1 <= middles[0] and middles[-1] <= frame.y1 + 1
+
+
+def test_a_written_figure_has_fitted_labels(tmp_path: Path) -> None:
+    axes = panel([0.8, 0.801])
+    share_axis(axes)
+    label_ends(axes, [(0.8, "a", "k"), (0.801, "b", "k")])
+    figure = axes.figure
+    write(figure, tmp_path / "a.svg")  # pyright: ignore[reportArgumentType]
+    low, high = sorted((text.get_window_extent() for text in axes.texts), key=lambda box: box.y0)
+    assert high.y0 >= low.y1 - 0.5 and (tmp_path / "a.svg").stat().st_size
+
+
+def test_an_axis_of_agreement_reaches_one_and_has_the_lowest_value() -> None:
+    axes = panel([-0.0003, 0.0])
+    index_axis(axes)
+    low, high = axes.get_ylim()
+    assert -0.05 < low < 0 and 1 < high < 1.05  # no ticks of tiny differences
+    axes = panel([-0.4, 0.9])
+    index_axis(axes)
+    assert axes.get_ylim()[0] < -0.4
 
 
 def test_labels_stay_in_their_order_and_between_the_ends() -> None:

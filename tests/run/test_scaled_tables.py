@@ -193,7 +193,8 @@ def test_other_data_are_scaled_as_the_run(run: fk.Run, tmp_path: Path) -> None:
     new.to_csv(tmp_path / "new.csv", index=False)
     own = {"label": "outcome", "client": "ward"}
     other = load_other(tmp_path / "new.csv", own, run.trained.parts.samples, {}, pooled=False)
-    assert other.transform == run.trained.parts.data.transform
+    assert other.transform is not None and not other.transform.fitted
+    assert other.transform.equals(run.trained.parts.data.transform)
     assert run.evaluate(data=other).summary["accuracy"] == pytest.approx(accuracy)
 
 

@@ -25,6 +25,7 @@ from fedkin.scenarios.population import Population
 from fedkin.simulation.workers import AnyModel
 from fedkin.tasks.apfl import EvaluateMixed, TrainMixed
 from fedkin.tasks.classes import Classes
+from fedkin.tasks.columns import ColumnCounts, ColumnSums, ScaledColumns
 from fedkin.tasks.detections import Detections
 from fedkin.tasks.ditto import TrainBeside
 from fedkin.tasks.evaluate import Evaluate
@@ -82,6 +83,7 @@ class Given:
     index: np.ndarray  # the model of each row
     positive: np.ndarray  # the class of each row's detector
     together: np.ndarray  # a detector for each class, or none
+    columns: int = 6  # numbers of a sample
 
     @property
     def bodies(self) -> np.ndarray:
@@ -111,11 +113,19 @@ def half_of(clients: np.ndarray) -> np.ndarray:
 
 SOFT = np.random.default_rng(4).dirichlet(np.ones(3), 5)  # each row's weights of three components
 SOME_KNOWN = SOFT * np.array([1, 0, 1, 0, 1])[:, None]  # where it is 0, clients measure it
+LOWER = np.random.default_rng(7).normal(size=(2, 6)) - 1  # for two quantiles of six columns
 NEAR = np.random.default_rng(6).normal(size=(3, 4))  # directions of sketches
 SHARES = np.random.default_rng(5).dirichlet(np.ones(3), 3)
 EXAMPLES = {
     "ask": Example(lambda g: Ask(2)),
     "classes": Example(lambda g: Classes()),
+    "column counts": Example(
+        lambda g: ColumnCounts(LOWER[:, : g.columns], LOWER[:, : g.columns] + 2, bins=3)
+    ),
+    "column sums": Example(lambda g: ColumnSums(LOWER[0, : g.columns])),
+    "scaled columns": Example(
+        lambda g: ScaledColumns(LOWER[0, : g.columns], LOWER[1, : g.columns] + 9)
+    ),
     "detections": Example(lambda g: Detections(g.models, g.index, g.positive), detectors=True),
     "detections of test samples": Example(
         lambda g: Detections(g.models, g.index, g.positive, "test"), detectors=True
@@ -267,6 +277,9 @@ MODELLESS = {
     "sample counts",
     "ask",
     "classes",
+    "column counts",
+    "column sums",
+    "scaled columns",
     "directions",
     "note",
     "shifted",

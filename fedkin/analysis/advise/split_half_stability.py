@@ -140,8 +140,8 @@ def estimate_cluster_count(
     progress = progress or (lambda _: None)
     stream = Stream(seed, 0, "advise")
     clients = usable_clients(data, stream)
-    # Only training samples are split into halves.
-    trained = dataclasses.replace(data.select(clients), validation=None)
+    # Only training samples are split into halves. Each half is a client without a name.
+    trained = dataclasses.replace(data.select(clients), validation=None, client_names=None)
     pilots = _HalfPilots(trained, model, _pilot_training(local), stream)
     pilots.choose_epochs(progress)
     halves: list[_Halves] = []

@@ -21,6 +21,7 @@ from fedkin.analysis.compare.comparison_folder import (
     reopen_same,
 )
 from fedkin.analysis.compare.experiments import Experiments, Observer, drawn_data, reason_of
+from fedkin.analysis.compare.repeated_cells import Outcomes, repeats_of, with_repeats
 from fedkin.analysis.jobs import Earlier, Job, Outcome, check_jobs, replay, several
 from fedkin.analysis.parallel_runs import run_side_by_side
 from fedkin.config.comparison import Methods as ComparedMethods
@@ -36,7 +37,6 @@ from fedkin.run.run import Run
 _log = logging.getLogger("fedkin")
 OnCell = Callable[[Cell, bool], Any]  # the next cell, and whether it was already finished
 OnRefused = Callable[[Cell], Any]  # a cell that is left out
-Outcomes = Generator[tuple[Cell, Run | Exception], None, None]
 
 
 def compare(
@@ -127,7 +127,8 @@ def run(
     there, with one warning for all seeds.
 
     Data and compiled programs are made once for all methods and seeds of a setting. They are kept
-    for the next setting if it has the same data.
+    for the next setting if it has the same data. A trial of a random search that repeats an earlier
+    one is copied.
 
     Args:
         grid: settings, methods and seeds.
@@ -156,11 +157,14 @@ def run(
     if not left:
         _end_without_runs(failed, out, created)
     comparison_folder.keep_failed(out, failed)
+    repeats = repeats_of(grid, left, before.keys())
+    copied = {cell.key for cells in repeats.values() for cell in cells}
+    single = [cell for cell in left if cell.key not in copied]
     if parallel:
         del experiments  # free the data, because each process loads them itself
-        jobs_left = [_job(cell, before) for cell in left if cell.key not in before]
+        jobs_left = [_job(cell, before) for cell in single if cell.key not in before]
         outcomes = _at_once(
-            cells=left,
+            cells=single,
             before=before,
             on_cell=on_cell,
             on_round=on_round,
@@ -168,13 +172,13 @@ def run(
         )
     else:
         outcomes = _in_turn(
-            cells=left,
+            cells=single,
             before=before,
             on_cell=on_cell,
             observer=observer,
             experiments=experiments,
         )
-    runs = _collect(outcomes, failed)
+    runs = _collect(with_repeats(outcomes, repeats, out, on_cell), failed)
     if not runs:
         _end_without_runs(failed, out, created)
     comparison_folder.keep_failed(out, failed)

@@ -51,9 +51,6 @@ from fedkin.tasks.fedper import EvaluatePersonal, Part, Personal, body_of, entri
 from fedkin.tasks.own_model import EvaluateOwn
 from fedkin.tasks.train import Train
 
-# Array in the state of a run whose clients keep batch normalisation layers.
-_OF_BATCH_NORM = "batch_norm"
-
 
 class PersonalPart(Option):
     """A part of a model that stays on each client."""
@@ -62,6 +59,8 @@ class PersonalPart(Option):
     # The layers that stay on the client and are not shared, for messages; empty if all layers are
     # shared.
     layers: ClassVar[str] = ""
+    # Array in the state of a run by which these layers are known again; empty: the last layer.
+    mark: ClassVar[str] = ""
 
     @staticmethod
     def entries(spec: ModelSpec) -> Part:
@@ -98,7 +97,7 @@ class PersonalPart(Option):
         # The initial model is stored only if clients keep layers; otherwise they keep whole models.
         if not len(start):
             return EvaluateOwn(state.models, clusters)
-        own = spec.batch_norm if _OF_BATCH_NORM in arrays else spec.head
+        own = next((part.entries(spec) for part in _MARKED if part.mark in arrays), spec.head)
         return EvaluatePersonal(body_of(state.models, own), clusters, start, own)
 
 
@@ -187,6 +186,7 @@ class PersonalBatchNorm(PersonalLayers):
     """
 
     layers = "batch normalisation"
+    mark = "batch_norm"
 
     @staticmethod
     def entries(spec: ModelSpec) -> Part:
@@ -200,6 +200,10 @@ class PersonalBatchNorm(PersonalLayers):
             "normalisation layers, and this model has none: use one such as model.name=mobilenet, "
             "or a PyTorch module with nn.BatchNorm2d, or set personal.name=head"
         )
+
+
+# The parts whose runs have a mark in the state.
+_MARKED: tuple[type[PersonalPart], ...] = (PersonalBatchNorm,)
 
 
 @plain_options
@@ -283,8 +287,8 @@ class ActivePersonalPart(ActiveOption):
             models[:, entries] = start[entries]
             after = replace(after, models=models)
         arrays = {"start": start}
-        if isinstance(self._part, PersonalBatchNorm):
-            arrays[_OF_BATCH_NORM] = np.array(True)
+        if self._part.mark:
+            arrays[self._part.mark] = np.array(True)
         return self.with_arrays(after, arrays)
 
 

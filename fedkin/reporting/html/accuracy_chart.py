@@ -24,7 +24,8 @@ def accuracy_over_rounds(runs: Sequence[Run]) -> Json:
     intervals.
 
     The curves are the accuracy of all clients and of the bottom 10%, the agreement with the true
-    clusters (``ari``, if known), and the user's measures.
+    clusters (``ari``, if known), and the user's measures. Rounds that were not scored
+    (``run.evaluate_every``) are left out, so that lines join the scored ones.
 
     In some rounds, a client may have no cluster yet or be absent. Accuracies of such rounds (in any
     seed) cover only the other clients. They are in ``partial`` instead of ``accuracy``, and the
@@ -36,7 +37,8 @@ def accuracy_over_rounds(runs: Sequence[Run]) -> Json:
     )
     flags = [[bool(r.get("partial")) for r in run.records[:length]] for run in runs]
     partial: np.ndarray = np.logical_or.reduce(np.array(flags), axis=0)
-    rounds = thinned(length)
+    scored = _scored(accuracy)
+    rounds = scored[thinned(len(scored))]
     chart: Json = {"rounds": rounds.tolist(), "seeds": len(runs)}
     bands = {
         "accuracy": _band(accuracy, ~partial),
@@ -54,7 +56,9 @@ def accuracy_over_rounds(runs: Sequence[Run]) -> Json:
             chart[f"{name}{ending}"] = rounded(values[rounds])
     if partial.any():
         # With the neighbouring rounds, so that the pale line joins the line of complete rounds.
-        adjacent = partial | np.append(partial[1:], False) | np.append(False, partial[:-1])
+        pale = partial[scored]
+        adjacent = np.zeros(length, bool)
+        adjacent[scored] = pale | np.append(pale[1:], False) | np.append(False, pale[:-1])
         chart["partial"] = rounded(np.where(adjacent, accuracy.mean(axis=0), np.nan)[rounds])
     return chart
 
@@ -62,7 +66,8 @@ def accuracy_over_rounds(runs: Sequence[Run]) -> Json:
 def accuracy_by_cluster(run: Run, clusters: Sequence[int]) -> Json:
     """Accuracy over the rounds of each cluster in ``clusters``. Clusters without any recorded
     accuracy are left out; ``omitted`` counts the other ones that are not in ``clusters``."""
-    rounds = thinned(len(run.records))
+    scored = _scored(_column([run], "accuracy", len(run.records)))
+    rounds = scored[thinned(len(scored))]
     rows = [run.records[r].get("accuracy_by_cluster") or [] for r in rounds]
     # Clusters may be added during the run, so the last rows may be longer than the first ones.
     known = sorted({k for row in rows for k, value in enumerate(row) if value is not None})
@@ -100,6 +105,14 @@ def events(run: Run, assignments: Sequence[Int[np.ndarray, "N"]]) -> Json:
         "shifts": shifts if len(shifts) <= rare else [],
         "newcomers": newcomers if len(newcomers) <= rare else [],
     }
+
+
+def _scored(accuracy: Float[np.ndarray, "S R"]) -> Int[np.ndarray, "r"]:
+    """The rounds that were scored with any seed, and the first and the last round, with which the
+    chart's axis begins and ends. All rounds if none was scored."""
+    known = np.asarray(np.isfinite(accuracy).any(axis=0))
+    ends = np.isin(np.arange(len(known)), (0, len(known) - 1))
+    return np.flatnonzero(known | ends if known.any() else np.ones_like(known))
 
 
 def _column(runs: Sequence[Run], name: str, length: int) -> Float[np.ndarray, "S R"]:

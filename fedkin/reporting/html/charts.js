@@ -125,6 +125,8 @@ function last(values) {
   return null;
 }
 
+const spaced = (ticks) => (narrow.matches && ticks.length > 2 ? [ticks[0], ticks[ticks.length - 1]] : ticks); // a narrow chart has room for two
+
 function some(count, limit = 12) { // evenly spread places of a list
   if (count <= limit) return Array.from({ length: count }, (_, i) => i);
   return [...new Set(Array.from({ length: limit }, (_, i) => Math.round((i * (count - 1)) / (limit - 1))))];
@@ -151,7 +153,7 @@ function overRounds(kind, title, what, measure = { unit: kind === "ari" ? "index
       ...common, x: [...known, ...back].map((k) => x[k]), y: [...known.map((k) => low[k]), ...back.map((k) => high[k])],
       fill: "toself", line: { width: 0 }, fillcolor: faded(rgb(shade), 0.18), showlegend: false, hoverinfo: "skip",
     });
-    if (kind === "accuracy" && partial) traces.push({ ...common, x, y: partial, showlegend: false, line: { color: shade, width: 2 }, opacity: 0.4, hovertemplate: "%{y:.1%} (some clients without a cluster, or away)" });
+    if (kind === "accuracy" && partial) traces.push({ ...common, x, y: partial, showlegend: false, line: { color: shade, width: 2, dash }, opacity: 0.4, hovertemplate: "%{y:.1%} (some clients without a cluster, or away)" });
     traces.push({ ...common, mode: mode(y), x, y, showlegend: true, line: { color: shade, width: 2.4, dash }, hovertemplate: hover });
   });
   const end = (line) => write(last(line.y) ?? (kind === "accuracy" || kind === "bottom_decile" ? last(line.partial || []) : null));
@@ -392,7 +394,7 @@ const charts = {
     });
     return {
       traces: [bar("download", 0, ""), bar("upload", 1, "/")],
-      layout: layout({ barmode: "group", xaxis: { title: { text: "bytes" }, tickvals: run().communication_ticks.values, ticktext: run().communication_ticks.texts, tickangle: 0, range: [0, (narrow.matches ? 1.6 : 1.25) * Math.max(1, ...rows.flatMap((row) => [row.download, row.upload]))] }, yaxis: { autorange: "reversed", showgrid: false, ticks: "" } }),
+      layout: layout({ barmode: "group", xaxis: { title: { text: "bytes" }, tickvals: spaced(run().communication_ticks.values), ticktext: spaced(run().communication_ticks.texts), tickangle: 0, range: [0, (narrow.matches ? 1.6 : 1.25) * Math.max(1, ...rows.flatMap((row) => [row.download, row.upload]))] }, yaxis: { autorange: "reversed", showgrid: false, ticks: "" } }),
       label: `Bytes by operation. ${rows.map((row) => `${name(row)}: ${bytes(row.download)} download, ${bytes(row.upload)} upload`).join("; ")}.`,
       note: "Bytes over the network in the whole run. Evaluation traffic (pale) is not counted as the method's.",
       heads: ["operation", "download", "upload"], rows: rows.map((row) => [name(row), bytes(row.download), bytes(row.upload)]),

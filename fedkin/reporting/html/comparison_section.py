@@ -1,4 +1,5 @@
-"""The report's section on a comparison: the table of results and the significance tests."""
+"""The report's section on a comparison: the table of results, the tables of a sweep and the
+significance tests."""
 
 from __future__ import annotations
 
@@ -10,15 +11,17 @@ from fedkin.analysis.pairwise_tests import TOO_FEW
 from fedkin.analysis.statistics import LEAST_SEEDS
 from fedkin.analysis.tables import rows_of
 from fedkin.measures.measure import Measure
+from fedkin.reporting.comparison_findings import findings
 from fedkin.reporting.comparison_tables import (
     best_rows,
     columns,
-    findings,
+    further_tables,
     place_of,
     table_notes,
     texts,
 )
 from fedkin.reporting.html.json_values import Json
+from fedkin.reporting.text_table import TextTable
 
 
 class ComparisonSection(NamedTuple):
@@ -36,10 +39,22 @@ def comparison_section(comparison: Comparison | None) -> ComparisonSection:
         return ComparisonSection([], [])
     measure = comparison.grid.measure()
     tables = [_methods(comparison, measure)]
+    tables += [_of_texts(table) for table in further_tables(comparison).values()]
     differences = rows_of(comparison.differences())
     if differences:
         tables.append(_significance(comparison, measure, differences))
     return ComparisonSection(tables, findings(comparison))
+
+
+def _of_texts(table: TextTable) -> Json:
+    """A table of texts as JSON."""
+    return {
+        "heading": table.title,
+        "heads": table.heads,
+        "rows": table.rows,
+        "bold": [list(place) for place in sorted(table.bold)],
+        "notes": [table.note],
+    }
 
 
 def _significance(comparison: Comparison, measure: Measure, differences: Sequence[Json]) -> Json:

@@ -20,6 +20,7 @@ from fedkin.reporting.html.client_similarity import ClientSimilarity, similarity
 from fedkin.reporting.html.clustering_table import clustering_table
 from fedkin.reporting.html.headline import verdict
 from fedkin.reporting.html.json_values import Json
+from fedkin.reporting.html.members_table import members_table
 from fedkin.reporting.html.methods_table import methods_table, scores
 from fedkin.reporting.html.migrants_table import migrants_table
 from fedkin.reporting.html.overview import is_deployed, overview
@@ -88,7 +89,7 @@ def contents(
         "verdict": verdict(report).to_json(),
         "overview": overview(report),
         "notes": list(dict.fromkeys(note.replace("..", ".") for note in notes)),
-        "hint": "" if needs_no_hint else similarity_charts.HINT,
+        "hint": "" if needs_no_hint else similarity_charts.hint(report.folder),
         "table": methods_table(report),
         "clustering": clustering_table(report),
         "measures": [_measure_chart(measure) for measure in report.measures],
@@ -109,7 +110,7 @@ def _title(report: ReportInput) -> str:
     """The title of the page: the methods (or their number) and the data sets."""
     names = report.methods
     shown = " / ".join(names) if len(names) <= 4 else f"{len(names)} methods"
-    sets = list(dict.fromkeys(str(one.run.config.data_name) for one in report.runs))
+    sets = list(dict.fromkeys(str(one.run.config.data_title) for one in report.runs))
     return f"{shown} on {' / '.join(sets[:3])}"
 
 
@@ -118,9 +119,11 @@ def _subtitle(report: ReportInput) -> str:
     seeds."""
     run = next((one.run for one in report.runs if one.complete), report.runs[0].run)
     seeds = sorted({one.seed for one in report.runs})
-    parts = [f"{len(run.assignment):,} clients"]
-    if isinstance(run.config.cohort, int):
-        parts.append(f"{run.config.cohort:,} a round")
+    clients = sorted({len(one.run.assignment) for one in report.runs})
+    cohorts = sorted({c for one in report.runs if isinstance(c := one.run.config.cohort, int)})
+    parts = [f"{_alternatives(clients)} clients"]
+    if cohorts:
+        parts.append(f"{_alternatives(cohorts)} a round")
     rounds = max(one.run.records[-1]["round"] for one in report.runs)
     parts.append(f"{rounds:,} round{'' if rounds == 1 else 's'}")
     parts.append(f"model {run.config.model_name}")
@@ -128,6 +131,13 @@ def _subtitle(report: ReportInput) -> str:
         f"seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} seeds ({seeds[0]} to {seeds[-1]})"
     )
     return ", ".join(parts)
+
+
+def _alternatives(numbers: Sequence[int]) -> str:
+    """Ascending numbers as text: ``30``, ``30 or 60``, ``30 to 120``."""
+    if len(numbers) == 2:
+        return f"{numbers[0]:,} or {numbers[1]:,}"
+    return f"{numbers[0]:,}" if len(numbers) == 1 else f"{numbers[0]:,} to {numbers[-1]:,}"
 
 
 def _firsts(runs: Sequence[ReportedRun]) -> list[int]:
@@ -144,7 +154,10 @@ def _leave_out(charts: list[Json], order: Sequence[int]) -> None:
     for i in dict.fromkeys(order):
         size = len(
             json.dumps(
-                [charts[i][name] for name in ("alluvial", "cluster_accuracy", "migrants")],
+                [
+                    charts[i][name]
+                    for name in ("alluvial", "cluster_accuracy", "members", "migrants")
+                ],
                 separators=(",", ":"),
             )
         )
@@ -154,6 +167,7 @@ def _leave_out(charts: list[Json], order: Sequence[int]) -> None:
                 "alluvial": None,
                 "cluster_accuracy": {"rounds": [], "lines": [], "omitted": 0},
             }
+            charts[i]["members"] = {**charts[i]["members"], "rows": []}
             charts[i]["migrants"] = {**charts[i]["migrants"], "rows": []}
         else:
             room -= size
@@ -230,6 +244,7 @@ def _run(one: ReportedRun, key: str, similarity: ClientSimilarity | None) -> Jso
         "alluvial": alluvial(rows, largest).to_json() if rows and len(rows[0]) else None,
         "migrations": migration_table(rows),
         "membership": membership_chart(run),
+        "members": members_table(run),
         "migrants": migrants_table(run, rows),
         "suspects": suspects_table(run),
         "similarity": key if similarity is not None else None,

@@ -3,12 +3,19 @@
 const names = Object.keys(charts).filter((name) => byId(name)); // some pages have no similarity charts
 const drawn = new Set();
 
+// Whether a column has words, which are aligned left (numeric_columns in number_texts.py).
+function isText(cells) {
+  const known = cells.filter((cell) => cell !== "" && cell !== "-");
+  return 2 * known.filter((cell) => /^[+\-\u2212<]? ?\.?\d/.test(cell)).length < known.length;
+}
+
 function table(heads, rows) {
   const result = document.createElement("table"), head = result.createTHead().insertRow();
   if (heads.length > 3) result.className = "list";
-  for (const text of heads) { const th = document.createElement("th"); th.scope = "col"; th.textContent = text; head.append(th); }
+  const words = heads.map((_, k) => isText(rows.map((row) => String(row[k]))));
+  heads.forEach((text, k) => { const th = document.createElement("th"); th.scope = "col"; th.textContent = text; th.className = words[k] ? "text" : ""; head.append(th); });
   const body = result.createTBody();
-  for (const row of rows) { const tr = body.insertRow(); row.forEach((text, k) => { const td = tr.insertCell(); td.textContent = text; td.dataset.label = heads[k]; }); }
+  for (const row of rows) { const tr = body.insertRow(); row.forEach((text, k) => { const td = tr.insertCell(); td.textContent = text; td.dataset.label = heads[k]; td.className = words[k] ? "text" : ""; }); }
   return result;
 }
 
@@ -42,7 +49,7 @@ function selectRun() {
   byId("config").textContent = one.config;
   byId("config-of").textContent = byId("shown-run").textContent = one.label;
   byId("versions").replaceChildren(Object.keys(one.versions).length ? table(["part", "version"], Object.entries(one.versions)) : "not known");
-  for (const name of ["migrants", "suspects"]) {
+  for (const name of ["members", "migrants", "suspects"]) {
     const who = byId(name);
     who.hidden = !one[name].rows.length;
     who.querySelector(".note").textContent = one[name].note;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections.abc import Sequence
 from html import escape
 from importlib import resources
@@ -11,10 +12,12 @@ from string import Template
 from typing import Any
 
 from fedkin import __version__
+from fedkin.measures.number_texts import numeric_columns
 from fedkin.reporting.html.clustering_table import HEADING
 from fedkin.reporting.html.json_values import Json
 from fedkin.reporting.style import COLOURS
 
+FINDINGS = "Findings"  # heading of the findings of a comparison
 # An alluvial chart has up to ten bands, so three colours by Paul Tol are added.
 PALETTE = (*COLOURS, "#882255", "#44AA99", "#AA4499")
 # The npm package plotly.js-cartesian-dist-min, a third of plotly.js; MIT, plotly/LICENSE.
@@ -36,8 +39,12 @@ _SIMILARITY_FIGURES = (
     ("labels", "Labels by cluster", "wide", ""),
 )
 _MEMBERSHIP = ("membership", "Soft membership", "wide", "")
-# Tables of one run's clients: name and title.
-_DETAILS = (("migrants", "Migrations of clients"), ("suspects", "Suspected clients"))
+# Tables of one run's clients: name and title. The first one is open.
+_DETAILS = (
+    ("members", "Clients of each cluster"),
+    ("migrants", "Migrations of clients"),
+    ("suspects", "Suspected clients"),
+)
 
 
 def page(contents: Json) -> str:
@@ -112,7 +119,9 @@ def _verdict(verdict: Json) -> str:
 def _navigation(contents: Json) -> str:
     """HTML of the links to the page's sections."""
     headings = [table["heading"] for table in contents["comparison"]] or ["Methods"]
-    tables = [(_slug(heading), heading) for heading in headings]
+    tables = [(_slug(heading), heading.partition(":")[0]) for heading in headings]
+    if contents["findings"]:
+        tables.append((_slug(FINDINGS), FINDINGS))
     if contents.get("clustering"):
         tables.append((_slug(HEADING), "Clusters and shifts"))
     links = [
@@ -134,7 +143,7 @@ def _overview(lines: Sequence[Sequence[str]]) -> str:
 
 def _slug(heading: str) -> str:
     """A heading as an identifier in lower case, to which a link of the page can point."""
-    return heading.lower().replace(",", "").replace(" ", "-")
+    return re.sub("[^a-z0-9]+", "-", heading.lower()).strip("-")
 
 
 def _notes(notes: Sequence[str]) -> str:
@@ -155,7 +164,8 @@ def _tables(contents: Json) -> str:
     parts = [_section(**table) for table in contents["comparison"] or methods]
     items = "".join(f"<li>{escape(line)}</li>" for line in contents["findings"])
     if items:
-        parts.append(f"<ul>{items}</ul>")
+        title = f'<h2 id="h-{_slug(FINDINGS)}">{FINDINGS}</h2>'
+        parts.append(f"<section>{title}<ul>{items}</ul></section>")
     if contents.get("clustering"):
         parts.append(_section(**contents["clustering"]))
     return "\n".join(parts)
@@ -191,7 +201,11 @@ def _table(
     Each cell names its column, because a narrow page shows the table as a list.
     """
     places = {tuple(place) for place in bold}
-    head = "".join(f'<th scope="col">{escape(str(text))}</th>' for text in heads)
+    kinds = _column_kinds(heads, rows)
+    head = "".join(
+        f'<th scope="col"{kind}>{escape(str(text))}</th>'
+        for text, kind in zip(heads, kinds, strict=True)
+    )
     body = ""
     for number, row in enumerate(rows):
         cells = ""
@@ -199,13 +213,28 @@ def _table(
             content = escape(str(text))
             if (number, column) in places:
                 content = f"<strong>{content}</strong>"
-            cells += f'<td data-label="{escape(str(column_head))}">{content}</td>'
+            label_of_cell = f'data-label="{escape(str(column_head))}"'
+            cells += f"<td {label_of_cell}{kinds[column]}>{content}</td>"
         body += f"<tr>{cells}</tr>"
     # The style sheet shows tables of this class as lists on a narrow page.
     kind = ' class="list"' if len(heads) > 3 else ""
     table = f"<table{kind}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     region = f'<div class="table card" tabindex="0" role="region" aria-label="{escape(label)}">'
     return f"{region}{table}</div>" if label else table
+
+
+def _column_kinds(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """The HTML attribute of each column's cells: the class ``text`` for words, which are aligned
+    left, or ``name`` for a method's name, which a narrow page shows without its heading. It is
+    empty for numbers."""
+    if not rows:
+        return [""] * len(heads)
+    numeric = numeric_columns([[str(cell) for cell in row] for row in rows])
+    kinds = []
+    for place, (head, number) in enumerate(zip(heads, numeric, strict=True)):
+        name = place == 1 and head == "method"  # after the setting, which begins the row
+        kinds.append(' class="text name"' if name else "" if number else ' class="text"')
+    return kinds
 
 
 def _chooser(name: str, label: str, choices: Sequence[str], opening: int = 0) -> str:
@@ -248,11 +277,12 @@ def _figure(name: str, heading: str, wide: str, tall: str) -> str:
 def _details(
     name: str, title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], note: str
 ) -> str:
-    """HTML of a collapsed table of clients, for the run that is shown first. The page's script
-    fills the table again when a run is selected."""
-    hidden = "" if rows else " hidden"
+    """HTML of a table of clients that can be collapsed, for the run that is shown first. The page's
+    script fills the table again when a run is selected."""
+    state = " open" if name == _DETAILS[0][0] else ""
+    state += "" if rows else " hidden"
     return (
-        f'<details id="{name}" class="wide clients"{hidden}><summary>{title}</summary>'
+        f'<details id="{name}" class="wide clients"{state}><summary>{title}</summary>'
         f'<p class="note">{escape(note)}</p>'
         f'<div class="table" tabindex="0" role="region" aria-label="{title}">'
         f"{_table('', heads, rows)}</div></details>"

@@ -25,7 +25,7 @@ from fedkin.reporting.html.page import PALETTE
 from fedkin.reporting.html.paper_similarity_figures import draw_labels, draw_map, draw_similarity
 from fedkin.reporting.html.paper_style import COLUMN, WIDTH, cluster_colour, hue, legend
 from fedkin.reporting.method_styles import method_styles
-from fedkin.reporting.style import DASHES, FADED, FAINT, figure_metadata, share_axis
+from fedkin.reporting.style import DASHES, FADED, FAINT, figure_metadata, index_axis, share_axis
 from fedkin.run.folder import run_folder
 
 _KINDS = ("pdf", "svg", "png")
@@ -124,13 +124,13 @@ def _accuracy(figure: Figure, chart: Json, name: str) -> None:
     """Draw curves over the rounds: ``accuracy``, ``bottom_decile`` or ``ari`` (``name``)."""
     label = {
         "accuracy": "{} accuracy",
-        "bottom_decile": "{} accuracy, bottom 10%",
+        "bottom_decile": "{} accuracy,\nbottom 10% of clients",
         "ari": "adjusted Rand index",
     }[name]
     axes = _over_rounds(figure, chart["events"], label.format(chart["split"]))
     _curves(axes, chart, name)
     if name == "ari":
-        axes.yaxis.set_major_formatter("{x:.1f}")
+        index_axis(axes)
     else:
         share_axis(axes)
     legend(figure, axes)
@@ -160,7 +160,7 @@ def _curves(axes: Axes, chart: Json, name: str) -> None:
         if np.isfinite(low).any():
             axes.fill_between(x, low, high, color=colour, alpha=0.2, lw=0)
         if "partial" in line and name == "accuracy":
-            axes.plot(x, _numbers(line["partial"]), color=colour, alpha=0.35, lw=1.4)
+            axes.plot(x, _numbers(line["partial"]), color=colour, ls=dash, alpha=0.35, lw=1.4)
         axes.plot(x, _numbers(line[name]), color=colour, ls=dash, lw=1.4, label=line["method"])
 
 
@@ -205,6 +205,7 @@ def _clusters(figure: Figure, run: Json) -> None:
             color=PALETTE[place],
             ls=DASHES[place % len(DASHES)],
         )
+    axes.set_xlim(left=0)  # also if clusters are formed later
     share_axis(axes)
     legend(figure, axes, "cluster")
 
@@ -276,7 +277,9 @@ def _communication(figure: Figure, run: Json) -> None:
     axes.set(xlabel="bytes", xlim=(0, 1.3 * most))
     axes.invert_yaxis()
     ticks = run["communication_ticks"]
-    axes.set_xticks(ticks["values"], ticks["texts"])
+    # One column has room for four ticks.
+    step = 1 if len(ticks["values"]) <= 4 else 2
+    axes.set_xticks(ticks["values"][::step], ticks["texts"][::step])
     legend(figure, axes)
 
 

@@ -41,6 +41,7 @@ def legend(figure: Figure, axes: Axes, title: str | None = None) -> None:
         title=title if names else None,
         loc="outside lower center",
         ncols=min(columns, max(1, len(names))),
+        handlelength=3,  # the longest dashes twice
     )
 
 

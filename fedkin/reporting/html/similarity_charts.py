@@ -4,7 +4,9 @@ cluster."""
 from __future__ import annotations
 
 import base64
+import shlex
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -26,10 +28,6 @@ from fedkin.simulation.workers import AnyModel
 
 # Largest number of similarities, unless there are more settings. Each has up to 200 x 200 cosines.
 LIMIT = 24
-HINT = (
-    "To add a map of the clients, their similarities and labels by cluster: fedkin report DIR "
-    "--similarity (trains up to 200 clients for one epoch)."
-)
 # Largest numbers of classes and clusters in the chart of labels.
 _CLASSES = 100
 _CLUSTERS = 24
@@ -44,6 +42,19 @@ class SimilarityCharts(NamedTuple):
 
     by_key: dict[str, ClientSimilarity]
     notes: list[str]
+
+
+def hint(folder: Path | None) -> str:
+    """A sentence that says how to add client similarity to a report.
+
+    Args:
+        folder: the folder of the report's runs; None: they have none.
+    """
+    shown = "DIR" if folder is None else shlex.quote(str(folder))
+    return (
+        "To add a map of the clients, their similarities and labels by cluster: fedkin report "
+        f"{shown} --similarity (trains up to 200 clients for one epoch)."
+    )
 
 
 def stored_similarities(runs: Sequence[ReportedRun], keys: Sequence[str]) -> SimilarityCharts:

@@ -349,7 +349,10 @@ def read_config(path: Path) -> Description:
     try:
         sections = tomllib.loads(toml_text(path / CONFIG))
     except FileNotFoundError:
-        raise CheckpointError(f"{path} holds no run: there is no {CONFIG} in it") from None
+        hint = ""
+        if (path / "card.json").exists():
+            hint = "; it has exported models: give the folder of the run that they are from"
+        raise CheckpointError(f"{path} holds no run: there is no {CONFIG} in it{hint}") from None
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{path / CONFIG} cannot be read: {error}") from error
     method = sections.get("method")
@@ -374,7 +377,7 @@ def read_transform(path: Path | None) -> TableTransform | None:
         return None
     try:
         return TableTransform.of_values(json.loads((path / TRANSFORM).read_text()))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError) as error:
         raise CheckpointError(f"{path / TRANSFORM} cannot be read: {error}") from error
 
 

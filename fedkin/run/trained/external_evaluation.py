@@ -180,10 +180,7 @@ def _transform_options(columns: list[str], samples: Samples) -> dict[str, Any]:
         samples: the run's samples.
     """
     transform = transform_of(samples) or UNCHANGED
-    renamed = {
-        old: new for old, new in transform.renamed.items() if old in columns and new not in columns
-    }
-    return {"scale_from": transform, "rename": renamed}
+    return {"scale_from": transform, "rename": transform.renaming(columns)}
 
 
 def _refuse_numbers(data: FederatedData, samples: Samples, path: Path) -> None:

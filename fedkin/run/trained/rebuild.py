@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedkin.config.description import Description
+from fedkin.config.server import DataDescription
 from fedkin.core.errors import CheckpointError
 from fedkin.core.method import Method
 from fedkin.data.digest import data_digest
 from fedkin.data.federated import FederatedData
 from fedkin.data.files import is_table_file
-from fedkin.data.table_scaling import converted
+from fedkin.data.table_scaling import with_transform
 from fedkin.data.table_transform import NONE, TableTransform
 from fedkin.run.folder.data_path import located
 from fedkin.run.folder.fingerprint import (
@@ -110,13 +111,14 @@ def _with_transform(parts: Ingredients, transform: TableTransform | None) -> Ing
     """The parts of a run whose data have the run's scaling, also if the data have changed since the
     run."""
     samples = parts.samples
+    if transform is not None and isinstance(samples, DataDescription):
+        # The sites have agreed on the scaling when the run began.
+        return replace(parts, samples=replace(samples, transform=transform))
     if transform is None or not isinstance(samples, FederatedData):
         return parts
     if samples.transform == transform or samples.feature_names is None:
         return parts
-    own = transform.of_columns(samples.feature_names, samples.name)
-    x = converted(samples.x, samples.transform, own)
-    return replace(parts, samples=replace(samples, x=x, transform=own))
+    return replace(parts, samples=with_transform(samples, transform))
 
 
 def _is_own(config: Description, parts: Ingredients, identity: str) -> bool:

@@ -23,12 +23,13 @@ from fedkin.server.deploy import deployment_folder as files
 from fedkin.server.deploy.backup_archive import MANIFEST, Manifest, add_file, federation_of
 from fedkin.server.deploy.selection import select
 from fedkin.server.deploy.start_parts import Say
+from fedkin.server.deploy.worker_link import worker_folder
 
 _ATTEMPTS = 5  # how often a folder that changes meanwhile is read
 _PAUSE = 1.0  # seconds between attempts
 # Files that a start writes again, or that only belong to a running process.
 _LEFT_OUT = (".lock", ".log", ".owner", ".part", "-shm", "-wal")
-_LEFT_OUT_FOLDERS = ("client.worker", "__pycache__")
+_LEFT_OUT_FOLDERS = (worker_folder(Path(files.CLIENT)).name, "__pycache__")
 
 
 def backup(folder: Path, file: Path, *, data: bool = True, say: Say = print) -> Manifest:

@@ -108,6 +108,11 @@ def read_backup(file: Path) -> Manifest:
         ConfigError: the file cannot be read, or is no complete backup.
     """
     try:
+        if not tarfile.is_tarfile(file):
+            raise ConfigError(
+                f"{file} is no backup of fedkin deploy, because it is no tar file; name a file "
+                "that fedkin deploy backup wrote"
+            )
         with tarfile.open(file) as archive:
             manifest = _manifest(archive, file)
             names = _verify(archive, manifest, file)

@@ -14,15 +14,19 @@ from fedkin.config import registry
 from fedkin.config.schema import Values, error_context
 from fedkin.config.server import ClientConfig, load_client
 from fedkin.config.server_settings import SiteSettings
+from fedkin.core.columns import CommonScaling
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.model_spec import ModelSpec
 from fedkin.core.object_repr import listed
 from fedkin.data.federated import FederatedData
 from fedkin.data.files import is_table_file
+from fedkin.data.table_scaling import with_transform
+from fedkin.data.table_transform import RAW_VALUES, scaling_transform
 from fedkin.secret.signed_keys import Identity
 from fedkin.security.signatures import Signer
 from fedkin.server.deploy.node_disk import NodeDisk
 from fedkin.server.handshake import Handshake, make_handshake, model_digest
+from fedkin.server.message import InvalidMessageError
 from fedkin.server.node import Node
 from fedkin.simulation.engine import SimulatedWorld
 
@@ -91,19 +95,56 @@ def build_node(
 
     identity = _identity(site)
 
-    def world(ids: Int[np.ndarray, "c"]) -> SimulatedWorld:
-        simulated = SimulatedWorld(of_site, model, ids=ids)
+    def world_of(samples: FederatedData, ids: Int[np.ndarray, "c"]) -> SimulatedWorld:
+        simulated = SimulatedWorld(samples, model, ids=ids)
         simulated.identity = identity
         return simulated
+
+    scaled = ScaledSamples(of_site)
 
     return Node(
         name=site.name,
         handshake=handshake,
         start=start,
         samples=of_site.train.sizes,
-        world=world,
+        world=lambda ids: world_of(of_site, ids),
         disk=NodeDisk(Path(site.folder)),
+        scaled_world=lambda ids, scaling: world_of(scaled.by(scaling), ids),
     )
+
+
+class ScaledSamples:
+    """A site's samples as its server says to scale them. The last result is kept.
+
+    Args:
+        samples: the site's samples, with raw values or another scaling.
+    """
+
+    def __init__(self, samples: FederatedData) -> None:
+        self._samples = samples
+        self._scaled: FederatedData | None = None
+
+    def by(self, scaling: CommonScaling) -> FederatedData:
+        """The samples with this scaling.
+
+        Raises:
+            InvalidMessageError: it has another number of columns than the samples.
+            DataError: a scaled value is too large for float32.
+        """
+        samples = self._samples
+        if samples.x.shape[1:] != scaling.mean.shape:
+            raise InvalidMessageError(
+                f"the server scales {len(scaling.mean)} columns, but the samples of this site have "
+                f"the shape {list(samples.x.shape[1:])}; give it a table with these columns"
+            )
+        names = samples.feature_names or tuple(map(str, range(len(scaling.mean))))
+        renamed = {} if samples.transform is None else samples.transform.renamed
+        transform = scaling_transform(scaling, names, renamed)
+        scaled = self._scaled
+        if scaled is None or scaled.transform != transform:
+            scaled = with_transform(samples, transform)
+            self._scaled = scaled
+        return scaled
 
 
 def _identity(site: SiteSettings) -> Identity | None:
@@ -151,23 +192,33 @@ def _site_data(config: ClientConfig) -> FederatedData:
 
 
 def scaled_values(config: ClientConfig, values: Values) -> Values:
-    """The section [data] of a site, with the statistics by which all sites scale their tables.
+    """The section [data] of a site, with the statistics by which all sites scale their tables. If
+    the server computes them, the table has raw values until then.
 
     Args:
         config: configuration of the site.
         values: the section.
 
     Raises:
-        ConfigError: the section has other statistics than [samples].
+        ConfigError: the section has other statistics than [samples], or the data are no table whose
+            columns the server could scale.
     """
-    statistics = config.samples.scale_from
+    samples = config.samples
+    key = "scale" if samples.summed else "scale_from"
+    statistics = RAW_VALUES.values() if samples.summed else samples.scale_from
     is_table = values.get("name") == "file" and is_table_file(str(values.get("path", "")))
+    if samples.summed and not is_table:
+        raise ConfigError(
+            f"[samples] scale = {samples.scale!r} scales the columns of tables, but this site's "
+            'data are no table file; name one (data.name = "file", data.path = "patients.csv"), or '
+            "remove scale from [samples] of server.toml and of every client.toml"
+        )
     if statistics is None or not is_table:
         return registry.site_values(values)
     own = [key for key in ("scale", "scale_from") if values.get(key) is not None]
     if own:
         raise ConfigError(
-            f"data.{own[0]}: [samples] scale_from scales the tables of all sites in the same way; "
+            f"data.{own[0]}: [samples] {key} scales the tables of all sites in the same way; "
             "remove it"
         )
     return {**values, "scale_from": statistics}

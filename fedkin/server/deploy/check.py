@@ -32,7 +32,7 @@ from fedkin.server.deploy.check_keys import check_server_keys, check_site_keys
 from fedkin.server.deploy.check_network import check_port, check_superlink
 from fedkin.server.deploy.check_result import CheckResult, doubtful, failed, run_check
 from fedkin.server.deploy.deployment_folder import Address
-from fedkin.server.deploy.place import check_place, moved_from
+from fedkin.server.deploy.place import check_place, moved_from, original_of
 from fedkin.server.deploy.selection import select
 from fedkin.server.deploy.worker_link import site_name
 from fedkin.server.handshake import make_handshake
@@ -64,8 +64,10 @@ def check(folder: Path, *, server: bool = False, site: str | None = None) -> Tab
     table: Table = {"here": versions(needs_torch(folders))}
     if selection.server:
         table["server"] = check_server(folder)
+    # A copy is named once, and not at each of its sites.
+    is_named = selection.server and original_of(folder) is not None
     for name, path in selection.sites.items():
-        table[name] = check_site(path, server_folder)
+        table[name] = check_site(path, server_folder, with_place=not is_named)
     # No two of the selected sites may have the same name or the same key.
     for name, result in check_shared_sites(selection.sites).items():
         table[name].append(result)
@@ -150,8 +152,11 @@ def check_server(folder: Path) -> list[CheckResult]:
         if model.mark != "✗":
             results.append(run_check("run so far", lambda: _progress(config)))
         results += _clients_at_start(config)
-    results.append(check_place(folder))
-    results.append(run_check(str(files.APP), lambda: _app(folder)))
+    place = check_place(folder)
+    results.append(place)
+    # The app of a copy names the original, which the check of the folder has said already.
+    if place.mark != "✗":
+        results.append(run_check(str(files.APP), lambda: _app(folder)))
     try:
         address = files.read_address(folder / files.FLOWER)
     except ConfigError as error:
@@ -162,13 +167,16 @@ def check_server(folder: Path) -> list[CheckResult]:
     return [*results, check_port(address, folder / files.CA)]
 
 
-def check_site(folder: Path, server: Path | None = None) -> list[CheckResult]:
+def check_site(
+    folder: Path, server: Path | None = None, *, with_place: bool = True
+) -> list[CheckResult]:
     """Check a site: client.toml, model and data, agreement with server.toml, the state folder, keys
     and the connection to the server.
 
     Args:
         folder: folder of the site.
         server: folder of the server; None if it is not on this machine.
+        with_place: whether to check that the folder is no copy of another one.
     """
     loaded: list[ClientConfig] = []
     results = [run_check(files.CLIENT, lambda: _load(loaded, load_client, folder / files.CLIENT))]
@@ -181,7 +189,8 @@ def check_site(folder: Path, server: Path | None = None) -> list[CheckResult]:
         if server is not None:
             results.append(run_check("agreement", lambda: _agree(config, server)))
         results.append(_writable("state folder", Path(config.site.folder)))
-    results.append(check_place(folder))
+    if with_place:
+        results.append(check_place(folder))
     # A federation without keys has neither of these files at its sites.
     secure = any((folder / name).exists() for name in (files.SITE_CA, files.NODE_KEY))
     results += check_site_keys(folder) if secure else [doubtful("keys", _NO_KEYS)]

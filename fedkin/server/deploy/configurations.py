@@ -28,7 +28,7 @@ from fedkin.server.deploy import deployment_folder as files
 from fedkin.server.deploy.build_node import node_from_config
 from fedkin.server.deploy.check import checked_model
 from fedkin.server.deploy.removed_sites import REMOVED
-from fedkin.server.deploy.site_scaling import common_scaling
+from fedkin.server.deploy.site_scaling import samples_scaling
 
 # The trial: handwritten digits in two clusters of sites, with different permutations of the labels.
 TRIAL: dict[str, Values] = {
@@ -90,12 +90,13 @@ def configurations(
     else:
         server = {name: values[name] for name in SERVER}
         data = values["data"]
-        scaling = values["samples"].get("scale_from")
-        if scaling is None:
-            scaling = common_scaling(data, [folder / name for name in names])
-        if scaling is not None:
-            data = {**data, "scale_from": scaling}
-            values["samples"]["scale_from"] = scaling
+        hidden = bool(values["secret"] or values["privacy"])
+        scaling = samples_scaling(
+            data, values["samples"], sites=[folder / name for name in names], hidden=hidden
+        )
+        values["samples"] |= scaling
+        if "scale_from" in values["samples"]:
+            data = {**data, "scale_from": values["samples"]["scale_from"]}
         server["samples"] = _samples(data, folder / names[0], values["samples"])
     first = _next_number(folder)
     sites = {

@@ -12,10 +12,12 @@ from fedkin.config import registry
 from fedkin.config.schema import error_context
 from fedkin.config.server import ClientConfig
 from fedkin.core.codec import decode
+from fedkin.core.columns import CommonScaling
 from fedkin.core.errors import ConfigError, ModelError
-from fedkin.data.table_transform import TableTransform
+from fedkin.data.table_transform import TableTransform, scaling_transform
 from fedkin.export.folder import ModelEntry, write
 from fedkin.export.predictor import Predictor
+from fedkin.server.column_messages import scaling_in
 from fedkin.server.deploy.build_node import scaled_values
 from fedkin.simulation.torch import wrap_module
 
@@ -43,14 +45,14 @@ def export_site(config: ClientConfig, path: Path, format: str) -> Path:
     """
     site = config.site
     described = config.data_description()
+    run, arrays = _newest(Path(site.folder), site.name)
     samples = replace(
         described,
         feature_names=_feature_names(config),
-        transform=_transform(config, described.transform),
+        transform=_transform(config, described.transform, scaling_in(arrays)),
     )
     with error_context("model"):
         model = wrap_module(config.model.make(samples))
-    run, arrays = _newest(Path(site.folder), site.name)
     labels = config.data_values.get("label_names") or config.samples.labels
     entries = []
     for name in ("cluster", "personal"):
@@ -99,10 +101,20 @@ def _feature_names(config: ClientConfig) -> tuple[str, ...] | None:
     return registry.make(registry.datasets(), registry.site_values(data)).feature_names
 
 
-def _transform(config: ClientConfig, described: TableTransform | None) -> TableTransform | None:
-    """How the site's table is renamed and scaled. Without the table, ``described``, the scaling of
-    all sites, is the only one that is known."""
+def _transform(
+    config: ClientConfig, described: TableTransform | None, received: CommonScaling | None
+) -> TableTransform | None:
+    """How the site's table is renamed and scaled.
+
+    Args:
+        config: configuration of the site.
+        described: the scaling in [samples]. Without the table it is the only one that is known.
+        received: the scaling that the server has computed and sent with the models; None if it has
+            sent none.
+    """
     data = config.data_values
+    if received is not None and config.samples.features is not None:
+        return scaling_transform(received, config.samples.features, data.get("rename"))
     changes = described is not None or data.get("scale_from") or data.get("rename")
     if not changes or data.get("name") != "file" or not Path(data["path"]).is_file():
         return described

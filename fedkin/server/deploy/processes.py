@@ -23,6 +23,7 @@ SUPERLINK = "superlink"
 SITE = "site"
 STARTER = "starter"
 SERVERAPP = "flwr-serverapp"  # part of the command line of a run's process
+GRACE = {SERVERAPP: 5.0, SITE: 8.0, SUPERLINK: 8.0}  # seconds that a program has to exit
 _PROC = Path("/proc")
 _PAUSE = 0.1  # seconds between polls
 Started = subprocess.Popen[bytes]

@@ -27,15 +27,18 @@ from fedkin.core.method import Method
 from fedkin.core.records import Record
 from fedkin.core.requirements import requirements_of
 from fedkin.core.storage import storage_errors, write_atomic
+from fedkin.data.column_summaries import summarised_transform
+from fedkin.data.table_transform import ROBUST, TableTransform
 from fedkin.options.base import Option
 from fedkin.run.experiment import Experiment
 from fedkin.run.federation_state import FederationState, server_state_file, write_state
 from fedkin.run.folder.lock import lock_file
-from fedkin.run.folder.run_folder import holds_run
+from fedkin.run.folder.run_folder import TRANSFORM, holds_run, read_transform
 from fedkin.run.metrics.partial_rounds import scored_text
 from fedkin.run.run import Run
 from fedkin.run.trained.ingredients import Ingredients
 from fedkin.run.worlds import ClientFacts, Digests, Methods, OpenWorld, named_methods
+from fedkin.server.column_summaries import column_summaries, scale_columns
 from fedkin.server.deploy.build_node import HANDSHAKE_SEED
 from fedkin.server.handshake import make_handshake, model_digest
 from fedkin.server.membership import Membership
@@ -208,6 +211,7 @@ class RemoteWorlds:
             signed=secret is not None and bool(secret.values.get("signed")),
         )
         self.membership.removed = removed
+        self._agreed: TableTransform | None = None  # the scaling of all sites, once it is known
         # Nodes that joined after the last checkpoint keep their ids too.
         registered = file.load()
         if registered is not None:
@@ -232,11 +236,53 @@ class RemoteWorlds:
             work=self.config.work,
             run=name,
         )
+        transform = self._transform(world)
+        if transform is not None:
+            scale_columns(world, transform.scaling)
         # Clients answer these tasks in every reply, from the first one on.
         for task in requirements_of(method).reads.standing:
             world.expect(task)
-        parts = Ingredients(method, self.model, self.config.data_description(), self.config.work)
+        samples = self.config.data_description()
+        if transform is not None:
+            samples = replace(samples, transform=transform)
+        parts = Ingredients(method, self.model, samples, self.config.work)
         return OpenWorld(world, self._client_facts, parts=parts)
+
+    def _transform(self, world: RemoteWorld) -> TableTransform | None:
+        """The scaling that this server computes with its sites, once for all runs of its folder;
+        None if it computes none. A run that is resumed keeps its scaling.
+
+        Raises:
+            ConfigError: no site replies.
+            CheckpointError: the folder of the resumed run lacks the scaling.
+        """
+        samples = self.config.samples
+        if not samples.summed:
+            return None
+        if self._agreed is None:
+            folder = Path(self.config.federation.folder)
+            if holds_run(folder):
+                self._agreed = self._kept_transform(folder)
+            else:
+                quartiles = samples.scale == ROBUST
+                summaries = column_summaries(world, samples.features or (), quartiles)
+                _log.info(
+                    "the columns are scaled by sums over %d training samples of all sites",
+                    summaries[0].count,
+                )
+                self._agreed = summarised_transform(str(samples.scale), summaries)
+        return self._agreed
+
+    def _kept_transform(self, folder: Path) -> TableTransform:
+        """The scaling of the run in a folder. Raises CheckpointError if the folder has none."""
+        transform = read_transform(folder)
+        if transform is None:
+            raise CheckpointError(
+                f"{folder} has no {TRANSFORM} with the scaling of its run, which other numbers "
+                "would spoil; restore it from a copy. If samples.scale is new in server.toml, set "
+                "another federation.folder"
+            )
+        return transform
 
     def _client_facts(self) -> ClientFacts:
         """Numbers of samples and names of all clients. An id that is not assigned to a client yet

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from fedkin.core.errors import ConfigError
 from fedkin.server.deploy import deployment_folder as files
+from fedkin.server.deploy.removed_sites import removed_sites
 
 
 @dataclass(frozen=True)
@@ -39,10 +41,7 @@ def select(folder: Path, *, server: bool = False, site: str | None = None) -> Se
     if server and not has_server:
         raise ConfigError(f"{folder}: there is no {files.SERVER}; fedkin deploy init writes one")
     if site is not None and site not in sites:
-        raise ConfigError(
-            f"{folder}: there is no {site}/{files.CLIENT}; the sites are: "
-            f"{', '.join(sites) or 'none'}"
-        )
+        raise ConfigError(_no_site(folder, site, sites))
     if not (has_server or sites):
         raise ConfigError(f"{folder}: there is neither {files.SERVER} nor a site's {files.CLIENT}")
     selected = sites
@@ -56,6 +55,15 @@ def select(folder: Path, *, server: bool = False, site: str | None = None) -> Se
         server=has_server and site is None,
         sites=selected,
     )
+
+
+def _no_site(folder: Path, site: str, sites: Iterable[str]) -> str:
+    """The message about a site that a deployment does not have, or no longer has."""
+    known = f"the sites are: {', '.join(sites) or 'none'}"
+    if site not in removed_sites(folder):
+        return f"{folder}: there is no {site}/{files.CLIENT}; {known}"
+    again = files.deploy_command("add", folder, site)
+    return f"{site} was removed from {folder}; {known}; to bring it back: {again}"
 
 
 def _sites(folder: Path) -> list[Path]:

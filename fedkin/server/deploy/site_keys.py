@@ -13,11 +13,9 @@ from fedkin.server.deploy import deployment_folder as files
 from fedkin.server.deploy import flower_commands
 from fedkin.server.deploy.check_network import check_superlink
 from fedkin.server.deploy.compose import COMPOSE
-from fedkin.server.deploy.processes import STARTER, SUPERLINK, Program, Started, is_up, stop
+from fedkin.server.deploy.processes import GRACE, STARTER, SUPERLINK, Program, Started, is_up, stop
 from fedkin.server.deploy.start_parts import Starter, start_superlink
 from fedkin.server.deploy.up import refuse_port
-
-_GRACE = 8.0  # seconds that a SuperLink has to exit
 
 
 def was_started(folder: Path) -> bool:
@@ -108,4 +106,4 @@ def _superlink(folder: Path) -> Iterator[Started | None]:
     try:
         yield start_superlink(folder)
     finally:
-        stop([part], _GRACE)
+        stop([part], GRACE[SUPERLINK])

@@ -1,15 +1,16 @@
-"""The scaling of the sites' tables in a new deployment, if the files of all sites are on this
-machine."""
+"""The scaling of the sites' tables in a new deployment: numbers, if the files of all sites are on
+this machine, otherwise the request that the server computes them with the sites."""
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Sequence
 from pathlib import Path
 
 from fedkin.config import registry
 from fedkin.config.schema import Values
-from fedkin.core.errors import FedkinError
+from fedkin.core.errors import ConfigError, FedkinError
 from fedkin.data.column_statistics import combined
 from fedkin.data.files import is_table_file
 from fedkin.data.table_scaling import raw_statistics, scales_of
@@ -18,41 +19,64 @@ from fedkin.data.table_transform import STANDARD
 _log = logging.getLogger("fedkin")
 
 
-def common_scaling(data: Values, sites: Sequence[Path]) -> Values | None:
-    """The mean and the scale of each column over the training samples of all sites, for
-    ``scale_from`` in [samples]. None if the data are no tables, a file is on another machine, or
-    the user has decided about scaling.
+def samples_scaling(
+    data: Values, samples: Values, sites: Sequence[Path], hidden: bool = False
+) -> Values:
+    """The entries of [samples] that say how all sites scale their tables. Empty if the data are no
+    tables, the user has decided about scaling, or the tables cannot be scaled.
 
     Args:
         data: the sites' section [data].
+        samples: the user's section [samples].
         sites: the sites' folders, at which a relative path starts.
+        hidden: whether the server may not see sums of columns (secret sums, privacy).
+
+    Raises:
+        ConfigError: a table cannot be read, or the tables have different columns.
     """
     path = str(data.get("path", ""))
-    decided = data.get("scale") is not None or data.get("scale_from") is not None
+    keys = ("scale", "scale_from")
+    decided = any(section.get(key) is not None for section in (data, samples) for key in keys)
     if data.get("name") != "file" or not is_table_file(path) or decided:
-        return None
+        return {}
     files = sorted({site.absolute() / path for site in sites})
-    if not all(file.is_file() for file in files):
-        _log.warning(
-            "%s is not on this machine, so the tables of the sites are not scaled; if columns have "
-            "different units, give mean and scale of each one: samples.scale_from",
-            next(file for file in files if not file.is_file()),
-        )
-        return None
+    missing = [file for file in files if not file.is_file()]
+    if not missing:
+        scaling = common_scaling(data, files)
+        return {} if scaling is None else {"scale_from": scaling}
+    if samples.get("features") and not hidden:
+        return {"scale": STANDARD}
+    why = "sums of its columns may not be seen" if hidden else "samples.features names no columns"
+    _log.warning(
+        "%s is not on this machine, and %s, so the tables of the sites are not scaled; if columns "
+        "have different units, give mean and scale of each one: samples.scale_from",
+        missing[0],
+        why,
+    )
+    return {}
+
+
+def common_scaling(data: Values, files: Sequence[Path]) -> Values | None:
+    """The mean and the scale of each column over the training samples of all sites, for
+    ``scale_from`` in [samples]. None if the tables cannot be scaled in one way.
+
+    Args:
+        data: the sites' section [data].
+        files: the sites' tables.
+    """
     try:
         tables = [
             registry.make(registry.datasets(), {**data, "path": str(file), "scale": STANDARD})
             for file in files
         ]
     except FedkinError as error:
-        _log.warning(
-            "the tables of the sites are not scaled, because one cannot be read: %s", error
-        )
-        return None
+        raise ConfigError(f"data: {error}; nothing was written") from error
     names = tables[0].feature_names
-    if names is None or any(table.feature_names != names for table in tables):
-        _log.warning("the tables of the sites are not scaled, because their columns differ")
+    if names is None:
         return None
+    for file, table in zip(files, tables, strict=True):
+        if table.feature_names != names:
+            raise ConfigError(_other_columns(files[0], names, file, table.feature_names or ()))
     facts = combined(
         [raw_statistics(table.x, table.train.rows, table.transform) for table in tables]
     )
@@ -60,3 +84,17 @@ def common_scaling(data: Values, sites: Sequence[Path]) -> Values | None:
         "mean": dict(zip(names, facts.mean.tolist(), strict=True)),
         "scale": dict(zip(names, scales_of(facts.deviation).tolist(), strict=True)),
     }
+
+
+def _other_columns(first: Path, names: Sequence[str], file: Path, others: Sequence[str]) -> str:
+    """The message about a site's table that has other columns than the first site's."""
+    found = f"it has {json.dumps(list(others))}, and {first} has {json.dumps(list(names))}"
+    if missing := [name for name in names if name not in others]:
+        found = f"it has no column {', '.join(missing)}, as {first} has"
+    elif further := [name for name in others if name not in names]:
+        found = f"it has the column {', '.join(further)}, which {first} has not"
+    shared = json.dumps([name for name in names if name in others])
+    return (
+        f"data: {file}: {found}; nothing was written. Give all sites the same columns in the same "
+        f"order, or name the columns that all have: 'data.features={shared}'"
+    )

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fedkin.config.server import load_server
-from fedkin.core.errors import ConfigError, unknown
+from fedkin.core.errors import ConfigError
 from fedkin.core.identifiers import is_name
 from fedkin.core.storage import storage_errors, write_atomic
 from fedkin.run.folder.run_folder import holds_run
@@ -20,7 +20,7 @@ from fedkin.server.deploy.compose import COMPOSE, write_containers
 from fedkin.server.deploy.configurations import new_site
 from fedkin.server.deploy.init import write_site
 from fedkin.server.deploy.own_wheel import own_wheel
-from fedkin.server.deploy.processes import SITE, SUPERLINK, Program, is_up, stop
+from fedkin.server.deploy.processes import GRACE, SITE, SUPERLINK, Program, is_up, stop
 from fedkin.server.deploy.removed_sites import (
     REMOVED,
     RemovedSite,
@@ -31,12 +31,11 @@ from fedkin.server.deploy.selection import Selection, select
 from fedkin.server.deploy.site_state import name_of
 from fedkin.server.deploy.start_parts import Say
 from fedkin.server.deploy.up import one_at_a_time, restart
+from fedkin.server.deploy.worker_link import worker_folder
 
-_GRACE = 8.0  # seconds that a site has to exit
 _WAIT_FOR = re.compile(r"^(\s*wait_for\s*=\s*)\d+", re.MULTILINE)
 # Names that a site's folder cannot have, because the deployment uses them.
 _TAKEN = ("app", "containers", "flwr", "run", str(files.KEYS), str(REMOVED), str(files.DATABASE))
-_WORKER = "client.worker"
 
 
 def add(
@@ -109,7 +108,7 @@ def remove(folder: Path, site: str, *, say: Say = print) -> None:
     with one_at_a_time(folder):
         part = Program((folder / site).resolve(), SITE)
         if is_up(part):
-            stop([part], _GRACE)
+            stop([part], GRACE[SITE])
             say(f"{site} was stopped")
         if not files.read_address(folder / files.FLOWER).secure:
             say(
@@ -235,7 +234,11 @@ def _check_known(selection: Selection, site: str) -> None:
     folder = selection.folder
     former = removed_sites(folder).get(site)
     if former is None:
-        raise ConfigError(f"{folder}: {unknown('site', site, selection.sites)}")
+        # No name is suggested: names of sites differ by a digit, and this command may remove one.
+        raise ConfigError(
+            f"{folder}: unknown site {site!r}; the sites are: "
+            f"{', '.join(selection.sites) or 'none'}"
+        )
     command = files.deploy_command("add", folder, site)
     raise ConfigError(
         f"{site} was removed from {folder} on {former.date} already; the sites are: "
@@ -314,7 +317,7 @@ def _archive(folder: Path, site: str) -> Path:
     )
     write_removed_sites(folder, removed_sites(folder) | {site: removed})
     with storage_errors(folder / kept):
-        shutil.rmtree(folder / site / _WORKER, ignore_errors=True)
+        shutil.rmtree(worker_folder(folder / site / files.CLIENT), ignore_errors=True)
         (folder / site).replace(folder / kept)
     return kept
 

@@ -17,6 +17,7 @@ from fedkin.server.deploy import deployment_folder as files
 from fedkin.server.deploy.check_start import refuse_failed_checks
 from fedkin.server.deploy.place import refuse_copy, settle
 from fedkin.server.deploy.processes import (
+    GRACE,
     SERVERAPP,
     SITE,
     STARTER,
@@ -33,8 +34,6 @@ from fedkin.server.deploy.site_node import needs_supernode
 from fedkin.server.deploy.start_parts import Missing, Say, parts_of, start_parts
 from fedkin.server.deploy.status import is_finished
 from fedkin.server.deploy.verdicts import former_state, say_who_takes_part
-
-_GRACE = {SERVERAPP: 5.0, SITE: 8.0, SUPERLINK: 8.0}  # seconds that a program has to exit
 
 
 def up(folder: Path, *, server: bool = False, site: str | None = None, say: Say = print) -> bool:
@@ -99,9 +98,9 @@ def down(folder: Path, *, server: bool = False, site: str | None = None) -> list
         starters = [Program(part.folder, STARTER) for part in parts if part.kind == SUPERLINK]
         processes = find(parts)
         stop(starters, 0.0)
-        stop([part for part in parts if part.kind == SUPERLINK], _GRACE[SERVERAPP], SERVERAPP)
-        stop([part for part in parts if part.kind == SITE], _GRACE[SITE])
-        stop([part for part in parts if part.kind == SUPERLINK], _GRACE[SUPERLINK])
+        stop([part for part in parts if part.kind == SUPERLINK], GRACE[SERVERAPP], SERVERAPP)
+        stop([part for part in parts if part.kind == SITE], GRACE[SITE])
+        stop([part for part in parts if part.kind == SUPERLINK], GRACE[SUPERLINK])
         return [part for part in parts if processes[part]]
 
 

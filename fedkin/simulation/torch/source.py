@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
-from fedkin.core.errors import ConfigError, MissingExtra, ModelError
+from fedkin.core.errors import ConfigError, MissingExtra, ModelError, missing_module
 
 if TYPE_CHECKING:
     from fedkin.simulation.torch.model import TorchModel
@@ -195,10 +195,7 @@ def _imported(place: str, key: str = "torch", what: str = "one") -> Callable[...
     try:
         imported = importlib.import_module(module)
     except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"{key} = {place!r}: there is no module {error.name!r} in {os.getcwd()} or on Python's "
-            "path (PYTHONPATH)"
-        ) from error
+        raise ConfigError(f"{key} = {place!r}: {missing_module(module, error)}") from error
     except Exception as error:  # whatever the user's own file raises
         raise ConfigError(
             f"{key} = {place!r}: importing it failed: {type(error).__name__}: {error}"

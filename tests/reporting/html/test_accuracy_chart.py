@@ -55,13 +55,27 @@ def test_partial_rounds_are_pale_and_not_the_best() -> None:
     assert scores(run)["best"] == 0.6 and scores(run)["final"] == 0.6
 
 
-def test_rounds_that_were_not_scored_are_gaps() -> None:
-    run = a_run(np.zeros((3, 3), np.int64))
-    run.records[1].update(
-        accuracy=None, bottom_decile=None, accuracy_by_cluster=None, cluster_sizes=None
-    )
-    assert accuracy_over_rounds([run])["accuracy"] == [0.5, None, 0.502]
-    assert accuracy_by_cluster(run, [0])["lines"][0]["accuracy"] == [0.5, None, 0.502]
+def test_rounds_that_were_not_scored_are_left_out_so_that_lines_join_the_scored_ones() -> None:
+    run = a_run(np.zeros((5, 3), np.int64), partial=[True, None, False, None, False])
+    for place in (1, 3):
+        run.records[place].update(
+            accuracy=None, bottom_decile=None, accuracy_by_cluster=None, cluster_sizes=None
+        )
+    chart = accuracy_over_rounds([run])
+    assert chart["rounds"] == [0, 2, 4]
+    assert chart["accuracy"] == [None, 0.502, 0.504]
+    assert chart["partial"] == [0.5, 0.502, None]  # the pale line reaches the complete rounds
+    by_cluster = accuracy_by_cluster(run, [0])
+    assert by_cluster["rounds"] == [0, 2, 4]
+    assert by_cluster["lines"][0]["accuracy"] == [0.5, 0.502, 0.504]
+
+
+def test_a_run_without_scored_rounds_keeps_its_rounds() -> None:
+    run = a_run(np.zeros((2, 3), np.int64))
+    for record in run.records:
+        record.update(accuracy=None, bottom_decile=None, accuracy_by_cluster=None)
+    assert accuracy_over_rounds([run])["rounds"] == [0, 1]
+    assert accuracy_over_rounds([run])["accuracy"] == [None, None]
 
 
 def test_agreement_with_true_clusters_may_be_below_zero_and_is_there_only_where_known() -> None:

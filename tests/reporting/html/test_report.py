@@ -73,14 +73,11 @@ def test_a_run_becomes_one_file_that_asks_for_nothing(kept: Path) -> None:
     text = page.read_text()
     assert not re.search(r"""(src|href)\s*=\s*["'](?!#|data:)""", text.split("<script>")[0])
     assert text.count("<h1>") == 1 and "default-src 'none'" in text
-    assert (
-        contents_of(page)["notes"] == []
-        and "fedkin report DIR --similarity" in contents_of(page)["hint"]
-    )
-    assert (
-        "fedkin report DIR --similarity" in text.split("<script")[0]
-        and 'id="map"' not in text.split("<script")[0]
-    )
+    assert contents_of(page)["notes"] == []
+    command = f"fedkin report {kept} --similarity"
+    assert command in contents_of(page)["hint"]
+    assert command in text.split("<script")[0]
+    assert 'id="map"' not in text.split("<script")[0]
     assert (
         "ifca" in contents_of(page)["runs"][0]["config"]
         and "numpy" in contents_of(page)["runs"][0]["versions"]
@@ -202,6 +199,40 @@ def test_a_comparison_shows_its_own_tables(tmp_path: Path) -> None:
     (next(made.glob("cells/**/summary.json"))).unlink()
     assert isinstance(Comparison.load(made), Comparison)
     assert any("1 run is incomplete" in note for note in contents(read_runs(made))["notes"])
+
+
+def test_a_comparison_of_several_settings_shows_the_tables_of_its_sweep(tmp_path: Path) -> None:
+    grid = {"a": {"FedAvg": [[0.5, 0.6]] * 2, "IFCA": [[0.5, 0.7]] * 2}}
+    section = comparison_section(comparison({**grid, "b": grid["a"]}))
+    headings = [table["heading"] for table in section.tables]
+    assert headings == [
+        "Comparison",
+        "Methods and settings: final (%), mean ± SD over the seeds",
+        "Statistical significance",
+    ]
+    means = section.tables[1]
+    assert means["heads"] == ["method", "a", "b"]
+    assert means["rows"][1] == ["IFCA", "70.0 ± 0.0", "70.0 ± 0.0"]
+
+
+def test_words_are_aligned_left_and_numbers_right(tmp_path: Path) -> None:
+    table = {
+        "heading": "Clusters",
+        "heads": ["setting", "method", "seeds", "final (%)", "chosen"],
+        "rows": [
+            ["a", "IFCA", "2", "62.6 (all clients 57.2)", ""],
+            ["a", "FedAvg", "2", "-", "winner"],
+        ],
+        "bold": [],
+        "notes": [],
+    }
+    text = page({**contents(read_runs(a_run(wandering(3, 4)))), "clustering": table})
+    assert '<td data-label="setting" class="text">a</td>' in text
+    # A narrow page shows a method's name below the setting, as the heading of its row.
+    assert '<td data-label="method" class="text name">IFCA</td>' in text
+    assert '<td data-label="seeds">2</td>' in text
+    assert '<td data-label="final (%)">-</td>' in text
+    assert '<th scope="col" class="text">chosen</th>' in text
 
 
 def _compared(folder: Path, grid: dict[str, str]) -> Path:

@@ -10,7 +10,8 @@ import pytest
 pytest.importorskip("cryptography", reason="keys need pip install 'fedkin[flower]'")
 from fedkin.core.errors import ConfigError
 from fedkin.server.deploy import deployment_folder as files
-from fedkin.server.deploy.check import check_server
+from fedkin.server.deploy.check import check, check_server
+from fedkin.server.deploy.check_result import CheckResult
 from fedkin.server.deploy.init import init
 from fedkin.server.deploy.place import check_place, moved_from, original_of, recorded_folder, settle
 from fedkin.server.deploy.site_node import run_site
@@ -68,7 +69,19 @@ def test_a_copy_is_refused_and_nothing_is_started(one: Path, two: Path) -> None:
 
 def test_a_check_of_a_copy_fails(one: Path, two: Path) -> None:
     failed = {result.name: result.detail for result in check_server(two) if result.mark == "✗"}
-    assert failed.keys() == {"folder", str(files.APP)} and f"is a copy of {one}" in failed["folder"]
+    assert failed.keys() == {"folder"} and f"is a copy of {one}" in failed["folder"]
+
+
+def test_a_check_names_a_copy_once(two: Path) -> None:
+    table = check(two)
+    copies = [name for name, results in table.items() if has_failed(results)]
+    assert copies == ["server"]
+    assert has_failed(check(two, site="site-0")["site-0"])
+
+
+def has_failed(results: list[CheckResult]) -> bool:
+    """Whether the check of the folder failed."""
+    return any(result.name == "folder" and result.mark == "✗" for result in results)
 
 
 def test_a_copy_without_keys_is_recognised_too(tmp_path: Path) -> None:

@@ -48,10 +48,11 @@ def write_table(folder: Path, header: str) -> None:
 
 @pytest.fixture
 def wards(tmp_path: Path) -> Path:
-    """Four sites with their own tables, two of them with other columns."""
+    """Four sites with their own tables, two of which get other columns after ``deploy init``, which
+    refuses such tables."""
     folder = tmp_path / "wards"
-    for name, header in COLUMNS.items():
-        write_table(folder / name, header)
+    for name in COLUMNS:
+        write_table(folder / name, COLUMNS["site-0"])
     table = [
         "data.name=file",
         "data.path=own.csv",
@@ -67,6 +68,8 @@ def wards(tmp_path: Path) -> Path:
         secure=False,
         settings=[*table, names, "method.name=fedavg"],
     )
+    for name, header in COLUMNS.items():
+        write_table(folder / name, header)
     return folder
 
 

@@ -21,7 +21,7 @@ from fedkin.export.predict_table import predict_file
 from fedkin.server.deploy.build_node import node_from_config
 from fedkin.server.deploy.export_site import export_site
 from fedkin.server.deploy.node_disk import NodeDisk
-from fedkin.server.deploy.site_scaling import common_scaling
+from fedkin.server.deploy.site_scaling import samples_scaling
 
 RNG = np.random.default_rng(0)
 DATA: dict[str, Any] = {"name": "file", "path": "t.csv", "partition": "iid", "clients": 1}
@@ -68,14 +68,14 @@ def features(path: Path) -> np.ndarray:
 
 
 def test_the_numbers_are_those_of_all_training_samples(sites: list[Path]) -> None:
-    found = common_scaling(DATA, sites)
+    found = samples_scaling(DATA, {}, sites)["scale_from"]
     train = []
     for site in sites:
         raw = pd.read_csv(site / "t.csv")[["age", "time"]].to_numpy()
         own = fk.data.load(site / "t.csv", partition="iid", clients=1, scale="none")
         train.append(raw[own.train.rows])
     pooled = np.concatenate(train)
-    assert found is not None and list(found["mean"]) == ["age", "time"]
+    assert list(found["mean"]) == ["age", "time"]
     np.testing.assert_allclose(list(found["mean"].values()), pooled.mean(axis=0), rtol=1e-14)
     np.testing.assert_allclose(list(found["scale"].values()), pooled.std(axis=0), rtol=1e-6)
 
@@ -83,13 +83,35 @@ def test_the_numbers_are_those_of_all_training_samples(sites: list[Path]) -> Non
 def test_nothing_is_computed_without_all_files_or_against_a_decision(
     sites: list[Path], caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert common_scaling({**DATA, "scale": "none"}, sites) is None
-    assert common_scaling({**DATA, "scale_from": NUMBERS}, sites) is None
-    assert common_scaling({"name": "digits"}, sites) is None
+    assert samples_scaling({**DATA, "scale": "none"}, {}, sites) == {}
+    assert samples_scaling({**DATA, "scale_from": NUMBERS}, {}, sites) == {}
+    assert samples_scaling(DATA, {"scale": "robust"}, sites) == {}
+    assert samples_scaling({"name": "digits"}, {}, sites) == {}
     assert not caplog.records
     (sites[1] / "t.csv").unlink()
-    assert common_scaling(DATA, sites) is None
+    assert samples_scaling(DATA, {}, sites) == {}
     assert "is not on this machine" in caplog.text and "samples.scale_from" in caplog.text
+
+
+def test_tables_with_other_columns_are_refused_and_not_left_unscaled(sites: list[Path]) -> None:
+    path = sites[1] / "t.csv"
+    good = pd.read_csv(path)
+    for changed, why in (
+        (good.drop(columns="age"), "it has no column age, as .*a/t.csv has; nothing was written"),
+        (good.assign(bmi=20.0), "it has the column bmi, which .*a/t.csv has not"),
+        (good[["time", "age", "y"]], r'it has \["time", "age"\], and .* \["age", "time"\]'),
+    ):
+        changed.to_csv(path, index=False)
+        with pytest.raises(ConfigError, match=f"data: {path}: {why}") as refused:
+            samples_scaling(DATA, {}, sites)
+        assert "data.features=[" in str(refused.value)
+    # The cure of the message works: both tables have these columns, in different orders.
+    found = samples_scaling({**DATA, "features": ["age", "time"]}, {}, sites)
+    assert list(found["scale_from"]["mean"]) == ["age", "time"]
+    ages = good["age"].astype(str).tolist()
+    good.assign(age=[*ages[:3], "old", *ages[4:]]).to_csv(path, index=False)
+    with pytest.raises(ConfigError, match=r"column age, row 3 .* holds 'old'.*nothing was written"):
+        samples_scaling(DATA, {}, sites)
 
 
 def test_a_site_scales_by_the_numbers_of_all(sites: list[Path]) -> None:

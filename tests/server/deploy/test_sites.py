@@ -203,9 +203,16 @@ def test_a_site_is_removed_only_once(fed: Path) -> None:
     assert f"fedkin deploy add {fed} site-2" in message
 
 
-def test_a_site_that_never_was_is_refused_with_the_nearest_name(fed: Path) -> None:
-    with pytest.raises(ConfigError, match="unknown site 'sit-1'; did you mean 'site-1'"):
-        remove(fed, "sit-1", say=quiet)
+def test_a_site_that_never_was_is_refused_with_the_names_of_all(fed: Path) -> None:
+    """No site is suggested: the names differ by a digit, and the command removes a site."""
+    with pytest.raises(ConfigError, match="unknown site 'site-9'; the sites are: site-0, site-1"):
+        remove(fed, "site-9", say=quiet)
+
+
+def test_a_removed_site_cannot_be_selected(fed: Path) -> None:
+    remove(fed, "site-2", say=quiet)
+    with pytest.raises(ConfigError, match=f"site-2 was removed from {fed}; .*deploy add"):
+        select(fed, site="site-2")
 
 
 def test_without_keys_the_firewall_must_refuse(insecure: Path) -> None:

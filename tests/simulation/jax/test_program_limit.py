@@ -18,6 +18,7 @@ from fedkin.simulation.jax.program_limit import MAPS, ProgramLimit, memory_maps
 
 @pytest.fixture(scope="module")
 def run() -> Callable[[int], Run]:
+    jax.clear_caches()  # the runs below are far from the limit of memory maps
     data = fk.data.digits(clients=6)
 
     def simulate(batch: int) -> Run:

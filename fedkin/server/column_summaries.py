@@ -1,0 +1,123 @@
+"""How a server summarises the columns of its sites' tables before the first round.
+
+Sites send sums over their training samples (``tasks.columns``), and the server adds them up. The
+result is a summary of each column, from which ``data.column_summaries`` makes the scaling.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float64
+
+from fedkin.core.columns import ColumnSummary, CommonScaling
+from fedkin.core.errors import ConfigError
+from fedkin.core.object_repr import listed
+from fedkin.core.randomness import Stream
+from fedkin.core.replies import Reply
+from fedkin.core.task import Task
+from fedkin.core.world import World, client_names
+from fedkin.measures.quantile_search import RankCounts, search_quantiles
+from fedkin.server.remote_world import RemoteWorld
+from fedkin.tasks.columns import ColumnCounts, ColumnSums, ScaledColumns
+
+_QUARTILES = (0.25, 0.5, 0.75)
+# A quartile is within sqrt(3) standard deviations of the mean (Cantelli's inequality).
+_FARTHEST_QUARTILE = 2.0
+# 64^7 bins, of which the last one has 1e-12 of the standard deviation.
+_HISTOGRAMS = 7
+_BINS = 64
+# A smaller deviation, as a share of the mean, comes from rounding.
+_ROUNDING = 4 * np.finfo(np.float64).eps
+_log = logging.getLogger("fedkin")
+
+
+def column_summaries(
+    world: World, names: Sequence[str], quartiles: bool = False
+) -> list[ColumnSummary]:
+    """A summary of each column over the training samples of all clients that reply.
+
+    The first request finds the means, the second the sums of differences from these means. Each of
+    seven further requests counts values in bins, each within a bin of the one before.
+
+    Args:
+        world: the clients.
+        names: names of the columns, in the order of all clients.
+        quartiles: whether quartiles are needed.
+
+    Raises:
+        ConfigError: no client replies.
+    """
+    first = _asked(world, ColumnSums(np.zeros(len(names))))
+    shift = first.total / first.count
+    sums = _asked(world, ColumnSums(shift))
+    mean = shift + sums.total / sums.count
+    variance = (sums.squares - sums.total**2 / sums.count) / sums.count
+    deviation = np.sqrt(np.maximum(variance, 0))
+    deviation = np.where(deviation <= _ROUNDING * np.abs(mean), 0, deviation)
+    found = None
+    if quartiles:
+        found = _quartiles(world, mean, deviation)
+        found = np.where(sums.fractions == 0, np.floor(found), found)
+    return [
+        ColumnSummary(
+            name=name,
+            count=int(sums.count[column]),
+            mean=float(mean[column]),
+            deviation=float(deviation[column]),
+            quartiles=None if found is None else tuple(found[:, column].tolist()),
+        )
+        for column, name in enumerate(names)
+    ]
+
+
+def scale_columns(world: RemoteWorld, scaling: CommonScaling) -> None:
+    """Let all sites of a world scale their columns from its next request on."""
+    world.announce_scaling(scaling, ScaledColumns(*scaling))
+
+
+def _quartiles(
+    world: World, mean: Float64[np.ndarray, "d"], deviation: Float64[np.ndarray, "d"]
+) -> Float64[np.ndarray, "3 d"]:
+    """The quartiles of each column over the training samples of all clients that reply."""
+
+    def counter(low: Float64[np.ndarray, "q d"], high: Float64[np.ndarray, "q d"]) -> RankCounts:
+        reply = _asked(world, ColumnCounts(low, high, _BINS))
+        return RankCounts(reply.not_above, reply.count)
+
+    distance = _FARTHEST_QUARTILE * deviation
+    return search_quantiles(
+        counter,
+        _QUARTILES,
+        low=mean - distance,
+        high=mean + distance,
+        histograms=_HISTOGRAMS,
+        bins=_BINS,
+    )
+
+
+def _asked(world: World, task: Task) -> Reply:
+    """The sums of all clients that reply to a task before the first round. A warning names the
+    others. Raises ConfigError if no client replies."""
+    # Each request has the whole time of a round.
+    world.begin(Stream(0, 0, "columns"))
+    clients = world.clients(0)
+    reply = world.run(task, clients)
+    silent = clients[~reply.arrived]
+    if len(silent) == len(clients):
+        raise ConfigError(
+            f"samples.scale: no client has replied to {task.name}, so the columns cannot be "
+            "scaled; see the sites' logs, and start again. Or give the numbers: samples.scale_from "
+            "= {mean = {age = 50.0}, scale = {age = 12.0}}"
+        )
+    if len(silent):
+        names = client_names(world)
+        shown = [str(client) if names is None else str(names[client]) for client in silent]
+        _log.warning(
+            "%s: no usable reply of %s, so the scaling of columns is computed without it",
+            task.name,
+            listed(shown),
+        )
+    return reply

@@ -1,0 +1,45 @@
+"""The tests run with checks of types, on functions with and without shapes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jaxtyping
+import numpy as np
+import pytest
+
+from fedkin.config.key_meanings import sentence
+from fedkin.config.keys import Key, keys
+from fedkin.measures.cluster_agreement import adjusted_rand_index
+from tests.type_checks import may_have_shapes
+
+
+def test_wrong_types_are_refused() -> None:
+    wrong: Any = 3
+    with pytest.raises(jaxtyping.TypeCheckError):
+        sentence(wrong)
+    assert sentence("learning rate") == "Learning rate"
+
+
+def test_shapes_that_do_not_agree_are_refused() -> None:
+    clusters = np.array([0, 0, 1, 1])
+    assert adjusted_rand_index(clusters, clusters) == 1
+    with pytest.raises(jaxtyping.TypeCheckError):
+        adjusted_rand_index(clusters, clusters[:3])
+
+
+def test_shapes_are_found_inside_of_other_annotations() -> None:
+    def plain(names: list[str], found: dict[str, Key]) -> tuple[int, ...]:
+        raise NotImplementedError
+
+    def nested(rows: dict[str, list[jaxtyping.Float[np.ndarray, "n"]]] | None) -> None:
+        raise NotImplementedError
+
+    def returned() -> tuple[int, jaxtyping.Int[np.ndarray, "K P"]]:
+        raise NotImplementedError
+
+    def unknown(value: NotDefinedYet) -> None:  # type: ignore[name-defined]
+        raise NotImplementedError
+
+    assert not may_have_shapes(plain) and not may_have_shapes(keys)
+    assert may_have_shapes(nested) and may_have_shapes(returned) and may_have_shapes(unknown)
