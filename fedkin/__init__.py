@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from fedkin.core.training import LocalTraining as LocalTraining
     from fedkin.core.world import World as World
     from fedkin.estimator import Clustered as Clustered
+    from fedkin.estimator import ClusteredRegressor as ClusteredRegressor
     from fedkin.measures.conformal import conformal_quantile as conformal_quantile
     from fedkin.measures.corrected_interval import corrected_interval as corrected_interval
     from fedkin.measures.cox_loss import cox_loss as cox_loss
@@ -132,6 +133,7 @@ _HOME = {
     "ChecksumError": "fedkin.core.errors",
     "ClientReads": "fedkin.core.requirements",
     "Clustered": "fedkin.estimator",
+    "ClusteredRegressor": "fedkin.estimator",
     "Cohort": "fedkin.config.plan",
     "Comparison": "fedkin.analysis.compare.comparison",
     "Compute": "fedkin.config.plan",
