@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     from fedkin.options.noise.data_noise import GaussianNoise as GaussianNoise
     from fedkin.options.noise.data_noise import PairFlips as PairFlips
     from fedkin.options.noise.data_noise import SymmetricFlips as SymmetricFlips
+    from fedkin.options.personal.parts import FedBias as FedBias
     from fedkin.options.personal.parts import PersonalBatchNorm as PersonalBatchNorm
     from fedkin.options.personal.parts import PersonalHead as PersonalHead
     from fedkin.options.personal.parts import PersonalModel as PersonalModel
@@ -143,6 +144,7 @@ _HOME = {
     "FedAdam": "fedkin.options.server_optimizer",
     "FedAvgM": "fedkin.options.server_optimizer",
     "FedYogi": "fedkin.options.server_optimizer",
+    "FedBias": "fedkin.options.personal.parts",
     "FedkinError": "fedkin.core.errors",
     "GaussianNoise": "fedkin.options.noise.data_noise",
     "LateReplies": "fedkin.options.late.late_replies",
