@@ -57,7 +57,7 @@ class Classifier:
         """The scores of samples that are already the input of the network."""
         raise NotImplementedError
 
-    def _input(self, x: Any) -> Shaped[np.ndarray, "B ..."]:
+    def input_of(self, x: Any) -> Shaped[np.ndarray, "B ..."]:
         """The input of the network for the user's samples."""
         return as_samples(x, self.samples)
 
@@ -75,9 +75,9 @@ class Classifier:
             DataError: the samples have another shape or type, contain NaN or infinity, or lack a
                 column.
         """
-        return self._scores_of(self._input(x))
+        return self.scores_of(self.input_of(x))
 
-    def _scores_of(self, x: Shaped[np.ndarray, "B ..."]) -> Float[np.ndarray, "B C"]:
+    def scores_of(self, x: Shaped[np.ndarray, "B ..."]) -> Float[np.ndarray, "B C"]:
         """The scores of any number of samples that are the input of the network."""
         return self._scores(x) if len(x) else np.zeros((0, int(self.samples.classes)), np.float32)
 
@@ -105,7 +105,7 @@ class Classifier:
             DataError: as for calling the model.
             ModelError: scores are NaN or infinite; the message names the model and a sample.
         """
-        scores = self._scores_of(x) if prepared else self(x)
+        scores = self.scores_of(x) if prepared else self(x)
         # The score of a class without a detector is -inf; the highest score must be finite.
         highest = scores.max(axis=1, initial=-np.inf)
         nonfinite = np.flatnonzero(np.isnan(scores).any(axis=1) | ~np.isfinite(highest))

@@ -20,6 +20,7 @@ import numpy as np
 from jaxtyping import Float
 
 from fedkin.core.errors import ConfigError, DataError
+from fedkin.core.object_repr import of_client
 from fedkin.core.validation import check_choice
 from fedkin.task_types.loss import Loss, Targets, exponential, targets_of
 from fedkin.task_types.task_type import (
@@ -211,18 +212,20 @@ class Count(TaskType):
             "d2_score": gain_over(sums["deviance"], sums["constant_deviance"]),
         }
 
-    def check_labels(self, labels: Float[np.ndarray, "M"], place: str) -> None:
-        check_finite(labels, place)
+    def check_labels(self, labels: Float[np.ndarray, "M"], place: str, clients: Any = None) -> None:
+        check_finite(labels, place, clients)
         wrong = labels < 0
         if wrong.any():
             row = row_of(wrong)
             raise DataError(
-                f"{place}: the count in row {row} is {labels[row]:g} ({int(wrong.sum())} such "
-                'rows); counts are 0 or more. For numbers of any sign, set task = "regression"'
+                f"{place}: the count in row {row}{of_client(clients, row)} is {labels[row]:g} "
+                f"({int(wrong.sum())} such rows); "
+                'counts are 0 or more. For numbers of any sign, set task = "regression"'
             )
         if isinstance(self.loss, Gamma) and not labels.all():
             row = row_of(labels == 0)
             raise DataError(
-                f'{place}: the label in row {row} is 0, but loss = "gamma" needs labels above 0; '
+                f"{place}: the label in row {row}{of_client(clients, row)} is 0, but "
+                'loss = "gamma" needs labels above 0; '
                 'use loss = "tweedie" for amounts that may be 0'
             )

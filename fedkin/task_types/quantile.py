@@ -130,8 +130,8 @@ class Quantile(TaskType):
             "interval_width": scale * share_of(sums["width"], examples),
         }
 
-    def check_labels(self, labels: Float[np.ndarray, "M"], place: str) -> None:
-        check_finite(labels, place)
+    def check_labels(self, labels: Float[np.ndarray, "M"], place: str, clients: Any = None) -> None:
+        check_finite(labels, place, clients)
 
 
 def in_order(xp: Any, scores: Any) -> Any:

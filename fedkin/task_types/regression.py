@@ -154,5 +154,5 @@ class Regression(TaskType):
             "r2_score": gain_over(sums["squared_error"], sums["constant_squared_error"]),
         }
 
-    def check_labels(self, labels: Float[np.ndarray, "M"], place: str) -> None:
-        check_finite(labels, place)
+    def check_labels(self, labels: Float[np.ndarray, "M"], place: str, clients: Any = None) -> None:
+        check_finite(labels, place, clients)

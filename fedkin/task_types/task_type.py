@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Float
 
 from fedkin.core.errors import DataError
+from fedkin.core.object_repr import of_client
 from fedkin.measures.measure import Measure
 from fedkin.measures.scores import ScoreNames
 from fedkin.measures.table import MEASURES
@@ -136,12 +137,17 @@ class TaskType(ABC):
             examples: number of samples.
         """
 
-    def check_labels(self, labels: Float[np.ndarray, "M"], place: str) -> None:
-        """Raise DataError for labels that this task type cannot have, with the row and the cure.
+    def check_labels(self, labels: Float[np.ndarray, "M"], place: str, clients: Any = None) -> None:
+        """Raise DataError for labels that this task type cannot have, with row, client and cure.
 
         The default accepts all labels.
+
+        Args:
+            labels: the labels of all samples.
+            place: file or name with which the message begins.
+            clients: the client of each sample, for the message; None if it is unknown.
         """
-        del labels, place
+        del labels, place, clients
 
 
 def row_of(wrong: np.ndarray) -> int:
@@ -149,13 +155,14 @@ def row_of(wrong: np.ndarray) -> int:
     return int(np.argmax(wrong))
 
 
-def check_finite(labels: Float[np.ndarray, "M"], place: str) -> None:
-    """Raise DataError for a label that is NaN or infinite."""
+def check_finite(labels: Float[np.ndarray, "M"], place: str, clients: Any = None) -> None:
+    """Raise DataError for a label that is NaN or infinite. Arguments as of ``check_labels``."""
     wrong = ~np.isfinite(labels)
     if wrong.any():
         row = row_of(wrong)
         raise DataError(
-            f"{place}: the label in row {row} is {labels[row]} ({int(wrong.sum())} such rows); "
+            f"{place}: the label in row {row}{of_client(clients, row)} is {labels[row]} "
+            f"({int(wrong.sum())} such rows); "
             "leave out these rows, or correct them"
         )
 

@@ -103,14 +103,14 @@ class BatchPlan(NamedTuple):
 
     # Samples of the call's clients; None if the device holds the samples of all clients.
     x: Shaped[np.ndarray, "R ..."] | None
-    y: Shaped[np.ndarray, "R ..."]
+    y: Int[np.ndarray, "R"] | Float[np.ndarray, "R ..."]
     steps: PlannedSteps
     rows: PlannedRows
 
 
 def plan(
     x: Shaped[np.ndarray, "M ..."] | None,
-    y: Shaped[np.ndarray, "M ..."],
+    y: Int[np.ndarray, "M"] | Float[np.ndarray, "M ..."],
     owned: Ragged,
     rows: ProgramRows,
     gather: bool = True,
