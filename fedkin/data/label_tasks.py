@@ -89,7 +89,9 @@ def _of_counts(
     time = float((exposure * weight)[train].sum())
     rate = events / time
     offset = np.log(exposure) + np.log(rate)
-    return replace(task_type, rate=rate), _columns(raw.label, offset, raw.weight)
+    deviation = float(raw.label[train].std())
+    found = replace(task_type, rate=rate, deviation=deviation)
+    return found, _columns(raw.label, offset, raw.weight)
 
 
 def _of_numbers(

@@ -19,6 +19,7 @@ from fedkin.data.table_transform import transform_of
 from fedkin.data.user_arrays import user_array
 from fedkin.export.columns import is_table, values_of
 from fedkin.simulation.workers import AnyModel, ModelWithWorkers
+from fedkin.task_types.classification import CLASSIFICATION
 
 _PIXELS = np.float32(255)
 _LARGEST = np.finfo(np.float32).max
@@ -217,13 +218,7 @@ class Predictor(Classifier):
         """Scores of one network; for a mixture, log probabilities; for detectors, a column of
         scores for each."""
         if self.shares is not None:
-            # A mixture averages probabilities, so its scores are the logarithm of the average.
-            mixed: Any = sum(
-                share * probabilities(class_scores(self.model, vector, x))
-                for share, vector in zip(self.shares, self.vectors, strict=True)
-            )
-            with np.errstate(divide="ignore"):
-                return np.log(mixed).astype(np.float32)
+            return self._mixed_scores(self.shares, x)
         if self.positive is None:
             return class_scores(self.model, self.vectors[0], x)
         # A class without a detector has no score, and must never be predicted.
@@ -231,6 +226,21 @@ class Predictor(Classifier):
         for positive, vector in zip(self.positive, self.vectors, strict=True):
             scores[:, positive] = class_scores(self.model, vector, x)[:, 0]
         return scores
+
+    def _mixed_scores(
+        self, shares: Float[np.ndarray, "D"], x: Shaped[np.ndarray, "B ..."]
+    ) -> Float[np.ndarray, "B C"]:
+        """Scores of a mixture: logarithms of the mean probabilities of classes; for numbers and
+        counts, the scores whose predictions are the mean predictions."""
+        of_models = [class_scores(self.model, vector, x) for vector in self.vectors]
+        loss = getattr(self.samples, "task_type", CLASSIFICATION).loss
+        if loss is not None:
+            return loss.mixed(of_models, shares[:, None]).astype(np.float32)
+        mixed: Any = sum(
+            share * probabilities(scores) for share, scores in zip(shares, of_models, strict=True)
+        )
+        with np.errstate(divide="ignore"):
+            return np.log(mixed).astype(np.float32)
 
 
 def layers_of(model: AnyModel, vector: Float[np.ndarray, "P"]) -> dict[str, np.ndarray]:

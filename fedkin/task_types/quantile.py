@@ -50,6 +50,19 @@ class Pinball(Loss):
             total = total + one
         return total
 
+    def deviations(
+        self, scores: Float[np.ndarray, "B C"], targets: Targets
+    ) -> Float[np.ndarray, "B"]:
+        """The losses, whose mean is the scale of an asymmetric Laplace distribution."""
+        return self.of(np, scores, targets)
+
+    def mixed(
+        self, scores: list[Float[np.ndarray, "B C"]], shares: Float[np.ndarray, "K #B"]
+    ) -> Float[np.ndarray, "B C"]:
+        """The means of the models' quantiles, level by level (Vincent 1912). They are not the
+        quantiles of the mixture of the distributions."""
+        return super().mixed([in_order(np, of_model) for of_model in scores], shares)
+
     def by_level(self, xp: Any, scores: Any, targets: Targets) -> list[Any]:
         """The pinball loss [B] of each level."""
         losses = []
@@ -107,7 +120,7 @@ class Quantile(TaskType):
         ordered = in_order(np, scores.astype(np.float64))
         return ordered * self.label.scale + self.label.mean
 
-    def values(self, sums: Sums, examples: Any) -> dict[str, np.ndarray]:
+    def values(self, sums: Sums, examples: Any) -> dict[str, Any]:
         scale = self.label.scale
         levels = len(self.loss.levels)
         return {

@@ -49,6 +49,8 @@ class TaskType(ABC):
             output. Gains (R2, D2) are measured against it. It is not compared either.
         rate: of counts, the pooled rate of the training samples, which is part of every offset:
             sum of labels / sum of exposures. It is not compared either.
+        deviation: standard deviation of the pooled training labels as models see them: 1 for
+            scaled labels. Shift tests use it as their unit. It is not compared either.
     """
 
     name: ClassVar[str]
@@ -61,6 +63,7 @@ class TaskType(ABC):
     label: LabelScale = field(default_factory=LabelScale, compare=False, kw_only=True)
     constant: tuple[float, ...] = field(default=(0.0,), compare=False, kw_only=True)
     rate: float = field(default=1.0, compare=False, kw_only=True)
+    deviation: float = field(default=1.0, compare=False, kw_only=True)
 
     @property
     @abstractmethod
@@ -126,7 +129,7 @@ class TaskType(ABC):
         return mean * self.label.scale + self.label.mean
 
     @abstractmethod
-    def values(self, sums: Sums, examples: Any) -> dict[str, np.ndarray]:
+    def values(self, sums: Sums, examples: Any) -> dict[str, Any]:
         """The measures of clients, clusters or the federation, by name; NaN where undefined.
 
         Args:
@@ -175,4 +178,4 @@ def share_of(part: Any, whole: Any) -> np.ndarray:
 def gain_over(loss: Any, constant: Any) -> np.ndarray:
     """1 - loss / constant: the share of the constant's loss that a model saves (R2, D2); NaN where
     the constant has no loss."""
-    return 1 - share_of(loss, constant)
+    return np.asarray(1 - share_of(loss, constant))
