@@ -26,7 +26,7 @@ def findings(comparison: Comparison, measure: str | None = None) -> list[str]:
     each setting, the number of other differences, and ranks over settings."""
     rows = rows_of(comparison.differences(measure))
     ranks = comparison.ranks(measure)
-    compared = comparison.grid.measure(measure)
+    compared = comparison.measure(measure)
     by_setting: dict[str, list[str]] = {}
     for setting in comparison.settings:
         pairs = [row for row in rows if row["setting"] == setting]

@@ -15,10 +15,9 @@ from rich.text import Text, TextType
 
 from fedkin.analysis.compare.comparison import Comparison
 from fedkin.analysis.compare.comparison_folder import Cell
-from fedkin.analysis.tables import FINAL, Column
+from fedkin.analysis.tables import Column
 from fedkin.config.comparison_grid import ComparisonGrid
 from fedkin.core.records import Record
-from fedkin.measures.number_texts import percent
 from fedkin.reporting.comparison_tables import (
     best_rows,
     cells,
@@ -28,7 +27,7 @@ from fedkin.reporting.comparison_tables import (
     table_notes,
 )
 from fedkin.reporting.narrow_tables import fits
-from fedkin.reporting.progress import measure, suppress_hangup
+from fedkin.reporting.progress import measure, score_value, suppress_hangup
 from fedkin.reporting.sweep_tables import candidate_table
 from fedkin.reporting.terminal import plain_console
 from fedkin.reporting.text_table import folded
@@ -118,7 +117,7 @@ class ComparisonDisplay:
         method = self._current.method.label
         rounds = self._rounds[self._current.setting.label, method]
         self._pace.lap(method)
-        shown = f"{measure(record)} {percent(record['accuracy'])}"
+        shown = f"{measure(record)} {score_value(record)}"
         self._bars.update(self._one, completed=record["round"], note=shown)
         time_left = self._time_left(rounds - record["round"])
         self._bars.update(self._all, note=time_left)
@@ -300,7 +299,7 @@ def _table(
         numbers = cells(row, shown) if not_run(row) is None else ["not run"] * len(shown)
         out.add_row(Text(row["method"]), *own_seeds, *numbers, style=style)
     reasons = [f"{row['method']}: {reason}" for row, _ in rows if (reason := not_run(row))]
-    if reasons and shown[0] == FINAL:
+    if reasons and shown[0].measure == comparison.run_scores.final.name:
         out.caption = Text("\n".join(reasons), "table.caption")
         out.caption_justify = "left"
     return out
