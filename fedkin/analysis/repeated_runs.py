@@ -29,7 +29,7 @@ from fedkin.core.errors import CheckpointError, ConfigError, StorageError
 from fedkin.core.storage import user_path, write_atomic
 from fedkin.measures.lookup import compared_by
 from fedkin.measures.measure import Measure
-from fedkin.measures.run_scores import RunScores, scores_in
+from fedkin.measures.run_scores import RunScores, difference_word, scores_in
 from fedkin.measures.scores import names_in
 from fedkin.options.privacy.statement import privacy_notes
 from fedkin.run.folder import run_folder
@@ -216,12 +216,13 @@ class RepeatedRuns:
                 f"type use this {self.run_scores.of_round.head}."
             )
         for row in rows_of(self.comparisons()):
-            pair = f"{method_title(row['method'])} over {method_title(row['against'])}"
+            word = difference_word(final)
+            pair = f"{method_title(row['method'])} {word} {method_title(row['against'])}"
             numbers = ("difference", "low", "high", "p")
             if any(row[name] is None for name in numbers):
                 lines.append(f"{pair}: not tested ({row['why'] or row['verdict']})")
                 continue
-            interval = f"{final.text(row['low'])} to {final.text(row['high'])}"
+            interval = f"{final.end_text(row['low'])} to {final.end_text(row['high'])}"
             gain = f"{final.gain_text(row['difference'])}{final.points}"
             lines.append(f"{pair}: {gain} ({interval}), p = {row['p']:.2g}, {row['verdict']}")
         tests = f"two-sided paired t-test over seeds, {final.label}, Holm-adjusted"

@@ -209,8 +209,17 @@ class Measure:
 
     def gain_text(self, difference: float | int) -> str:
         """A difference of two values as text, with its sign: ``+1.2`` for shares (in percentage
-        points), ``-0.031`` for numbers."""
-        return number_text(difference, self.unit, self.digits, signed=True)
+        points), ``-0.031`` for numbers. In units of the label it has a digit less than a value.
+        """
+        digits = self.digits
+        if self.unit == LABEL and digits is not None:
+            digits = max(1, digits - 1)
+        return number_text(difference, self.unit, digits, signed=True)
+
+    def end_text(self, difference: float | int) -> str:
+        """A bound of the interval of a difference as text; in units of the label, as ``gain_text``
+        writes it."""
+        return self.gain_text(difference) if self.unit == LABEL else self.text(difference)
 
     @property
     def points(self) -> str:

@@ -77,6 +77,11 @@ class RunScores:
         return self.final, self.best, self.worst, self.validation
 
     @property
+    def errors(self) -> tuple[Measure, ...]:
+        """Those of the compared measures of which lower values are better."""
+        return tuple(measure for measure in self.compared if measure.direction == "lower")
+
+    @property
     def further(self) -> tuple[Measure, ...]:
         """The measures of numbers that tables show after the score: per client, and the task type's
         other measures at the end. Classes have none."""
@@ -92,6 +97,17 @@ class RunScores:
 
 
 ACCURACIES = RunScores()
+
+
+def difference_word(measure: Measure) -> str:
+    """The word between two methods before the difference of their values: ``over``, or ``minus``
+    for an error of numbers, where a negative difference is better.
+
+    Args:
+        measure: the measure. The user's measures have ``over``.
+    """
+    is_error = measure.direction == "lower" and measure.name in MEASURES
+    return "minus" if is_error else "over"
 
 
 def scores_in(record: Mapping[str, Any]) -> RunScores:

@@ -260,11 +260,18 @@ def tables(
         first = with_columns(every[:count])
     if count == len(every):
         return [*first, *following]
-    second = with_columns(every[count:])
-    # Only the first table has the title, because the second may be too narrow for it.
-    for table in second:
+    parts = [first]
+    rest = every[count:]
+    while rest:
+        count = len(rest)
+        while count > 1 and not fit_all(with_columns(rest[:count])):
+            count -= 1
+        parts.append(with_columns(rest[:count]))
+        rest = rest[count:]
+    # Only the first table has the title, because the others may be too narrow for it.
+    for table in (table for part in parts[1:] for table in part):
         table.title = None
-    return [*(table for pair in zip(first, second, strict=True) for table in pair), *following]
+    return [*(table for tables in zip(*parts, strict=True) for table in tables), *following]
 
 
 def _with_line(caption: TextType | None, line: str) -> Text:

@@ -34,12 +34,12 @@ from fedkin.reporting.best_methods import best_methods, bold_note
 from fedkin.reporting.comparison_findings import findings, variation
 from fedkin.reporting.ended_runs import early_stops, unfinished_note
 from fedkin.reporting.means_table import means_table
-from fedkin.reporting.number_notes import number_notes
 from fedkin.reporting.seeds_tables import INCOMPLETE_SEED
 from fedkin.reporting.style import save_as
 from fedkin.reporting.sweep_tables import candidate_table, importance_table
 from fedkin.reporting.text_table import TextTable, markdown_table
 from fedkin.run.folder import run_folder
+from fedkin.run.number_notes import number_notes
 
 MARKDOWN = "comparison.md"
 LATEX = "comparison.tex"

@@ -22,10 +22,10 @@ from fedkin.measures.measure import Measure
 from fedkin.measures.number_texts import both_ways
 from fedkin.measures.run_scores import ACCURACIES, scores_in
 from fedkin.measures.table import MEASURES
-from fedkin.reporting.number_notes import number_line, ranking_note
 from fedkin.reporting.progress_bars import BarStart, bar_columns
 from fedkin.reporting.terminal import plain_console
 from fedkin.run.metrics.partial_rounds import away_text, partial_text
+from fedkin.run.number_notes import number_line, ranking_note
 from fedkin.run.run_repr import robust_text
 
 INCOMPLETE = (

@@ -12,8 +12,8 @@ from fedkin.config.registry import method_title
 from fedkin.measures.lookup import measures_of
 from fedkin.measures.measure import Measure
 from fedkin.measures.run_scores import RunScores, scores_in
-from fedkin.reporting.number_notes import number_notes
 from fedkin.reporting.progress import folded
+from fedkin.run.number_notes import number_notes
 
 INCOMPLETE_SEED = (
     "best -: some seed has no round in which every client had a cluster; "
@@ -39,6 +39,9 @@ def seeds_table(summary: dict[str, Any], own: Sequence[Measure] = ()) -> Table:
     out.add_column("method", no_wrap=True)
     scores = _scores(summary)
     averaged = (scores.final, scores.best, scores.mean, scores.worst)
+    if scores.further:
+        # Numbers are longer, and the mean of the rounds says little about them.
+        averaged = (scores.final, scores.best, scores.worst)
     traffic = measures_of(("bytes_down", "bytes_up"))
     heads = [
         *(measure.narrow for measure in averaged),
@@ -122,7 +125,7 @@ def _difference(row: dict[str, Any], final: Measure) -> str:
     gain = final.gain_text(row["difference"])
     if row["low"] is None:
         return gain
-    return f"{gain} ({final.text(row['low'])} to {final.text(row['high'])})"
+    return f"{gain} ({final.end_text(row['low'])} to {final.end_text(row['high'])})"
 
 
 def _test_notes(comparisons: list[dict[str, Any]]) -> list[str]:
@@ -149,7 +152,10 @@ def _with_interval(row: dict[str, Any], measure: Measure) -> str:
     mean = row[measure.name]
     high = row[f"{measure.name}_high"]
     text = measure.text_with_unit(mean)
-    return text if high is None else f"{text} ±{measure.text(high - mean)}"
+    if high is None:
+        return text
+    half = measure.text_with_half(mean, high).partition("± ")[2]
+    return f"{text} ±{half}"
 
 
 def _p(value: float | None) -> str:

@@ -13,6 +13,7 @@ from fedkin.measures.number_texts import percent
 from fedkin.measures.run_scores import scores_in
 from fedkin.measures.table import MEASURES
 from fedkin.options.robust.splitting import SUSPECT
+from fedkin.run.number_notes import number_line
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,12 +41,14 @@ def text(
     final = roles.final
     best = summary[roles.best.name]
     chosen = " (chosen on validation samples)" * (roles.validation.name in summary)
-    scores = [f"{roles.of_round.head} {final.text_with_unit(summary[final.name])}"]
+    last = f"{roles.of_round.head} {final.text_with_unit(summary[final.name])}"
+    scores = [number_line(summary) or last]
     if best is not None:
         shown = f"{roles.best.text_with_unit(best)} in round {summary['best_round']}{chosen}"
         scores.append(f"best {shown}")
-    for measure in (roles.worst, *roles.further, *own):
-        scores.append(f"{measure.head} {measure.text_with_unit(summary.get(measure.name))}")
+    worst = f"{roles.worst_words} of clients"
+    scores.append(f"{worst} {roles.worst.text_with_unit(summary[roles.worst.name])}")
+    scores += [f"{measure.head} {measure.text_with_unit(summary[measure.name])}" for measure in own]
     compared = "".join(
         f"; {method_title(other['method'])} on the same data: "
         f"{final.text_with_unit(other[final.name])}"

@@ -18,7 +18,7 @@ from fedkin.analysis.statistics import DECIMALS
 from fedkin.analysis.tables import mean_and_interval, rows_of
 from fedkin.config.registry import method_title
 from fedkin.measures.measure import Measure
-from fedkin.measures.run_scores import scores_in
+from fedkin.measures.run_scores import ACCURACIES, scores_in
 from fedkin.reporting.html.json_values import Json
 from fedkin.reporting.html.lenient_reader import has_summary, is_finished
 from fedkin.reporting.html.methods_table import report_scores
@@ -202,6 +202,13 @@ class _Setting(NamedTuple):
         split = "test" if self.last is None else next(iter(self.runs.values()))[0].scored_split
         return self.measure.phrase.format(split=split)
 
+    @property
+    def _of_errors(self) -> bool:
+        """Whether methods are compared by an error of numbers, of which less is better."""
+        first = next(iter(self.runs.values()))[0]
+        scores = scores_in(first.records[-1])
+        return scores.names != ACCURACIES.names and self.measure in scores.errors
+
     def _rank(self, name: str) -> tuple[bool, bool, float]:
         """Sort key of methods: FedAvg first, then methods with one model, then the others, each
         group with the best first."""
@@ -251,11 +258,15 @@ class _Setting(NamedTuple):
         row = self._test(baseline)
         doubt = "no significant difference: " if row["verdict"] == NOT_SIGNIFICANT else ""
         gain = f"{_gain(row, measure)} of {self._words} {_over(row, measure)} {baseline}"
+        if self._of_errors:
+            gain = f"has {_less_or_more(row, measure)} {self._words} than {baseline}"
         evidence = _evidence(row, measure)
         text = f"{doubt}{self.main} {gain}{self._when} ({evidence}){self._cost(baseline)}"
         if rival is not None:
             row = self._test(rival)
             gain = f"{_gain(row, measure)} {_over(row, measure)} {rival}"
+            if self._of_errors:
+                gain = f"{_less_or_more(row, measure)} than {rival}"
             text += f"; {gain} ({_evidence(row, measure, brief=True)})"
         text = self._so_far + text
         return f"{text[0].upper()}{text[1:]}." if doubt else f"{text}."
@@ -411,6 +422,12 @@ def _ends(interval: Mapping[str, float | None], measure: Measure) -> str:
 def _gain(row: Mapping[str, Any], measure: Measure) -> str:
     """The difference of two methods' scores as text, with its unit."""
     return f"{measure.gain_text(_shown(row, measure))}{measure.points}"
+
+
+def _less_or_more(row: Mapping[str, Any], measure: Measure) -> str:
+    """The difference of two methods' errors as text: ``0.0590 more``, ``0.0590 less``."""
+    difference = _shown(row, measure)
+    return f"{measure.gain_text(abs(difference))[1:]} {'more' if difference > 0 else 'less'}"
 
 
 def _shown(row: Mapping[str, Any], measure: Measure) -> float:

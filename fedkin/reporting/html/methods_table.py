@@ -15,7 +15,7 @@ from fedkin.measures.table import HONEST, MEASURES
 from fedkin.reporting.html.json_values import Json
 from fedkin.reporting.html.lenient_reader import has_summary
 from fedkin.reporting.html.read_runs import ReportInput
-from fedkin.reporting.number_notes import coverage_text, number_notes
+from fedkin.run.number_notes import coverage_text, number_notes
 from fedkin.run.run import Run
 
 
