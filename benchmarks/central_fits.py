@@ -1,8 +1,8 @@
 """FedAvg against the central fit of the same linear model, on natural federations.
 
 ``python -m benchmarks.central_fits`` trains FedAvg with all clients in each round, and fits the
-same model exactly on the pooled rows. It prints both test losses and their ratio. FEDKIN_DATA names the
-folder of the data.
+same model exactly on the pooled rows. It prints both test losses and their ratio. FEDKIN_DATA names
+the folder of the data.
 """
 
 from __future__ import annotations

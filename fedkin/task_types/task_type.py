@@ -137,6 +137,27 @@ class TaskType(ABC):
             examples: number of samples.
         """
 
+    def per_client(self, sums: Sums, examples: Any) -> dict[str, np.ndarray]:
+        """The measures in which every client has the same weight, by name: those of the mean of the
+        clients' means.
+
+        Args:
+            sums: sums over the samples of each client, by name.
+            examples: number of samples of each client, at least 1.
+        """
+        means = {name: np.mean(np.divide(column, examples)) for name, column in sums.items()}
+        return self.values(means, np.int64(1))
+
+    def intervals(self, sums: Sums, examples: Any) -> dict[str, tuple[float, float]]:
+        """95% intervals of some measures over all samples together, by name. The default has none.
+
+        Args:
+            sums: sums over all samples, by name.
+            examples: number of samples.
+        """
+        del sums, examples
+        return {}
+
     def check_labels(self, labels: Float[np.ndarray, "M"], place: str, clients: Any = None) -> None:
         """Raise DataError for labels that this task type cannot have, with row, client and cure.
 
