@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     from fedkin.options.noise.data_noise import GaussianNoise as GaussianNoise
     from fedkin.options.noise.data_noise import PairFlips as PairFlips
     from fedkin.options.noise.data_noise import SymmetricFlips as SymmetricFlips
+    from fedkin.options.personal.parts import FedBias as FedBias
     from fedkin.options.personal.parts import PersonalBatchNorm as PersonalBatchNorm
     from fedkin.options.personal.parts import PersonalHead as PersonalHead
     from fedkin.options.personal.parts import PersonalModel as PersonalModel
@@ -92,6 +93,7 @@ if TYPE_CHECKING:
     from fedkin.reporting.draw import draw as draw
     from fedkin.reporting.html.report import report as report
     from fedkin.run.run import Run as Run
+    from fedkin.run.serving.serve import serve as serve
     from fedkin.run.simulate import simulate as simulate
     from fedkin.run.stopping import STOP as STOP
     from fedkin.scenarios.planted_clusters import planted as planted
@@ -142,6 +144,7 @@ _HOME = {
     "FedAdam": "fedkin.options.server_optimizer",
     "FedAvgM": "fedkin.options.server_optimizer",
     "FedYogi": "fedkin.options.server_optimizer",
+    "FedBias": "fedkin.options.personal.parts",
     "FedkinError": "fedkin.core.errors",
     "GaussianNoise": "fedkin.options.noise.data_noise",
     "LateReplies": "fedkin.options.late.late_replies",
@@ -202,6 +205,7 @@ _HOME = {
     "prequential_accuracy": "fedkin.scenarios.steps",
     "repeat": "fedkin.analysis.repeat",
     "report": "fedkin.reporting.html.report",
+    "serve": "fedkin.run.serving.serve",
     "simulate": "fedkin.run.simulate",
     "study_eps": "fedkin.analysis.eps_study",
     "subspace_angles": "fedkin.analysis.subspace_angles",

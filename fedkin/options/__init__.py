@@ -65,9 +65,15 @@ SECTIONS = {
         {
             "head": f"{_PARTS}:PersonalHead",
             "fedbn": f"{_PARTS}:PersonalBatchNorm",
+            "bias": f"{_PARTS}:FedBias",
             "ditto": f"{_PARTS}:PersonalModel",
         },
-        titles={"head": "personal heads", "fedbn": "FedBN", "ditto": "Ditto"},
+        titles={
+            "head": "personal heads",
+            "fedbn": "FedBN",
+            "bias": "own intercept",
+            "ditto": "Ditto",
+        },
     ),
     "privacy": OptionSection(
         "privacy",

@@ -37,7 +37,7 @@ class Classification(TaskType):
     def constant_scores(self, y: Any) -> tuple[Float[np.ndarray, "B"], ...]:
         return ()
 
-    def values(self, sums: Sums, examples: Any) -> dict[str, np.ndarray]:
+    def values(self, sums: Sums, examples: Any) -> dict[str, Any]:
         return {"accuracy": share_of(sums["correct"], examples)}
 
 

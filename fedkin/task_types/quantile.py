@@ -51,6 +51,19 @@ class Pinball(Loss):
             total = total + one
         return total
 
+    def deviations(
+        self, scores: Float[np.ndarray, "B C"], targets: Targets
+    ) -> Float[np.ndarray, "B"]:
+        """The losses, whose mean is the scale of an asymmetric Laplace distribution."""
+        return self.of(np, scores, targets)
+
+    def mixed(
+        self, scores: list[Float[np.ndarray, "B C"]], shares: Float[np.ndarray, "K #B"]
+    ) -> Float[np.ndarray, "B C"]:
+        """The means of the models' quantiles, level by level (Vincent 1912). They are not the
+        quantiles of the mixture of the distributions."""
+        return super().mixed([in_order(np, of_model) for of_model in scores], shares)
+
     def by_level(self, xp: Any, scores: Any, targets: Targets) -> list[Any]:
         """The pinball loss [B] of each level."""
         losses = []
@@ -109,7 +122,7 @@ class Quantile(TaskType):
         ordered = in_order(np, scores.astype(np.float64))
         return ordered * self.label.scale + self.label.mean
 
-    def values(self, sums: Sums, examples: Any) -> dict[str, np.ndarray]:
+    def values(self, sums: Sums, examples: Any) -> dict[str, Any]:
         scale = self.label.scale
         levels = len(self.loss.levels)
         return {
@@ -128,8 +141,8 @@ class Quantile(TaskType):
         low, high = wilson_interval(covered, np.array([examples]))
         return {"coverage_gap": (float(low[0]) - self.level, float(high[0]) - self.level)}
 
-    def check_labels(self, labels: Float[np.ndarray, "M"], place: str) -> None:
-        check_finite(labels, place)
+    def check_labels(self, labels: Float[np.ndarray, "M"], place: str, clients: Any = None) -> None:
+        check_finite(labels, place, clients)
 
 
 def in_order(xp: Any, scores: Any) -> Any:

@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Float
 
 from fedkin.core.errors import DataError
+from fedkin.core.object_repr import of_client
 from fedkin.measures.measure import Measure
 from fedkin.measures.scores import ScoreNames
 from fedkin.measures.table import MEASURES
@@ -48,6 +49,8 @@ class TaskType(ABC):
             output. Gains (R2, D2) are measured against it. It is not compared either.
         rate: of counts, the pooled rate of the training samples, which is part of every offset:
             sum of labels / sum of exposures. It is not compared either.
+        deviation: standard deviation of the pooled training labels as models see them: 1 for
+            scaled labels. Shift tests use it as their unit. It is not compared either.
     """
 
     name: ClassVar[str]
@@ -60,6 +63,7 @@ class TaskType(ABC):
     label: LabelScale = field(default_factory=LabelScale, compare=False, kw_only=True)
     constant: tuple[float, ...] = field(default=(0.0,), compare=False, kw_only=True)
     rate: float = field(default=1.0, compare=False, kw_only=True)
+    deviation: float = field(default=1.0, compare=False, kw_only=True)
 
     @property
     @abstractmethod
@@ -125,7 +129,7 @@ class TaskType(ABC):
         return mean * self.label.scale + self.label.mean
 
     @abstractmethod
-    def values(self, sums: Sums, examples: Any) -> dict[str, np.ndarray]:
+    def values(self, sums: Sums, examples: Any) -> dict[str, Any]:
         """The measures of clients, clusters or the federation, by name; NaN where undefined.
 
         Args:
@@ -133,7 +137,7 @@ class TaskType(ABC):
             examples: number of samples.
         """
 
-    def per_client(self, sums: Sums, examples: Any) -> dict[str, np.ndarray]:
+    def per_client(self, sums: Sums, examples: Any) -> dict[str, Any]:
         """The measures in which every client has the same weight, by name: those of the mean of the
         clients' means.
 
@@ -154,12 +158,17 @@ class TaskType(ABC):
         del sums, examples
         return {}
 
-    def check_labels(self, labels: Float[np.ndarray, "M"], place: str) -> None:
-        """Raise DataError for labels that this task type cannot have, with the row and the cure.
+    def check_labels(self, labels: Float[np.ndarray, "M"], place: str, clients: Any = None) -> None:
+        """Raise DataError for labels that this task type cannot have, with row, client and cure.
 
         The default accepts all labels.
+
+        Args:
+            labels: the labels of all samples.
+            place: file or name with which the message begins.
+            clients: the client of each sample, for the message; None if it is unknown.
         """
-        del labels, place
+        del labels, place, clients
 
 
 def row_of(wrong: np.ndarray) -> int:
@@ -167,13 +176,14 @@ def row_of(wrong: np.ndarray) -> int:
     return int(np.argmax(wrong))
 
 
-def check_finite(labels: Float[np.ndarray, "M"], place: str) -> None:
-    """Raise DataError for a label that is NaN or infinite."""
+def check_finite(labels: Float[np.ndarray, "M"], place: str, clients: Any = None) -> None:
+    """Raise DataError for a label that is NaN or infinite. Arguments as of ``check_labels``."""
     wrong = ~np.isfinite(labels)
     if wrong.any():
         row = row_of(wrong)
         raise DataError(
-            f"{place}: the label in row {row} is {labels[row]} ({int(wrong.sum())} such rows); "
+            f"{place}: the label in row {row}{of_client(clients, row)} is {labels[row]} "
+            f"({int(wrong.sum())} such rows); "
             "leave out these rows, or correct them"
         )
 
@@ -189,4 +199,4 @@ def share_of(part: Any, whole: Any) -> np.ndarray:
 def gain_over(loss: Any, constant: Any) -> np.ndarray:
     """1 - loss / constant: the share of the constant's loss that a model saves (R2, D2); NaN where
     the constant has no loss."""
-    return 1 - share_of(loss, constant)
+    return np.asarray(1 - share_of(loss, constant))
