@@ -55,6 +55,7 @@ class OwnSamples:
         columns: for a table: the names of the columns of the label and of the client.
         scaling: for a table: how its feature columns are scaled; None for other data.
         task_type: what the labels are, without statistics; None for classes.
+        label_scale_from: known statistics of the labels, as of ``label_tasks.fitted``.
         exposure: exposure of each sample [M], for counts; None if all are 1.
         weight: weight of each sample [M] in the loss; None if all are 1.
     """
@@ -73,6 +74,7 @@ class OwnSamples:
     columns: dict[str, str] | None = None
     scaling: TableScaling | None = None
     task_type: TaskType | None = None
+    label_scale_from: Any = None
     exposure: Any = None
     weight: Any = None
 
@@ -161,7 +163,7 @@ class OwnSamples:
         owned, true_clusters = _divided(quantile_bins(raw.label), owners, partition, seed)
         owned = _select(owned, labelled)
         train, test, validation = self._split(owned, train_fraction, seed)
-        task_type, y = fitted(self.task_type, raw, train.rows, self.place)
+        task_type, y = fitted(self.task_type, raw, train.rows, self.place, self.label_scale_from)
         assert task_type.loss is not None
         transform = None
         if x is None:

@@ -97,6 +97,10 @@ class Quantile(TaskType):
             return "mean_pinball_loss", "d2_pinball_score"
         return "mean_pinball_loss", "d2_pinball_score", "coverage", "interval_width"
 
+    @property
+    def constant_levels(self) -> tuple[float, ...]:
+        return self.loss.levels
+
     def constant_of(self, labels: Float[np.ndarray, "t"]) -> tuple[float, ...]:
         return tuple(np.quantile(labels, self.loss.levels).tolist())
 
@@ -108,7 +112,7 @@ class Quantile(TaskType):
         covered = (low <= targets.label) & (targets.label <= high)
         return self.loss.of(xp, ordered, targets), covered, high - low
 
-    def constant_scores(self, y: Any) -> tuple[Float[np.ndarray, "B"], ...]:
+    def constant_scores(self, y: Any) -> tuple[Any, ...]:
         return super().constant_scores(y)[:1]
 
     def predict(
