@@ -70,6 +70,7 @@ EXAMPLES: dict[str, tuple[Any, ...]] = {
     "label": ("diagnosis",),
     "label_names": (["healthy", "ill"],),
     "label_smoothing": (0.1,),
+    "label_scale_from": ({"mean": 50.0, "scale": 12.0},),
     "labels": (["healthy", "ill"],),
     "listen": (["tcp/127.0.0.1:7450"],),
     "measures": (["mymodule:Measure"],),

@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float, Int
 
 from fedkin.core.client_engine import ClientEngine, ClientSamples
 from fedkin.core.client_memory import ClientMemory, OwnMemory, client_name
-from fedkin.core.columns import raw_values
+from fedkin.core.columns import raw_labels, raw_values
 from fedkin.core.engine_protocols import LocalUpdates, Scorer, ScoreSums, Trainer
 from fedkin.core.errors import TaskError
 from fedkin.core.model_spec import BYTES_PER_NUMBER
@@ -71,6 +71,11 @@ class Client:
         positions = data.part(split)[int(self._position[0])]
         x = data.x[positions]
         return (raw_values(data, x) if raw else x), data.y[positions]
+
+    def raw_labels(self) -> Float[np.ndarray, "s 3"]:
+        """The client's training labels in their own unit, with exposures and weights; for labels
+        that are numbers."""
+        return raw_labels(self._rows.data, self.samples()[1])
 
     @property
     def label_counts(self) -> Int[np.ndarray, "C"]:

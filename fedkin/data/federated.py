@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from jaxtyping import Bool, Float32, Int, Shaped
+from jaxtyping import Bool, Float, Float32, Int, Shaped
 
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.object_repr import client_list, count, html_table, listed
@@ -40,7 +40,8 @@ class FederatedData:
         name: name of the data set.
         x: features of all M samples, float32; or word indices of text [M, L], integers.
         y: labels 0 .. classes-1. For other task types than classes: float32 numbers [M], or columns
-            [M q] with the label, its offset and, if samples are weighted, its weight.
+            [M q] with the label, its offset and, if samples are weighted, its weight. In float64:
+            labels that a server has not scaled yet, with exposures in place of offsets.
         classes: number of classes C; for other task types, number of outputs of a model.
         train: rows of each client's training samples.
         test: rows of each client's test samples.
@@ -69,7 +70,7 @@ class FederatedData:
 
     name: str
     x: Shaped[np.ndarray, "M ..."]
-    y: Int[np.ndarray, "M"] | Float32[np.ndarray, "M ..."]
+    y: Int[np.ndarray, "M"] | Float[np.ndarray, "M ..."]
     classes: int
     train: Ragged
     test: Ragged

@@ -54,6 +54,7 @@ def load(
     loss: str | None = None,
     quantiles: Any = None,
     loss_options: Any = None,
+    label_scale_from: Any = None,
     exposure: str | int | None = None,
     weight: str | int | None = None,
     categories: Any = None,
@@ -127,6 +128,8 @@ def load(
             ``quantile``. None for the task's first one.
         quantiles: levels of the task ``quantile``; None for 0.1, 0.5 and 0.9.
         loss_options: options of the loss, such as ``{"delta": 1.0}`` of ``huber``.
+        label_scale_from: known statistics of labels that are numbers, in place of those of the
+            training samples: ``{"mean": 50.0, "scale": 12.0}``, or ``{"rate": 2.5}`` for counts.
         exposure: column (or array) of the exposure of counts, such as years of observation.
         weight: column (or array) of the weights of samples in the loss.
         categories: columns of numbers that are categories, such as ``["month"]``. Columns of text
@@ -193,7 +196,12 @@ def load(
         exposure=None if exposure is None else str(exposure),
         weight=None if weight is None else str(weight),
     )
-    samples = replace(samples, task_type=task_type)
+    if label_scale_from is not None and task_type is None:
+        raise ConfigError(
+            "label_scale_from scales labels that are numbers; set task = 'regression', or leave "
+            "label_scale_from out"
+        )
+    samples = replace(samples, task_type=task_type, label_scale_from=label_scale_from)
     if samples.split is not None:
         _refuse_split(path, train_fraction, seed if options is None else None)
     fraction = 0.9 if train_fraction is None else train_fraction

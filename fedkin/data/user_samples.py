@@ -55,6 +55,7 @@ class OwnSamples:
         scaling: for a table: how its feature columns are scaled; None for other data.
         task_type: what the labels are, without statistics; None for classes.
         task_type_is_given: whether the task type has statistics already, such as those of a run.
+        label_scale_from: known statistics of the labels, as of ``label_tasks.fitted``.
         exposure: exposure of each sample [M], for counts; None if all are 1.
         weight: weight of each sample [M] in the loss; None if all are 1.
     """
@@ -74,6 +75,7 @@ class OwnSamples:
     scaling: TableScaling | None = None
     task_type: TaskType | None = None
     task_type_is_given: bool = False
+    label_scale_from: Any = None
     exposure: Any = None
     weight: Any = None
 
@@ -165,7 +167,9 @@ class OwnSamples:
         if self.task_type_is_given:
             task_type, y = given(self.task_type, raw, self.place)
         else:
-            task_type, y = fitted(self.task_type, raw, train.rows, self.place)
+            task_type, y = fitted(
+                self.task_type, raw, train.rows, self.place, self.label_scale_from
+            )
         assert task_type.loss is not None
         transform = None
         if x is None:
