@@ -83,6 +83,16 @@ class Client:
         return self._rows.samples.first_data.label_counts(clients=self._position)[0]
 
     @property
+    def task_type(self) -> Any:
+        """What the labels are (``TaskType``): classes, numbers, counts, ..."""
+        return self._rows.data.task_type
+
+    @property
+    def has_validation(self) -> bool:
+        """Whether the data set has a validation split."""
+        return self._rows.data.validation is not None
+
+    @property
     def detects_shifts(self) -> bool:
         """Whether the client looks for shifts of its data. If False, it never reports one."""
         return self._rows.samples.detects_shifts

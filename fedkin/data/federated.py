@@ -69,7 +69,7 @@ class FederatedData:
 
     name: str
     x: Shaped[np.ndarray, "M ..."]
-    y: Int[np.ndarray, "M"]
+    y: Int[np.ndarray, "M"] | Float32[np.ndarray, "M ..."]
     classes: int
     train: Ragged
     test: Ragged
@@ -281,7 +281,7 @@ class FederatedData:
         test: Ragged,
         true_clusters: Int[np.ndarray, "N"] | None = None,
         x: Shaped[np.ndarray, "M ..."] | None = None,
-        y: Int[np.ndarray, "M"] | None = None,
+        y: Shaped[np.ndarray, "M ..."] | None = None,
         validation: Ragged | None = None,
     ) -> FederatedData:
         """The same federation with other rows (samples) for each client. None keeps the current

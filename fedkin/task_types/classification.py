@@ -34,10 +34,17 @@ class Classification(TaskType):
     def sample_scores(self, xp: Any, scores: Any, y: Any) -> tuple[Any, ...]:
         return (scores.argmax(-1) == y,)
 
+    def sample_losses(
+        self, scores: Float[np.ndarray, "B C"], y: np.ndarray
+    ) -> Float[np.ndarray, "B"]:
+        highest = scores.max(axis=1)
+        total = highest + np.log(np.exp(scores - highest[:, None]).sum(axis=1))
+        return total - scores[np.arange(len(y)), y]
+
     def constant_scores(self, y: Any) -> tuple[Float[np.ndarray, "B"], ...]:
         return ()
 
-    def values(self, sums: Sums, examples: Any) -> dict[str, np.ndarray]:
+    def values(self, sums: Sums, examples: Any) -> dict[str, Any]:
         return {"accuracy": share_of(sums["correct"], examples)}
 
 

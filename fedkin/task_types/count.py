@@ -180,7 +180,7 @@ class Count(TaskType):
         deviance = self.loss.deviance(xp, targets.label, mean)
         return deviance, xp.abs(targets.label - mean)
 
-    def values(self, sums: Sums, examples: Any) -> dict[str, np.ndarray]:
+    def values(self, sums: Sums, examples: Any) -> dict[str, Any]:
         return {
             "mean_deviance": share_of(sums["deviance"], examples),
             "mean_absolute_error": share_of(sums["absolute_error"], examples),

@@ -107,7 +107,7 @@ class Quantile(TaskType):
         ordered = in_order(np, scores.astype(np.float64))
         return ordered * self.label.scale + self.label.mean
 
-    def values(self, sums: Sums, examples: Any) -> dict[str, np.ndarray]:
+    def values(self, sums: Sums, examples: Any) -> dict[str, Any]:
         scale = self.label.scale
         levels = len(self.loss.levels)
         return {

@@ -114,7 +114,7 @@ class Regression(TaskType):
         residual = targets.label - self.loss.mean(xp, scores, targets.offset)
         return residual**2, xp.abs(residual)
 
-    def values(self, sums: Sums, examples: Any) -> dict[str, np.ndarray]:
+    def values(self, sums: Sums, examples: Any) -> dict[str, Any]:
         scale = self.label.scale
         squared = share_of(sums["squared_error"], examples)
         return {

@@ -9,8 +9,8 @@ pairs on which it is right is the C-index within clients (Harrell et al. 1982).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
 
 from fedkin.task_types.classification import Classification
 from fedkin.task_types.task_type import Sums, share_of
@@ -26,5 +26,5 @@ class Survival(Classification):
     def measures(self) -> tuple[str, ...]:
         return ("concordance_index",)
 
-    def values(self, sums: Sums, examples: Any) -> dict[str, np.ndarray]:
+    def values(self, sums: Sums, examples: Any) -> dict[str, Any]:
         return {"concordance_index": share_of(sums["correct"], examples)}

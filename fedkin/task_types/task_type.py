@@ -19,7 +19,7 @@ from fedkin.core.errors import DataError
 from fedkin.measures.measure import Measure
 from fedkin.measures.scores import ScoreNames
 from fedkin.measures.table import MEASURES
-from fedkin.task_types.loss import Loss
+from fedkin.task_types.loss import Loss, targets_of
 
 Sums = Mapping[str, Any]  # arrays or single numbers
 
@@ -96,6 +96,20 @@ class TaskType(ABC):
             y: rows of ``FederatedData.y``.
         """
 
+    def sample_losses(
+        self, scores: Float[np.ndarray, "B C"], y: np.ndarray
+    ) -> Float[np.ndarray, "B"]:
+        """The training loss of each sample in NumPy, times the sample's weight.
+
+        Args:
+            scores: outputs of a model.
+            y: rows of ``FederatedData.y``.
+        """
+        assert self.loss is not None
+        targets = targets_of(y)
+        losses = self.loss.of(np, scores, targets)
+        return losses if targets.weight is None else losses * targets.weight
+
     def constant_scores(self, y: Any) -> tuple[Float[np.ndarray, "B"], ...]:
         """The same sums for the constant model, for the other names in ``sums``."""
         scores = np.tile(np.array(self.constant, np.float64), (len(y), 1))
@@ -125,7 +139,7 @@ class TaskType(ABC):
         return mean * self.label.scale + self.label.mean
 
     @abstractmethod
-    def values(self, sums: Sums, examples: Any) -> dict[str, np.ndarray]:
+    def values(self, sums: Sums, examples: Any) -> dict[str, Any]:
         """The measures of clients, clusters or the federation, by name; NaN where undefined.
 
         Args:
@@ -168,4 +182,4 @@ def share_of(part: Any, whole: Any) -> np.ndarray:
 def gain_over(loss: Any, constant: Any) -> np.ndarray:
     """1 - loss / constant: the share of the constant's loss that a model saves (R2, D2); NaN where
     the constant has no loss."""
-    return 1 - share_of(loss, constant)
+    return np.asarray(1 - share_of(loss, constant))
