@@ -94,6 +94,7 @@ if TYPE_CHECKING:
     from fedkin.reporting.draw import draw as draw
     from fedkin.reporting.html.report import report as report
     from fedkin.run.run import Run as Run
+    from fedkin.run.serving.serve import serve as serve
     from fedkin.run.simulate import simulate as simulate
     from fedkin.run.stopping import STOP as STOP
     from fedkin.scenarios.planted_clusters import planted as planted
@@ -206,6 +207,7 @@ _HOME = {
     "prequential_accuracy": "fedkin.scenarios.steps",
     "repeat": "fedkin.analysis.repeat",
     "report": "fedkin.reporting.html.report",
+    "serve": "fedkin.run.serving.serve",
     "simulate": "fedkin.run.simulate",
     "study_eps": "fedkin.analysis.eps_study",
     "subspace_angles": "fedkin.analysis.subspace_angles",

@@ -25,15 +25,15 @@ NOT_OPTIONS = ("data",)  # arguments that a run passes itself
 
 
 def datasets() -> Registry:
-    """All data sets by name, with ``file`` for a user's file. Each data set has, in addition to its
+    """All data sets by name, with ``file`` for a user's file and ``natural`` for the natural
+    federations. Each data set has, in addition to its
     own options, the option ``validation``, and its ``seed`` may be "run"."""
     from fedkin.data import DATASETS, load
+    from fedkin.data.natural_federation import natural_federation
     from fedkin.scenarios.planted_clusters import planted
 
-    return {
-        name: _with_common_options(make)
-        for name, make in {"file": load, "planted": planted, **DATASETS}.items()
-    }
+    datasets = {"file": load, "planted": planted, "natural": natural_federation, **DATASETS}
+    return {name: _with_common_options(make) for name, make in datasets.items()}
 
 
 @cache

@@ -9,13 +9,14 @@ together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from fedkin.core.client_engine import ClientEngine, ClientSamples
 from fedkin.core.client_memory import ClientMemory, OwnMemory, client_name
 from fedkin.core.columns import raw_values
 from fedkin.core.engine_protocols import LocalUpdates, Scorer, ScoreSums, Trainer
@@ -81,6 +82,13 @@ class Client:
         """The client's label counts before any shift of its data. A real client returns its present
         counts, because it knows no earlier ones."""
         return self._rows.samples.first_data.label_counts(clients=self._position)[0]
+
+    @property
+    def first_labels(self) -> np.ndarray:
+        """The client's training labels before any shift of its data, as ``samples`` returns them. A
+        real client returns its present ones."""
+        first = self._rows.samples.first_data
+        return first.y[first.part("train")[int(self._position[0])]]
 
     @property
     def task_type(self) -> Any:
@@ -204,50 +212,6 @@ def _shortened(count: int, done: int, asked: int) -> int:
 
 
 _FIRST = np.zeros(1, np.int64)
-
-
-@dataclass(frozen=True)
-class ClientSamples:
-    """The samples of all N clients.
-
-    Attributes:
-        ids: the numbers by which random streams identify the clients.
-        data: the present samples of all clients (``FederatedData``).
-        first_data: the samples of all clients before any shift.
-        detects_shifts: whether clients look for shifts of their data. If False, they never report
-            one.
-    """
-
-    ids: Int[np.ndarray, "N"]
-    data: Any
-    first_data: Any
-    detects_shifts: bool = True
-
-
-@dataclass(frozen=True)
-class ClientEngine:
-    """Model computations on the samples of all clients.
-
-    Attributes:
-        scorer: scores models.
-        trainer: trains models.
-        together: whether all rows of one client (each with one model) must be in one portion (a
-            group of rows that are computed at once).
-        limited: function that takes clients and, for each, positions among its training samples. It
-            returns samples and an engine in which client i is the i-th of these clients and has
-            only the samples at its positions. None if clients are already restricted in this way.
-    """
-
-    scorer: Scorer
-    trainer: Trainer
-    together: bool
-    limited: Limited | None = None
-
-
-Limited = Callable[
-    [Int[np.ndarray, "r"], list[Int[np.ndarray, "_"]]],
-    tuple[ClientSamples, ClientEngine],
-]
 
 
 @dataclass(frozen=True)

@@ -88,3 +88,18 @@ def client_list(clients: Iterable[SupportsInt], names: Sequence[str] | None = No
         for client in positions[:MOST_CLIENTS]
     ]
     return ", ".join(shown) + (" ..." if len(positions) > MOST_CLIENTS else "")
+
+
+def of_client(clients: Any, row: int) -> str:
+    """The client of a row, as a part of a message; empty if it is unknown.
+
+    Args:
+        clients: the client of each row of a table; None if it is unknown.
+        row: number of the row.
+    """
+    return "" if clients is None else f" ({client_of(clients, row)})"
+
+
+def client_of(clients: Any, row: int) -> str:
+    """The client of a row in words, such as ``client north``; empty if it is unknown."""
+    return "" if clients is None else f"client {list(clients)[row]}"

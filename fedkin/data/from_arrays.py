@@ -151,11 +151,15 @@ def from_pandas(
     loss_options: Any = None,
     exposure: Any = None,
     weight: Any = None,
+    categories: Any = None,
+    min_frequency: int | None = None,
+    min_clients: int | None = None,
 ) -> FederatedData:
     """A federation from a DataFrame with one row per sample.
 
     Args:
-        frame: the table, whose feature columns are numbers.
+        frame: the table. Text becomes columns of 0 and 1, and missing values are filled, as in
+            ``load``.
         label: column of the labels: text, booleans, or whole numbers from 0.
         client: column with the client of each sample. Give either this or a partition.
         features: columns of the features, in this order; None for all other columns.
@@ -175,6 +179,8 @@ def from_pandas(
         task, loss, quantiles, loss_options: what the labels are, as in ``from_arrays``.
         exposure: column of the exposure of counts.
         weight: column of the weights of samples.
+        categories, min_frequency, min_clients: columns of numbers that are categories, and which
+            categories get a feature, as in ``load``.
 
     Returns:
         The federation.
@@ -199,7 +205,15 @@ def from_pandas(
             "num_clients= (to divide the samples among clients); got "
             f"{'neither' if options is None else 'both'}"
         )
-    table_options = TableOptions.of(scale, scale_from, drop, rename)
+    table_options = TableOptions.of(
+        scale,
+        scale_from,
+        drop,
+        rename,
+        categories=categories,
+        min_frequency=min_frequency,
+        min_clients=min_clients,
+    )
     frame = table_options.rename(frame, name)
     split = test if isinstance(test, str) else None
     if isinstance(features, str):

@@ -7,19 +7,23 @@ added to the offset of every sample. So a model that starts at 0 starts at the p
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Float32, Float64, Int
+from jaxtyping import Bool, Float, Float32, Float64, Int
 
 from fedkin.core.errors import ConfigError, DataError, unknown
+from fedkin.core.object_repr import of_client
 from fedkin.task_types.catalogue import LOSSES, TASK_TYPES
 from fedkin.task_types.count import Count
 from fedkin.task_types.quantile import Quantile
 from fedkin.task_types.task_type import LabelScale, TaskType
+
+_log = logging.getLogger("fedkin")
 
 
 @dataclass(frozen=True)
@@ -30,11 +34,20 @@ class RawLabels:
         label: the labels.
         exposure: exposure of each sample; None if all are 1.
         weight: weight of each sample; None if all are 1.
+        clients: client of each sample, for messages; None if it is unknown.
+        columns: names of the columns of a table by their roles (label, exposure, weight), for
+            messages.
     """
 
     label: Float64[np.ndarray, "M"]
     exposure: Float64[np.ndarray, "M"] | None = None
     weight: Float64[np.ndarray, "M"] | None = None
+    clients: Any = None
+    columns: Mapping[str, str] = field(default_factory=dict)
+
+    def place(self, role: str, place: Path | str) -> str:
+        """The beginning of a message about a label, an exposure or a weight."""
+        return place_of(role, place, self.columns)
 
 
 def fitted(
@@ -51,15 +64,15 @@ def fitted(
     Raises:
         DataError: a label, an exposure or a weight is impossible, or all training labels are equal.
     """
-    task_type.check_labels(raw.label, str(place))
-    _check_positive(raw.exposure, "exposure", place)
-    _check_positive(raw.weight, "weight", place)
+    task_type.check_labels(raw.label, raw.place("label", place), raw.clients)
+    _check_positive(raw.exposure, "exposure", raw, place)
+    _check_positive(raw.weight, "weight", raw, place)
     of_training = raw.label[train]
     if not len(of_training) or of_training.min() == of_training.max():
         value = f"{of_training[0]:g}" if len(of_training) else "missing"
         raise DataError(
-            f"{place}: all training labels are {value}, so there is nothing to learn; name another "
-            "label column"
+            f"{raw.place('label', place)}: all training labels are {value}, so there is nothing "
+            "to learn; name another label column, such as data.label=score"
         )
     if isinstance(task_type, Count):
         return _of_counts(task_type, raw, train)
@@ -76,7 +89,9 @@ def _of_counts(
     time = float((exposure * weight)[train].sum())
     rate = events / time
     offset = np.log(exposure) + np.log(rate)
-    return replace(task_type, rate=rate), _columns(raw.label, offset, raw.weight)
+    deviation = float(raw.label[train].std())
+    found = replace(task_type, rate=rate, deviation=deviation)
+    return found, _columns(raw.label, offset, raw.weight)
 
 
 def _of_numbers(
@@ -107,16 +122,33 @@ def _columns(
     return np.stack(parts, axis=1).astype(np.float32)
 
 
-def numbers_of(values: Any, what: str, place: Path | str) -> Float64[np.ndarray, "M"]:
+def place_of(role: str, place: Path | str, columns: Mapping[str, str] | None) -> str:
+    """The beginning of a message about a label, an exposure or a weight: the file, and the column
+    of a table.
+
+    Args:
+        role: ``label``, ``exposure`` or ``weight``.
+        place: file or name.
+        columns: names of the columns of a table by their roles; None for other data.
+    """
+    column = (columns or {}).get(role)
+    return str(place) if column is None else f"{place}: column {column!r}"
+
+
+def numbers_of(
+    values: Any, what: str, place: Path | str, clients: Any = None, allow_missing: bool = False
+) -> Float64[np.ndarray, "M"]:
     """Labels, exposures or weights as numbers.
 
     Args:
         values: an array, a column of a table, or a list.
         what: what the values are, for messages.
         place: file or name with which messages begin.
+        clients: client of each sample, for messages; None if it is unknown.
+        allow_missing: whether a missing value becomes NaN.
 
     Raises:
-        DataError: a value is text or missing; the message names the row.
+        DataError: a value is text or missing; the message names row and client.
     """
     import pandas as pd
 
@@ -128,22 +160,66 @@ def numbers_of(values: Any, what: str, place: Path | str) -> Float64[np.ndarray,
     if text.any():
         row = int(np.argmax(text))
         raise DataError(
-            f"{place}: the {what} in row {row} is {column.iloc[row]!r}, which is not a number "
-            f"({int(text.sum())} such rows); name a column of numbers, or leave out task and loss "
-            "to learn classes"
+            f"{place}: the {what} in row {row}{of_client(clients, row)} is {column.iloc[row]!r}, "
+            f"which is not a number ({int(text.sum())} such rows); name a column of numbers, or "
+            "leave out task and loss to learn classes"
         )
-    if missing.any():
+    if missing.any() and not allow_missing:
         row = int(np.argmax(missing))
         raise DataError(
-            f"{place}: the {what} in row {row} is missing ({int(missing.sum())} such rows); leave "
-            "out these rows"
+            f"{place}: the {what} in row {row}{of_client(clients, row)} is missing "
+            f"({int(missing.sum())} such rows); leave out these rows"
         )
     return numbers
 
 
-def optional_numbers(values: Any, what: str, place: Path | str) -> Float64[np.ndarray, "M"] | None:
-    """``numbers_of`` the values; None for None."""
-    return None if values is None else numbers_of(values, what, place)
+def read_labels(
+    labels: Any,
+    exposure: Any,
+    weight: Any,
+    *,
+    place: Path | str,
+    clients: Any = None,
+    columns: Mapping[str, str] | None = None,
+) -> tuple[RawLabels, Bool[np.ndarray, "M"]]:
+    """Labels, exposures and weights as numbers, and which samples have a label. Samples without
+    a label get the first label that is present, and belong to no client.
+
+    Args:
+        labels: labels of all samples; NaN, None or an empty cell where a label is missing.
+        exposure, weight: exposures and weights of all samples; None if all are 1.
+        place: file or name with which messages begin.
+        clients: client of each sample, for messages; None if it is unknown.
+        columns: names of the columns of a table by their roles; None for other data.
+
+    Raises:
+        DataError: a value is text, an exposure or weight is missing, or no sample has a label.
+    """
+    of_label = place_of("label", place, columns)
+    numbers = numbers_of(labels, "label", of_label, clients, allow_missing=True)
+    present = ~np.isnan(numbers)
+    if not present.any():
+        raise DataError(f"{of_label}: no row has a label; name another label column")
+    if not present.all():
+        _log.warning(
+            "%s: left out %d of %d rows, whose label is missing",
+            of_label,
+            int((~present).sum()),
+            len(present),
+        )
+        numbers = np.where(present, numbers, numbers[present][0])
+    others = {}
+    for role, values in (("exposure", exposure), ("weight", weight)):
+        place_of_role = place_of(role, place, columns)
+        others[role] = None if values is None else numbers_of(values, role, place_of_role, clients)
+    raw = RawLabels(
+        label=numbers,
+        exposure=others["exposure"],
+        weight=others["weight"],
+        clients=clients,
+        columns=columns or {},
+    )
+    return raw, present
 
 
 def quantile_bins(labels: Float[np.ndarray, "M"], bins: int = 10) -> Int[np.ndarray, "M"]:
@@ -158,7 +234,7 @@ def raw_labels(task_type: TaskType, y: Float32[np.ndarray, "M ..."]) -> Float64[
     return label.astype(np.float64) * task_type.label.scale + task_type.label.mean
 
 
-def _check_positive(values: Any, what: str, place: Path | str) -> None:
+def _check_positive(values: Any, what: str, raw: RawLabels, place: Path | str) -> None:
     """Raise DataError for an exposure or a weight that is not above 0."""
     if values is None:
         return
@@ -166,8 +242,9 @@ def _check_positive(values: Any, what: str, place: Path | str) -> None:
     if wrong.any():
         row = int(np.argmax(wrong))
         raise DataError(
-            f"{place}: the {what} in row {row} is {values[row]:g} ({int(wrong.sum())} such rows); "
-            f"every {what} must be above 0; leave out these rows, or correct them"
+            f"{raw.place(what, place)}: the {what} in row {row}{of_client(raw.clients, row)} is "
+            f"{values[row]:g} ({int(wrong.sum())} such rows); every {what} must be above 0; leave "
+            "out these rows, or correct them"
         )
 
 
@@ -175,7 +252,7 @@ def task_type_of(
     task: str | None,
     loss: str | None = None,
     quantiles: Any = None,
-    options: Mapping[str, Any] | None = None,
+    options: Any = None,
 ) -> TaskType | None:
     """The task type that the user asks for; None for classes.
 
@@ -188,6 +265,10 @@ def task_type_of(
     Raises:
         ConfigError: a name is unknown, or an option does not apply.
     """
+    if not isinstance(options or {}, Mapping):
+        raise ConfigError(
+            f"loss_options must be options by name, such as {{delta = 1.0}}, got {options!r}"
+        )
     given = {name: value for name, value in (options or {}).items() if value is not None}
     name = task or _task_with(loss, quantiles)
     if name not in TASK_TYPES:
@@ -219,13 +300,17 @@ def _task_with(loss: str | None, quantiles: Any) -> str:
 
 def _levels(quantiles: Any) -> tuple[float, ...]:
     """The levels as a tuple of numbers."""
+    wrong = ConfigError(
+        f"quantiles must be numbers between 0 and 1, such as [0.1, 0.5, 0.9], got {quantiles!r}"
+    )
     levels = (quantiles,) if isinstance(quantiles, (int, float)) else quantiles
     try:
-        return tuple(float(level) for level in levels)
+        numbers = tuple(float(level) for level in levels)
     except (TypeError, ValueError):
-        raise ConfigError(
-            f"quantiles must be numbers between 0 and 1, such as [0.1, 0.5, 0.9]; got {quantiles!r}"
-        ) from None
+        raise wrong from None
+    if isinstance(quantiles, (int, float)) and not 0 < quantiles < 1:
+        raise wrong
+    return numbers
 
 
 def _made(loss: Any, name: str, given: Mapping[str, Any]) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 
 from fedkin.core.errors import ConfigError, DataError, unknown
 from fedkin.core.storage import user_path
+from fedkin.data.column_checks import check_columns
 from fedkin.data.federated import FederatedData
 from fedkin.data.files import ENDINGS_OF, read_npy_folder, read_npz, read_table, table_kind
 from fedkin.data.label_tasks import task_type_of
@@ -18,7 +19,7 @@ from fedkin.data.packed import is_packed, open_packed
 from fedkin.data.parquet import column_names, parquet_samples
 from fedkin.data.partition_options import checked
 from fedkin.data.table_options import TableOptions, refuse_table_options
-from fedkin.data.tables import Columns, check_columns, column_facts, table_samples
+from fedkin.data.tables import Columns, column_facts, table_samples
 from fedkin.data.user_samples import OwnSamples, own_partition
 
 ENDINGS = tuple(ending for endings in ENDINGS_OF.values() for ending in endings)
@@ -52,16 +53,21 @@ def load(
     loss: str | None = None,
     quantiles: Any = None,
     loss_options: Any = None,
-    exposure: Any = None,
-    weight: Any = None,
+    exposure: str | int | None = None,
+    weight: str | int | None = None,
+    categories: Any = None,
+    min_frequency: int | None = None,
+    min_clients: int | None = None,
 ) -> FederatedData:
     """A federation from a file with an entry for each sample, or from a folder in LEAF's layout.
 
     A file has these arrays (npz) or columns (tables), with one entry for each sample:
 
     * ``x``: features, kept as float32. npz: an array [M, ...] of floats or integers; uint8 are
-      pixels and scaled to 0 .. 1. Tables: every other column, in order, is a numeric feature,
-      scaled by all clients' training samples (``scale``)
+      pixels and scaled to 0 .. 1. Tables: every other column, in order, is a feature. Numbers are
+      scaled by all clients' training samples (``scale``); text becomes a column of 0 and 1 for each
+      category; missing values are filled with the mean of all clients' training samples, and a
+      column with more than 0.5% of them gets an indicator column
     * ``y``: label: a whole number from 0, text (numbered in sorted order, and remembered as
       ``label_names``) or a boolean
     * ``client_id``: the client of the sample, a number or a name. Clients are numbered in ascending
@@ -108,8 +114,8 @@ def load(
             of all clients: ``standard`` (mean and standard deviation), ``robust`` (median and
             interquartile range) or ``none``; None for ``standard``. Only tables are scaled.
         scale_from: ``{"mean": {column: number}, "scale": {column: number}}``, or the path of a JSON
-            or TOML file with these tables, such as ``transform.json`` of a run folder. Then no
-            statistics are computed.
+            or TOML file with these tables. Then no statistics are computed. ``transform.json`` of a
+            run folder also says how text and missing values become numbers.
         drop: columns of a table that are left out, such as ``["row_id"]``.
         rename: new names of columns by their names in the file, such as ``{"years": "age"}``. All
             other options use the new names.
@@ -122,6 +128,11 @@ def load(
         loss_options: options of the loss, such as ``{"delta": 1.0}`` of ``huber``.
         exposure: column (or array) of the exposure of counts, such as years of observation.
         weight: column (or array) of the weights of samples in the loss.
+        categories: columns of numbers that are categories, such as ``["month"]``. Columns of text
+            are categories always: each category becomes a column of 0 and 1.
+        min_frequency: a category with fewer training samples shares the column ``infrequent``; None
+            for 10.
+        min_clients: a category that fewer clients have shares it as well; None for 2.
 
     Returns:
         The federation.
@@ -136,8 +147,16 @@ def load(
     """
     path = user_path(path)
     features = None if features is None else _feature_names(features)
-    of_tables = {"scale": scale, "scale_from": scale_from, "drop": drop, "rename": rename}
-    table_options = TableOptions.of(scale, scale_from, drop, rename)
+    of_tables = {
+        "scale": scale,
+        "scale_from": scale_from,
+        "drop": drop,
+        "rename": rename,
+        "categories": categories,
+        "min_frequency": min_frequency,
+        "min_clients": min_clients,
+    }
+    table_options = TableOptions.of(**of_tables)
     options = own_partition(
         partition=partition,
         clients=clients,
@@ -147,6 +166,7 @@ def load(
         count="clients",
     )
     _refuse_two_divisions(client, partition)
+    task_type = task_type_of(task, loss, quantiles, loss_options)
     if path.is_dir() and not has_arrays(path):
         _refuse_split(path, train_fraction, seed)
         refuse_table_options(_kind_of_folder(path), path, of_tables)
@@ -172,7 +192,7 @@ def load(
         exposure=None if exposure is None else str(exposure),
         weight=None if weight is None else str(weight),
     )
-    samples = replace(samples, task_type=task_type_of(task, loss, quantiles, loss_options))
+    samples = replace(samples, task_type=task_type)
     if samples.split is not None:
         _refuse_split(path, train_fraction, seed if options is None else None)
     fraction = 0.9 if train_fraction is None else train_fraction

@@ -10,7 +10,9 @@ from jaxtyping import Float64
 
 from fedkin.core.errors import DataError
 from fedkin.data.files import reading
+from fedkin.data.raw_tables import is_complete
 from fedkin.data.table_options import TableOptions
+from fedkin.data.table_scaling import TableScaling
 from fedkin.data.tables import Columns, check_different, feature_columns, numbers, with_features
 from fedkin.data.user_samples import OwnSamples
 
@@ -70,37 +72,48 @@ def parquet_samples(
     with reading(path, KIND, whole=False):
         table = pd.read_parquet(path, columns=[options.file_name(name) for name in small])
         table = table.set_axis(small, axis=1)
+    clients = None if columns.client is None else table[columns.client]
+    x: ParquetColumns = ParquetFeatures(path, features, options, clients)
+    scaling = more.get("scaling")
+    if scaling is not None and scaling.encodes(features, _is_complete(x, scaling)):
+        x = ParquetTable(path, features, options, clients)
     return with_features(
         table=table,
         columns=columns,
         features=features,
-        x=ParquetFeatures(path, features, options),
+        x=x,
         place=path,
         title=path.stem,
         **more,
     )
 
 
-class ParquetFeatures:
-    """Feature columns of a Parquet file as numbers [M d], with one row group in memory at a time.
+class ParquetColumns:
+    """Feature columns of a Parquet file, with one row group in memory at a time.
 
     Args:
         path: path of the file.
         features: names of the columns.
         options: the options of the table; None: no column is renamed.
+        clients: column with the client of each sample, for messages; None if there is none.
     """
 
     dtype = np.dtype(np.float64)
 
     def __init__(
-        self, path: Path, features: list[Any], options: TableOptions | None = None
+        self,
+        path: Path,
+        features: list[Any],
+        options: TableOptions | None = None,
+        clients: Any = None,
     ) -> None:
         import pyarrow.parquet as pq
 
         options = options or TableOptions()
-        self._path = path
+        self.place = path
+        self.features = features
+        self.clients = clients
         self._in_file = [str(options.file_name(name)) for name in features]
-        self._features = features
         with reading(path, KIND, whole=False), pq.ParquetFile(path) as file:
             sizes = [
                 file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)
@@ -108,27 +121,64 @@ class ParquetFeatures:
         self._starts = np.concatenate([[0], np.cumsum(sizes)])
         self.shape = (int(self._starts[-1]), len(features))
         self._group = -1
-        self._values = np.zeros((0, len(features)))
+        self._table: Any = None
 
-    def __getitem__(self, rows: slice) -> Float64[np.ndarray, "b d"]:
-        begin, end, _ = rows.indices(self.shape[0])
-        first, last = np.searchsorted(self._starts, [begin, end - 1], side="right") - 1
-        parts = []
-        for group in range(first, last + 1):
-            start = self._starts[group]
-            parts.append(self._read(group)[max(begin - start, 0) : end - start])
-        return np.concatenate(parts) if len(parts) > 1 else parts[0]
-
-    def _read(self, group: int) -> Float64[np.ndarray, "g d"]:
-        """Read the feature columns of one row group as numbers."""
+    def group(self, group: int) -> Any:
+        """The columns of one row group, as a DataFrame."""
         import pyarrow.parquet as pq
 
         if group != self._group:
-            with reading(self._path, KIND, whole=False), pq.ParquetFile(self._path) as file:
+            with reading(self.place, KIND, whole=False), pq.ParquetFile(self.place) as file:
                 table = _as_pandas(file.read_row_group(group, columns=self._in_file))
                 table.columns = [str(name) for name in table.columns]
                 # Damaged names differ from those of the file's first reading.
-                table = table[self._in_file].set_axis(self._features, axis=1)
-            self._values = numbers(table, self._features, self._path, int(self._starts[group]))
+                self._table = table[self._in_file].set_axis(self.features, axis=1)
             self._group = group
-        return self._values
+        return self._table
+
+    @property
+    def groups(self) -> int:
+        """Number of row groups."""
+        return len(self._starts) - 1
+
+    def _pieces(self, rows: slice) -> list[tuple[int, slice]]:
+        """The row groups that have these rows, and the rows within each group."""
+        begin, end, _ = rows.indices(self.shape[0])
+        first, last = np.searchsorted(self._starts, [begin, end - 1], side="right") - 1
+        pieces = []
+        for group in range(first, last + 1):
+            start = int(self._starts[group])
+            pieces.append((group, slice(max(begin - start, 0), end - start)))
+        return pieces
+
+
+class ParquetTable(ParquetColumns):
+    """Feature columns of a Parquet file as they are (``RawTable``)."""
+
+    def frame(self, rows: slice) -> Any:
+        """The columns of some samples, as a DataFrame."""
+        import pandas as pd
+
+        parts = [self.group(group).iloc[own] for group, own in self._pieces(rows)]
+        return pd.concat(parts) if len(parts) > 1 else parts[0]
+
+
+class ParquetFeatures(ParquetColumns):
+    """Feature columns of a Parquet file as numbers [M d] without missing values."""
+
+    def __getitem__(self, rows: slice) -> Float64[np.ndarray, "b d"]:
+        parts = []
+        for group, own in self._pieces(rows):
+            table = self.group(group).iloc[own]
+            start = int(self._starts[group]) + own.start
+            parts.append(numbers(table, self.features, self.place, start, self.clients))
+        return np.concatenate(parts) if len(parts) > 1 else parts[0]
+
+
+def _is_complete(table: ParquetColumns, scaling: TableScaling) -> bool:
+    """Whether the columns are numbers without missing values. They are not read if given
+    statistics decide how the table is read."""
+    if scaling.statistics is not None:
+        return True
+    groups = range(table.groups)
+    return all(is_complete(table.group(group), table.features, table.place) for group in groups)

@@ -12,6 +12,8 @@ from typing import Any
 from fedkin.core.errors import ConfigError, DataError, unknown
 from fedkin.core.plain import plain_lists
 from fedkin.core.storage import user_path
+from fedkin.data.fit_encoding import EncodingRules
+from fedkin.data.partition_options import positive
 from fedkin.data.table_scaling import TableScaling
 from fedkin.data.table_transform import (
     NONE,
@@ -33,16 +35,26 @@ class TableOptions:
         statistics: ``mean`` and ``scale`` of each column, if they are given; or a whole transform.
         drop: columns that are left out, by their new names.
         renamed: new name of each renamed column, by its name in the file.
+        rules: how columns of categories get features.
     """
 
     scale: str = STANDARD
     statistics: Mapping[str, Any] | TableTransform | None = None
     drop: tuple[str, ...] = ()
     renamed: Mapping[str, str] = field(default_factory=dict)
+    rules: EncodingRules = field(default_factory=EncodingRules)
 
     @classmethod
     def of(
-        cls, scale: str | None = None, scale_from: Any = None, drop: Any = None, rename: Any = None
+        cls,
+        scale: str | None = None,
+        scale_from: Any = None,
+        drop: Any = None,
+        rename: Any = None,
+        *,
+        categories: Any = None,
+        min_frequency: int | None = None,
+        min_clients: int | None = None,
     ) -> TableOptions:
         """The options as the user gives them.
 
@@ -51,6 +63,9 @@ class TableOptions:
             scale_from: statistics by column, or the path of a JSON or TOML file with them.
             drop: a column, or a list of columns.
             rename: new names by old names.
+            categories: a column of numbers that are categories, or a list of such columns.
+            min_frequency, min_clients: smallest numbers of training samples and of clients of a
+                category with a feature; None for the defaults.
 
         Raises:
             ConfigError: an option has an invalid value, or options contradict each other.
@@ -69,6 +84,7 @@ class TableOptions:
             statistics=_statistics(scale_from),
             drop=_column_list("drop", drop),
             renamed=_renamed(rename),
+            rules=_rules(categories, min_frequency, min_clients),
         )
 
     def file_name(self, name: str) -> str:
@@ -126,7 +142,7 @@ class TableOptions:
 
     def scaling(self) -> TableScaling:
         """How the feature columns are scaled."""
-        return TableScaling(self.scale, self.statistics, self.renamed)
+        return TableScaling(self.scale, self.statistics, self.renamed, self.rules)
 
 
 def refuse_table_options(what: str, place: Path | str, options: Mapping[str, Any]) -> None:
@@ -153,14 +169,44 @@ def _statistics(given: Any) -> Mapping[str, Any] | TableTransform | None:
     if given is None or isinstance(given, TableTransform):
         return given
     if isinstance(given, (str, Path)):
-        return _read_statistics(user_path(given))
+        path = user_path(given)
+        return _whole_transform(_read_statistics(path), path)
     if isinstance(given, Mapping) and given.get("kind") == RAW:
         return RAW_VALUES
     if isinstance(given, Mapping):
-        return {name: plain_lists(value) for name, value in given.items()}
+        return _whole_transform(
+            {name: plain_lists(value) for name, value in given.items()}, "scale_from"
+        )
     raise ConfigError(
         "scale_from must be the path of a file, or numbers by column, such as scale_from = "
         f"{{mean = {{age = 50.0}}, scale = {{age = 12.0}}}}, got {given!r}"
+    )
+
+
+def _whole_transform(values: Mapping[str, Any], place: Any) -> Mapping[str, Any] | TableTransform:
+    """Statistics as a transform if they have the encoding of a table, such as those of a run
+    folder."""
+    if "encoding" not in values:
+        return values
+    try:
+        return TableTransform.of_values(values)
+    except ValueError as error:
+        raise ConfigError(
+            f"{place}: the encoding of the columns is damaged ({error}); copy transform.json of "
+            "the run's folder again"
+        ) from error
+
+
+def _rules(categories: Any, min_frequency: Any, min_clients: Any) -> EncodingRules:
+    """How columns of categories get features."""
+    for name, value in (("min_frequency", min_frequency), ("min_clients", min_clients)):
+        if value is not None:
+            positive(name, value)
+    default = EncodingRules()
+    return EncodingRules(
+        categories=_column_list("categories", categories),
+        min_frequency=default.min_frequency if min_frequency is None else min_frequency,
+        min_clients=default.min_clients if min_clients is None else min_clients,
     )
 
 

@@ -25,7 +25,13 @@ from fedkin.data.column_statistics import (
     taken_blocks,
 )
 from fedkin.data.features import Features
+from fedkin.data.fit_encoding import EncodingRules, fitted_encoding
+from fedkin.data.missing_values import imputation, present_sums
+from fedkin.data.ragged import Ragged
+from fedkin.data.raw_tables import EncodedTable, RawTable
+from fedkin.data.table_encoding import TableEncoding
 from fedkin.data.table_transform import (
+    GIVEN,
     NONE,
     RAW,
     ROBUST,
@@ -51,14 +57,62 @@ class TableScaling:
         kind: ``standard``, ``robust`` or ``none``.
         statistics: given statistics; None to compute them.
         renamed: new name of each renamed column, by its name in the file.
+        rules: how columns of categories get features.
     """
 
     kind: str
     statistics: Mapping[str, Any] | TableTransform | None = None
     renamed: Mapping[str, str] = field(default_factory=dict)
+    rules: EncodingRules = field(default_factory=EncodingRules)
+
+    def encodes(self, columns: Sequence[Any], is_complete: bool) -> bool:
+        """Whether a table needs an encoding before its columns are scaled. With given statistics,
+        only a given encoding is used.
+
+        Args:
+            columns: names of the feature columns.
+            is_complete: whether all of them are numbers without missing values.
+        """
+        if self.statistics is not None:
+            return getattr(self.statistics, "encoding", None) is not None
+        return not is_complete or any(str(name) in self.rules.categories for name in columns)
+
+    def encoded_table(
+        self, table: RawTable, train: Ragged, client_names: Sequence[str] | None
+    ) -> EncodedTable:
+        """A raw table as complete numbers, by the given encoding or by that of the training
+        samples.
+
+        Args:
+            table: the raw columns.
+            train: the training samples of each client.
+            client_names: names of the clients, for messages; None: their numbers.
+        """
+        if isinstance(self.statistics, TableTransform) and self.statistics.encoding is not None:
+            return EncodedTable(table, self.statistics.encoding)
+        return EncodedTable(table, fitted_encoding(table, train, self.rules, client_names))
+
+    def transform_of(
+        self, x: Features, train: Int[np.ndarray, "n"], columns: Sequence[str], place: Path | str
+    ) -> TableTransform | None:
+        """The transform of a table that may be encoded, with its encoding; None if the table stays
+        as it is. Arguments as of ``transform``."""
+        if not isinstance(x, EncodedTable):
+            return self.transform(x, train, columns, place)
+        found = self.transform(x, train, x.encoding.names, place, sources=x.encoding.sources)
+        if found is None:
+            found = TableTransform.identity(x.encoding.names, self.renamed)
+            if self.statistics is not None:
+                found = found.as_given()
+        return _with_encoding(found, x.encoding)
 
     def transform(
-        self, x: Features, train: Int[np.ndarray, "n"], columns: Sequence[str], place: Path | str
+        self,
+        x: Features,
+        train: Int[np.ndarray, "n"],
+        columns: Sequence[str],
+        place: Path | str,
+        sources: Sequence[str] | None = None,
     ) -> TableTransform | None:
         """The transform of the columns; None if the table stays as it is.
 
@@ -69,9 +123,12 @@ class TableScaling:
             train: the training samples of all clients, as rows of x.
             columns: names of the columns.
             place: file or name with which messages begin.
+            sources: the column of the file from which each column was made, for warnings; None: the
+                columns are those of the file.
         """
         if isinstance(self.statistics, TableTransform):
             if self.statistics.kind == NONE:
+                # The caller keeps an encoding.
                 return None
             own = self.statistics.of_columns(columns, place)
             if own.kind != RAW:
@@ -90,7 +147,9 @@ class TableScaling:
         if not np.isfinite(facts.mean).all():
             # The check of all features names the row that is not finite.
             return None
-        warn_of_columns(x, taken, facts=facts, columns=columns, kind=self.kind, place=place)
+        warn_of_columns(
+            x, taken, facts=facts, columns=sources or columns, kind=self.kind, place=place
+        )
         if self.kind == NONE:
             return TableTransform.identity(columns, self.renamed) if self.renamed else None
         fitted = _fitted(self.kind, x, taken=taken, columns=columns, facts=facts)
@@ -144,14 +203,61 @@ def rescaled(x: Any, train: Int[np.ndarray, "n"], transform: TableTransform | No
         train: the training samples of all clients, as rows of x.
         transform: the transform of x; None if x are the numbers of the table.
     """
-    if transform is None or not transform.fitted:
+    if transform is None or not transform.released:
         return Scaled(x, transform)
-    raw = Converted(x, transform.undo)
+    raw: Any = Converted(x, transform.undo)
     taken = _is_taken(x, train)
+    if transform.encoding is not None:
+        return _encoded_again(raw, taken, transform, transform.encoding)
     facts = column_statistics(raw, taken)
     fitted = _fitted(transform.kind, raw, taken=taken, columns=transform.columns, facts=facts)
     after = _renaming(fitted, transform.renamed)
     return Scaled(converted(x, transform, after), after)
+
+
+def _encoded_again(
+    raw: Converted, taken: Bool[np.ndarray, "M"], before: TableTransform, encoding: TableEncoding
+) -> Scaled:
+    """Features of an encoded table, filled and scaled by the taken samples. Vocabularies and
+    indicators stay, and so do the means of columns without an indicator.
+
+    Args:
+        raw: features before scaling.
+        taken: which samples count.
+        before: the transform of the features until now.
+        encoding: its encoding.
+    """
+    indicated = encoding.imputation.indicated
+    count = len(encoding.imputation.columns)
+    places = [encoding.imputation.columns.index(name) for name in indicated]
+    parts = [np.zeros((0, len(places)))]
+    for block in taken_blocks(raw, taken):
+        missing = block[:, count:] > 0.5
+        parts.append(np.where(missing, np.nan, block[:, places]))
+    means = imputation(present_sums(np.concatenate(parts)), indicated).mean
+    encoding = encoding.with_means(dict(zip(indicated, means, strict=True)))
+    by_column = dict(zip(indicated, means, strict=True))
+    filled = encoding.refilled(raw[slice(None)], by_column)
+    after = TableTransform.identity(before.columns, before.renamed)
+    if before.kind != NONE:
+        facts = column_statistics(filled, taken)
+        after = _fitted(before.kind, filled, taken=taken, columns=before.columns, facts=facts)
+        after = _renaming(after, before.renamed)
+    after = _with_encoding(after, encoding)
+    return Scaled(after.apply(filled), after)
+
+
+def _with_encoding(transform: TableTransform, encoding: TableEncoding) -> TableTransform:
+    """A transform with an encoding. Features that are 0 or 1 are not scaled: in units of its
+    standard deviation, a rare category would be a large number."""
+    if transform.kind == GIVEN:
+        return replace(transform, encoding=encoding)
+    binary = encoding.is_binary
+    mean = np.where(binary, 0.0, transform.mean)
+    scale = np.where(binary, 1.0, transform.scale)
+    return replace(
+        transform, mean=tuple(mean.tolist()), scale=tuple(scale.tolist()), encoding=encoding
+    )
 
 
 def converted(x: Any, before: TableTransform | None, after: TableTransform | None) -> Any:

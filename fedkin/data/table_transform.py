@@ -1,7 +1,8 @@
 """How the columns of a table become the features of a model: renamed, and centred and scaled by
 numbers that are computed from all clients' training samples, or given.
 
-The transform travels with the model: data, run folders and exports hold it.
+The columns of text and with missing values are encoded before (``TableEncoding``). The transform
+travels with the model: data, run folders and exports hold it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from jaxtyping import Float64, Shaped
 from fedkin.core.columns import CommonScaling
 from fedkin.core.errors import ConfigError, DataError, unknown
 from fedkin.core.object_repr import listed
+from fedkin.data.table_encoding import TableEncoding
 
 STANDARD = "standard"
 ROBUST = "robust"
@@ -23,7 +25,15 @@ NONE = "none"
 # Ways to scale the columns of a table, by the option ``scale``.
 SCALES = (STANDARD, ROBUST, NONE)
 # Options that only tables have.
-TABLE_OPTIONS = ("scale", "scale_from", "drop", "rename")
+TABLE_OPTIONS = (
+    "scale",
+    "scale_from",
+    "drop",
+    "rename",
+    "categories",
+    "min_frequency",
+    "min_clients",
+)
 # The way of a transform whose statistics were given by the option ``scale_from``.
 GIVEN = "given"
 # The way of a transform that keeps the values of a table in float64, for statistics.
@@ -36,12 +46,14 @@ class TableTransform:
     """How the raw columns of a table become features: ``(x - mean) / scale`` for each column.
 
     Attributes:
-        columns: names of the d columns, after renaming.
+        columns: names of the d columns, after renaming; of an encoded table, names of the features.
         kind: ``standard`` (mean and standard deviation), ``robust`` (median and interquartile
             range), ``given``, ``none``, or ``raw`` until the sites' server sends the numbers.
         mean: the value of each column that becomes 0.
         scale: the difference in each column that becomes 1.
         renamed: new name of each renamed column, by its name in the file.
+        encoding: how raw columns with text or missing values became ``columns``; None if they are
+            numbers without missing values.
     """
 
     columns: tuple[str, ...]
@@ -49,6 +61,7 @@ class TableTransform:
     mean: tuple[float, ...]
     scale: tuple[float, ...]
     renamed: Mapping[str, str] = field(default_factory=dict)
+    encoding: TableEncoding | None = None
 
     @classmethod
     def identity(
@@ -80,13 +93,23 @@ class TableTransform:
         return self.kind in (STANDARD, ROBUST)
 
     @property
+    def released(self) -> bool:
+        """Whether numbers or names in the transform come from the clients' samples."""
+        return self.fitted or (self.encoding is not None and self.kind != GIVEN)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the raw columns that a table must have."""
+        return self.columns if self.encoding is None else self.encoding.columns
+
+    @property
     def dtype(self) -> np.dtype[Any]:
         """The type of the features."""
         return np.dtype(np.float64 if self.kind == RAW else np.float32)
 
     def apply(self, x: Shaped[np.ndarray, "B d"]) -> Shaped[np.ndarray, "B d"]:
-        """The features of raw values. They are computed in float64, so that a column of large
-        numbers keeps its small differences."""
+        """The features of raw values, or of encoded ones. They are computed in float64, so that a
+        column of large numbers keeps its small differences."""
         if self.kind == RAW:
             return np.asarray(x, np.float64)
         scaled = (np.asarray(x, np.float64) - np.array(self.mean)) / np.array(self.scale)
@@ -151,6 +174,7 @@ class TableTransform:
             mean=tuple(self.mean[number] for number in numbers),
             scale=tuple(self.scale[number] for number in numbers),
             renamed=self.renamed,
+            encoding=self.encoding,
         )
 
     def as_given(self) -> TableTransform:
@@ -159,17 +183,23 @@ class TableTransform:
 
     def equals(self, other: TableTransform | None) -> bool:
         """Whether another transform changes values in the same way."""
-        return other is not None and (self.mean, self.scale) == (other.mean, other.scale)
+        if other is None:
+            return False
+        numbers = (self.mean, self.scale, self.encoding)
+        return numbers == (other.mean, other.scale, other.encoding)
 
     def values(self) -> dict[str, Any]:
         """The transform as values for JSON, from which ``of_values`` makes it again."""
-        return {
+        values: dict[str, Any] = {
             "kind": self.kind,
             "columns": list(self.columns),
             "mean": list(self.mean),
             "scale": list(self.scale),
             "renamed": dict(self.renamed),
         }
+        if self.encoding is not None:
+            values["encoding"] = self.encoding.values()
+        return values
 
     @classmethod
     def of_values(cls, values: Mapping[str, Any]) -> TableTransform:
@@ -179,12 +209,14 @@ class TableTransform:
             ValueError: the values are damaged.
         """
         try:
+            encoding = values.get("encoding")
             transform = cls(
                 columns=tuple(map(str, values["columns"])),
                 kind=str(values["kind"]),
                 mean=tuple(map(float, values["mean"])),
                 scale=tuple(map(float, values["scale"])),
                 renamed=dict(values.get("renamed") or {}),
+                encoding=None if encoding is None else TableEncoding.of_values(encoding),
             )
         except KeyError as error:
             raise ValueError(f"there is no {error}") from error
@@ -192,6 +224,8 @@ class TableTransform:
             raise ValueError(str(error)) from error
         if not len(transform.columns) == len(transform.mean) == len(transform.scale):
             raise ValueError("columns, mean and scale have different lengths")
+        if transform.encoding is not None and transform.encoding.names != transform.columns:
+            raise ValueError("columns are not the features of the encoding")
         return transform
 
 

@@ -5,27 +5,29 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float64
 
-from fedkin.core.errors import ConfigError, DataError, unknown
+from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.object_repr import listed
 from fedkin.data.client_ids import client_ids
+from fedkin.data.column_checks import (
+    check_columns,
+    check_size,
+    refuse_marks,
+    refuse_mostly_numbers,
+)
 from fedkin.data.csv_tables import UNNAMED
 from fedkin.data.files import Table
+from fedkin.data.raw_tables import FrameTable, is_complete
 from fedkin.data.user_samples import OwnSamples
 
 # The name that pyarrow gives to an index without a name.
 _INDEX = re.compile(r"__index_level_\d+__")
-# A number with commas or with several points, such as 1,5 or 1.000,5, or a word that stands for a
-# missing value.
-_MARKED = re.compile(
-    r"\s*([+-]?[\d.]*,[\d.,]+|[+-]?\d{1,3}(\.\d{3}){2,}|NA|N/A|n/a|NaN|nan|None|null|NULL|-|\?)\s*"
-)
 _log = logging.getLogger("fedkin")
 
 
@@ -76,11 +78,18 @@ def table_samples(
     check_table(table, place)
     columns = resolved_columns(table, columns)
     features = feature_columns(table, columns, place)
+    clients = None if columns.client is None else table[columns.client]
+    scaling = more.get("scaling")
+    x: Any
+    if scaling is not None and scaling.encodes(features, is_complete(table, features, place)):
+        x = FrameTable(table, features, place, clients)
+    else:
+        x = numbers(table, features, place, clients=clients)
     return with_features(
         table=table,
         columns=columns,
         features=features,
-        x=numbers(table, features, place),
+        x=x,
         place=place,
         title=title,
         **more,
@@ -242,34 +251,13 @@ def check_different(table: Table, place: Path | str) -> None:
         raise DataError(f"{place}: expected columns of different names, got {twice[0]!r} twice")
 
 
-def check_columns(
-    table: Table, names: Sequence[Any], place: Path | str, cures: Mapping[str, str] | None = None
-) -> None:
-    """Raise DataError for a column that does not exist. The message names the column with the most
-    similar name.
-
-    Args:
-        table: a DataFrame.
-        names: columns that the table must have.
-        place: file or name with which error messages begin.
-        cures: advice for a column that does not exist, by the column's name.
-    """
-    for name in names:
-        if name not in table.columns:
-            message = unknown("column", str(name), map(str, table.columns))
-            cure = (cures or {}).get(name)
-            if cure:
-                message += f"; {cure}"
-            raise DataError(f"{place}: {message}")
-
-
 def _text(column: np.ndarray) -> np.ndarray:
     """A column of a table, converted to text if its entries are Python objects."""
     return column.astype(str) if column.dtype == object else column
 
 
 def numbers(
-    table: Table, features: list[Any], place: Path | str, start: int = 0
+    table: Table, features: list[Any], place: Path | str, start: int = 0, clients: Any = None
 ) -> Float64[np.ndarray, "M d"]:
     """Feature columns as numbers.
 
@@ -278,6 +266,7 @@ def numbers(
         features: names of the feature columns.
         place: file or name with which error messages begin.
         start: number of the first row, if the table is a part of a larger one.
+        clients: the client of each row of the whole table, for messages; None if it is unknown.
 
     Raises:
         DataError: a cell is missing, infinite or not a number; the message names column and row.
@@ -288,8 +277,8 @@ def numbers(
         raise DataError(f"{place}: expected numeric feature columns, got none")
     for name in features:
         column = table[name]
-        _refuse_marks(column, name, place, start)
-        _check_text(column, name, place, start)
+        refuse_marks(column, name, place, start)
+        refuse_mostly_numbers(column, name, place, start)
         if not pd.api.types.is_numeric_dtype(column) or pd.api.types.is_complex_dtype(column):
             first = column.dropna().head(1).tolist()
             what = "text" if first and isinstance(first[0], str) else str(column.dtype)
@@ -305,26 +294,8 @@ def numbers(
                 f"{place}: column {name}, row {row} holds NaN, a missing value ({absent.sum()} "
                 "such rows); fill it in, drop these rows, or name the other columns with features="
             )
-        _check_size(column.to_numpy(np.float64), name, place, start)
+        check_size(column.to_numpy(np.float64), name, place, start, clients)
     return table[features].to_numpy(np.float64)
-
-
-def _check_text(column: Any, name: Any, place: Path | str, start: int) -> None:
-    """Raise DataError for a column of text in which most cells are numbers but some are not."""
-    import pandas as pd
-
-    is_text = pd.api.types.is_object_dtype(column) or pd.api.types.is_string_dtype(column)
-    if pd.api.types.is_numeric_dtype(column) or not is_text:
-        return
-    present = column.notna().to_numpy()
-    wrong = present & np.asarray(pd.isna(pd.to_numeric(column, errors="coerce")))
-    if 0 < wrong.sum() < present.sum() / 2:
-        row = int(np.argmax(wrong))
-        raise DataError(
-            f"{place}: column {name}, row {start + row} (rows count from 0) holds "
-            f"{column.iloc[row]!r}, which is not a number ({wrong.sum()} such rows); correct it, "
-            "leave these rows out, or name the other columns with features="
-        )
 
 
 def first_text(column: Any) -> str:
@@ -337,39 +308,3 @@ def first_text(column: Any) -> str:
         return ""
     row = int(np.argmax(wrong))
     return f"{column.iloc[row]!r} in row {row} (rows count from 0)"
-
-
-def _refuse_marks(column: Any, name: Any, place: Path | str, start: int) -> None:
-    """Raise DataError for a column of numbers with commas, or with words for missing values."""
-    import pandas as pd
-
-    if pd.api.types.is_numeric_dtype(column):
-        return
-    present = [str(cell) for cell in column.dropna()]
-    marked = np.array([bool(_MARKED.fullmatch(cell)) for cell in present], bool)
-    readable = ~np.asarray(
-        pd.isna(pd.to_numeric(pd.Series(present, dtype=object), errors="coerce"))
-    )
-    has_numbers = readable.any() or any("," in cell for cell in present)
-    if not marked.any() or not has_numbers or not (marked | readable).all():
-        return
-    row = int(np.argmax([bool(_MARKED.fullmatch(str(cell))) for cell in column]))
-    raise DataError(
-        f"{place}: column {name}, row {start + row} (rows count from 0) holds "
-        f"{column.iloc[row]!r}, which is not a number. It may have a decimal comma or thousands "
-        "separators, or be a word for a missing value. Write numbers as 1234.5, leave out rows "
-        "without a value, or name the other columns with features="
-    )
-
-
-def _check_size(values: Float64[np.ndarray, "M"], name: Any, place: Path | str, start: int) -> None:
-    """Raise DataError for infinity, and for numbers that are infinite as float32."""
-    large = np.abs(values) > np.finfo(np.float32).max
-    if large.any():
-        row = int(np.argmax(large))
-        what = "a number too large for float32, over 3.4e38; scale the features"
-        if np.isinf(values[row]):
-            what = "infinity"
-        raise DataError(
-            f"{place}: column {name}, row {start + row} holds {what} ({large.sum()} such rows)"
-        )

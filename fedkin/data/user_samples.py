@@ -4,6 +4,7 @@ clients."""
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,17 +21,12 @@ from fedkin.data.client_ids import client_ids, whole_ids
 from fedkin.data.client_names import ClientNames
 from fedkin.data.features import Features as Features
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.data.label_tasks import (
-    RawLabels,
-    fitted,
-    numbers_of,
-    optional_numbers,
-    quantile_bins,
-)
+from fedkin.data.label_tasks import fitted, quantile_bins, read_labels
 from fedkin.data.labels import LABELS, Names, encode_labels
 from fedkin.data.partition import by_writer, split_train_test
 from fedkin.data.partition_options import POOLED, Owned, PartitionOptions, positive
-from fedkin.data.table_scaling import TableScaling
+from fedkin.data.raw_tables import RawTable
+from fedkin.data.table_scaling import Scaled, TableScaling
 from fedkin.data.table_transform import TableTransform
 from fedkin.task_types.task_type import TaskType
 
@@ -47,7 +43,7 @@ class OwnSamples:
     Attributes:
         place: file or name with which error messages begin.
         title: name of the data set.
-        x: features [M ...].
+        x: features [M ...]; of a table with text or missing values, its raw columns.
         labels: labels [M] of any type.
         owners: the client of each sample [M]; None if a partition divides the samples.
         owners_name: name of ``owners`` in errors, such as a column.
@@ -65,7 +61,7 @@ class OwnSamples:
 
     place: Path | str
     title: str
-    x: Features
+    x: Features | RawTable
     labels: Any
     owners: Shaped[np.ndarray, "..."] | None = None
     owners_name: str = field(default="client_id", kw_only=True)
@@ -97,6 +93,7 @@ class OwnSamples:
         x = None
         # A table is scaled by its training samples, so it is read after the split.
         if self.scaling is None:
+            assert not isinstance(self.x, RawTable)
             x = clean_features(self.x, self.place, self.integers)
         self._check_lengths()
         if self.task_type is not None:
@@ -115,8 +112,7 @@ class OwnSamples:
         train, test, validation = self._split(owned, train_fraction, seed)
         transform = None
         if x is None:
-            transform = self._transform(train)
-            x = clean_features(self.x, self.place, transform=transform)
+            x, transform = self._scaled(train, client_names)
         columns = self.columns
         if names is not None:
             columns = {**(self.columns or {}), LABELS: given}
@@ -131,7 +127,7 @@ class OwnSamples:
             client_names=client_names,
             validation=validation,
             label_names=names,
-            feature_names=self.feature_names,
+            feature_names=_feature_names(self.feature_names, transform),
             columns=columns,
             from_uint8=self.x.dtype == np.uint8 and not self.integers,
             transform=transform,
@@ -149,10 +145,13 @@ class OwnSamples:
         A partition by label divides the samples by ten bins of equal counts.
         """
         assert self.task_type is not None
-        raw = RawLabels(
-            label=numbers_of(self.labels, "label", self.place),
-            exposure=optional_numbers(self.exposure, "exposure", self.place),
-            weight=optional_numbers(self.weight, "weight", self.place),
+        raw, labelled = read_labels(
+            self.labels,
+            self.exposure,
+            self.weight,
+            place=self.place,
+            clients=self.owners,
+            columns=self.columns,
         )
         owners = None
         client_names = None
@@ -160,13 +159,13 @@ class OwnSamples:
             owners = whole_ids(client_ids(self.owners, self.place, self.owners_name))
             client_names = ClientNames.of(np.unique(owners))
         owned, true_clusters = _divided(quantile_bins(raw.label), owners, partition, seed)
+        owned = _select(owned, labelled)
         train, test, validation = self._split(owned, train_fraction, seed)
         task_type, y = fitted(self.task_type, raw, train.rows, self.place)
         assert task_type.loss is not None
         transform = None
         if x is None:
-            transform = self._transform(train)
-            x = clean_features(self.x, self.place, transform=transform)
+            x, transform = self._scaled(train, client_names)
         return FederatedData(
             name=self.title,
             x=x,
@@ -177,19 +176,25 @@ class OwnSamples:
             true_clusters=true_clusters,
             client_names=client_names,
             validation=validation,
-            feature_names=self.feature_names,
+            feature_names=_feature_names(self.feature_names, transform),
             columns=self.columns,
             from_uint8=self.x.dtype == np.uint8 and not self.integers,
             transform=transform,
             task_type=task_type,
         )
 
-    def _transform(self, train: Ragged) -> TableTransform | None:
-        """The transform of a table's columns, from the training samples of all clients."""
+    def _scaled(self, train: Ragged, client_names: Sequence[str] | None) -> Scaled:
+        """The features of a table and their transform, from the training samples of all clients."""
         assert self.scaling is not None
         _check_numbers(self.x, self.place)
+        x: Features
+        if isinstance(self.x, RawTable):
+            x = self.scaling.encoded_table(self.x, train, client_names)
+        else:
+            x = self.x
         names = self.feature_names or tuple(map(str, range(self.x.shape[1])))
-        return self.scaling.transform(self.x, train.rows, names, self.place)
+        transform = self.scaling.transform_of(x, train.rows, names, self.place)
+        return Scaled(clean_features(x, self.place, transform=transform), transform)
 
     def _split(
         self, owned: Ragged, train_fraction: float | int, seed: int
@@ -232,6 +237,13 @@ class OwnSamples:
                 raise DataError(
                     f"{self.place}: x has {self.x.shape[0]} samples, but {name} has shape {shape}"
                 )
+
+
+def _feature_names(names: Names | None, transform: TableTransform | None) -> Names | None:
+    """The names of a table's features: those of an encoding, or those of its columns."""
+    if transform is None or transform.encoding is None:
+        return names
+    return transform.columns
 
 
 def _divided(
@@ -365,7 +377,7 @@ def clean_features(
     return clean
 
 
-def _check_numbers(x: Features, place: Path | str) -> None:
+def _check_numbers(x: Features | RawTable, place: Path | str) -> None:
     """Raise DataError unless features are numbers of at least one sample."""
     kind = x.dtype.kind
     size = int(np.prod(x.shape))

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from fedkin.core.errors import DataError
-from fedkin.data.tables import check_columns, first_text
+from fedkin.data.column_checks import check_columns
+from fedkin.data.tables import first_text
 
 
 def is_table(x: Any) -> bool:

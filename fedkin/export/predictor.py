@@ -19,6 +19,7 @@ from fedkin.data.table_transform import transform_of
 from fedkin.data.user_arrays import user_array
 from fedkin.export.columns import is_table, values_of
 from fedkin.simulation.workers import AnyModel, ModelWithWorkers
+from fedkin.task_types.classification import CLASSIFICATION
 
 _PIXELS = np.float32(255)
 _LARGEST = np.finfo(np.float32).max
@@ -56,7 +57,7 @@ class Classifier:
         """The scores of samples that are already the input of the network."""
         raise NotImplementedError
 
-    def _input(self, x: Any) -> Shaped[np.ndarray, "B ..."]:
+    def input_of(self, x: Any) -> Shaped[np.ndarray, "B ..."]:
         """The input of the network for the user's samples."""
         return as_samples(x, self.samples)
 
@@ -74,9 +75,9 @@ class Classifier:
             DataError: the samples have another shape or type, contain NaN or infinity, or lack a
                 column.
         """
-        return self._scores_of(self._input(x))
+        return self.scores_of(self.input_of(x))
 
-    def _scores_of(self, x: Shaped[np.ndarray, "B ..."]) -> Float[np.ndarray, "B C"]:
+    def scores_of(self, x: Shaped[np.ndarray, "B ..."]) -> Float[np.ndarray, "B C"]:
         """The scores of any number of samples that are the input of the network."""
         return self._scores(x) if len(x) else np.zeros((0, int(self.samples.classes)), np.float32)
 
@@ -104,7 +105,7 @@ class Classifier:
             DataError: as for calling the model.
             ModelError: scores are NaN or infinite; the message names the model and a sample.
         """
-        scores = self._scores_of(x) if prepared else self(x)
+        scores = self.scores_of(x) if prepared else self(x)
         # The score of a class without a detector is -inf; the highest score must be finite.
         highest = scores.max(axis=1, initial=-np.inf)
         nonfinite = np.flatnonzero(np.isnan(scores).any(axis=1) | ~np.isfinite(highest))
@@ -217,13 +218,7 @@ class Predictor(Classifier):
         """Scores of one network; for a mixture, log probabilities; for detectors, a column of
         scores for each."""
         if self.shares is not None:
-            # A mixture averages probabilities, so its scores are the logarithm of the average.
-            mixed: Any = sum(
-                share * probabilities(class_scores(self.model, vector, x))
-                for share, vector in zip(self.shares, self.vectors, strict=True)
-            )
-            with np.errstate(divide="ignore"):
-                return np.log(mixed).astype(np.float32)
+            return self._mixed_scores(self.shares, x)
         if self.positive is None:
             return class_scores(self.model, self.vectors[0], x)
         # A class without a detector has no score, and must never be predicted.
@@ -231,6 +226,21 @@ class Predictor(Classifier):
         for positive, vector in zip(self.positive, self.vectors, strict=True):
             scores[:, positive] = class_scores(self.model, vector, x)[:, 0]
         return scores
+
+    def _mixed_scores(
+        self, shares: Float[np.ndarray, "D"], x: Shaped[np.ndarray, "B ..."]
+    ) -> Float[np.ndarray, "B C"]:
+        """Scores of a mixture: logarithms of the mean probabilities of classes; for numbers and
+        counts, the scores whose predictions are the mean predictions."""
+        of_models = [class_scores(self.model, vector, x) for vector in self.vectors]
+        loss = getattr(self.samples, "task_type", CLASSIFICATION).loss
+        if loss is not None:
+            return loss.mixed(of_models, shares[:, None]).astype(np.float32)
+        mixed: Any = sum(
+            share * probabilities(scores) for share, scores in zip(shares, of_models, strict=True)
+        )
+        with np.errstate(divide="ignore"):
+            return np.log(mixed).astype(np.float32)
 
 
 def layers_of(model: AnyModel, vector: Float[np.ndarray, "P"]) -> dict[str, np.ndarray]:

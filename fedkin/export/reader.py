@@ -51,7 +51,7 @@ class OnnxModel(Classifier):
     label_names: Any = None
     detects: bool = False
 
-    def _input(self, x: Any) -> Shaped[np.ndarray, "B ..."]:
+    def input_of(self, x: Any) -> Shaped[np.ndarray, "B ..."]:
         """Raw samples, because an ONNX file scales columns itself."""
         return raw_samples(x, self.samples)
 

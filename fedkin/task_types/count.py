@@ -20,6 +20,7 @@ import numpy as np
 from jaxtyping import Float
 
 from fedkin.core.errors import ConfigError, DataError
+from fedkin.core.object_repr import of_client
 from fedkin.core.validation import check_choice
 from fedkin.task_types.loss import Loss, Targets, exponential, targets_of
 from fedkin.task_types.task_type import (
@@ -45,6 +46,18 @@ class CountLoss(Loss):
         """The deviance [B] of each sample: twice its distance to the log likelihood of a perfect
         prediction; never negative, and 0 for a perfect one."""
 
+    @abstractmethod
+    def variance(self, mean: Float[np.ndarray, "B"]) -> Float[np.ndarray, "B"]:
+        """The variance of a count with this mean, where the dispersion is 1."""
+
+    def deviations(
+        self, scores: Float[np.ndarray, "B C"], targets: Targets
+    ) -> Float[np.ndarray, "B"]:
+        """Squared residuals over the variance (Pearson's chi squared), whose mean is the
+        dispersion."""
+        mean = np.maximum(self.mean(np, scores, targets.offset), LEAST_MEAN)
+        return (targets.label - mean) ** 2 / self.variance(mean)
+
 
 @dataclass(frozen=True)
 class Poisson(CountLoss):
@@ -68,6 +81,9 @@ class Poisson(CountLoss):
         score = scores[:, 0] + targets.offset
         return exponential(xp, score) - targets.label * score
 
+    def variance(self, mean: Float[np.ndarray, "B"]) -> Float[np.ndarray, "B"]:
+        return mean
+
     def deviance(self, xp: Any, y: Any, mean: Any) -> Any:
         return 2 * (y_log_ratio(xp, y, mean) - y + mean)
 
@@ -81,6 +97,9 @@ class Gamma(CountLoss):
     def of(self, xp: Any, scores: Any, targets: Targets) -> Any:
         score = scores[:, 0] + targets.offset
         return score + targets.label * exponential(xp, -score)
+
+    def variance(self, mean: Float[np.ndarray, "B"]) -> Float[np.ndarray, "B"]:
+        return mean**2
 
     def deviance(self, xp: Any, y: Any, mean: Any) -> Any:
         ratio = y / xp.clip(mean, LEAST_MEAN, None)
@@ -111,6 +130,9 @@ class Tweedie(CountLoss):
         falling = exponential(xp, (1 - self.power) * score) / (1 - self.power)
         return growing - targets.label * falling
 
+    def variance(self, mean: Float[np.ndarray, "B"]) -> Float[np.ndarray, "B"]:
+        return mean**self.power
+
     def deviance(self, xp: Any, y: Any, mean: Any) -> Any:
         p = self.power
         mean = xp.clip(mean, LEAST_MEAN, None)
@@ -140,6 +162,9 @@ class NegativeBinomial(CountLoss):
         log_product = score + math.log(self.overdispersion)  # log(a mu)
         log_sum = xp.logaddexp(xp.zeros_like(log_product), log_product)  # log(1 + a mu)
         return (targets.label + 1 / self.overdispersion) * log_sum - targets.label * log_product
+
+    def variance(self, mean: Float[np.ndarray, "B"]) -> Float[np.ndarray, "B"]:
+        return mean + self.overdispersion * mean**2
 
     def deviance(self, xp: Any, y: Any, mean: Any) -> Any:
         size = 1 / self.overdispersion
@@ -187,18 +212,20 @@ class Count(TaskType):
             "d2_score": gain_over(sums["deviance"], sums["constant_deviance"]),
         }
 
-    def check_labels(self, labels: Float[np.ndarray, "M"], place: str) -> None:
-        check_finite(labels, place)
+    def check_labels(self, labels: Float[np.ndarray, "M"], place: str, clients: Any = None) -> None:
+        check_finite(labels, place, clients)
         wrong = labels < 0
         if wrong.any():
             row = row_of(wrong)
             raise DataError(
-                f"{place}: the count in row {row} is {labels[row]:g} ({int(wrong.sum())} such "
-                'rows); counts are 0 or more. For numbers of any sign, set task = "regression"'
+                f"{place}: the count in row {row}{of_client(clients, row)} is {labels[row]:g} "
+                f"({int(wrong.sum())} such rows); "
+                'counts are 0 or more. For numbers of any sign, set task = "regression"'
             )
         if isinstance(self.loss, Gamma) and not labels.all():
             row = row_of(labels == 0)
             raise DataError(
-                f'{place}: the label in row {row} is 0, but loss = "gamma" needs labels above 0; '
+                f"{place}: the label in row {row}{of_client(clients, row)} is 0, but "
+                'loss = "gamma" needs labels above 0; '
                 'use loss = "tweedie" for amounts that may be 0'
             )

@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Float
 
 from fedkin.core.errors import DataError
+from fedkin.core.object_repr import of_client
 from fedkin.measures.measure import Measure
 from fedkin.measures.scores import ScoreNames
 from fedkin.measures.table import MEASURES
@@ -48,6 +49,8 @@ class TaskType(ABC):
             output. Gains (R2, D2) are measured against it. It is not compared either.
         rate: of counts, the pooled rate of the training samples, which is part of every offset:
             sum of labels / sum of exposures. It is not compared either.
+        deviation: standard deviation of the pooled training labels as models see them: 1 for
+            scaled labels. Shift tests use it as their unit. It is not compared either.
     """
 
     name: ClassVar[str]
@@ -60,6 +63,7 @@ class TaskType(ABC):
     label: LabelScale = field(default_factory=LabelScale, compare=False, kw_only=True)
     constant: tuple[float, ...] = field(default=(0.0,), compare=False, kw_only=True)
     rate: float = field(default=1.0, compare=False, kw_only=True)
+    deviation: float = field(default=1.0, compare=False, kw_only=True)
 
     @property
     @abstractmethod
@@ -147,12 +151,38 @@ class TaskType(ABC):
             examples: number of samples.
         """
 
-    def check_labels(self, labels: Float[np.ndarray, "M"], place: str) -> None:
-        """Raise DataError for labels that this task type cannot have, with the row and the cure.
+    def per_client(self, sums: Sums, examples: Any) -> dict[str, np.ndarray]:
+        """The measures in which every client has the same weight, by name: those of the mean of the
+        clients' means.
+
+        Args:
+            sums: sums over the samples of each client, by name.
+            examples: number of samples of each client, at least 1.
+        """
+        means = {name: np.mean(np.divide(column, examples)) for name, column in sums.items()}
+        return self.values(means, np.int64(1))
+
+    def intervals(self, sums: Sums, examples: Any) -> dict[str, tuple[float, float]]:
+        """95% intervals of some measures over all samples together, by name. The default has none.
+
+        Args:
+            sums: sums over all samples, by name.
+            examples: number of samples.
+        """
+        del sums, examples
+        return {}
+
+    def check_labels(self, labels: Float[np.ndarray, "M"], place: str, clients: Any = None) -> None:
+        """Raise DataError for labels that this task type cannot have, with row, client and cure.
 
         The default accepts all labels.
+
+        Args:
+            labels: the labels of all samples.
+            place: file or name with which the message begins.
+            clients: the client of each sample, for the message; None if it is unknown.
         """
-        del labels, place
+        del labels, place, clients
 
 
 def row_of(wrong: np.ndarray) -> int:
@@ -160,13 +190,14 @@ def row_of(wrong: np.ndarray) -> int:
     return int(np.argmax(wrong))
 
 
-def check_finite(labels: Float[np.ndarray, "M"], place: str) -> None:
-    """Raise DataError for a label that is NaN or infinite."""
+def check_finite(labels: Float[np.ndarray, "M"], place: str, clients: Any = None) -> None:
+    """Raise DataError for a label that is NaN or infinite. Arguments as of ``check_labels``."""
     wrong = ~np.isfinite(labels)
     if wrong.any():
         row = row_of(wrong)
         raise DataError(
-            f"{place}: the label in row {row} is {labels[row]} ({int(wrong.sum())} such rows); "
+            f"{place}: the label in row {row}{of_client(clients, row)} is {labels[row]} "
+            f"({int(wrong.sum())} such rows); "
             "leave out these rows, or correct them"
         )
 

@@ -115,14 +115,14 @@ def test_a_range_that_is_none(value: str, reason: str, example: str, tmp_path: P
     assert not list(tmp_path.iterdir())
 
 
-TABLE = "age,weight,outcome\n50,70,ill\n51,,well\n52,72,ill\n53,73,well\n"
+TABLE = "age,weight,outcome\n50,70,ill\n51,inf,well\n52,72,ill\n53,73,well\n"
 OWN = ["data.path=t.csv", "data.label=outcome", "data.partition=iid", "data.clients=2"]
 
 
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
-        ("data.seed=1", ["t.csv", "column weight, row 1", "holds NaN, a missing value"]),
+        ("data.seed=1", ["t.csv", "column weight, row 1 holds infinity", "correct it"]),
         (
             "data.rename={age='weight'}",
             ["t.csv: rename", "a column 'weight' already", 'rename = {age = "weight_2"}'],

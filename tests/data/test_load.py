@@ -207,7 +207,7 @@ def test_a_partition_leaves_the_clients_of_the_file_alone(tmp_path: Path) -> Non
         (
             {"label": "outcome", "client": "hospital"},
             DataError,
-            "got nurse of text, such as 'x'; encode it",
+            "column 'nurse' has 2 categories, such as x, y, but none with 10 training samples",
         ),
         (
             {"label": "outcome", "client": "a", "partition": "iid", "clients": 2},
@@ -346,7 +346,7 @@ def test_absurd_labels_need_to_be_meant(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"x": np.where(X == 3, np.nan, X)}, "row 4 holds NaN"),
+        ({"x": np.full(X.shape, np.nan)}, "row 0 holds NaN|no value in any training sample"),
         ({"x": np.where(X == 3, np.inf, X)}, "row 4 holds (NaN or )?infinity"),
         ({"x": np.where(X == 3, 1e39, X)}, "row 4 holds a number too large for float32"),
         ({"y": Y - 1}, "labels .* row 0 has -1"),
@@ -396,13 +396,10 @@ def test_features_must_be_numbers(x: np.ndarray, tmp_path: Path) -> None:
         load(write(tmp_path / "m.npz", x=x))
 
 
-def test_tables_need_numeric_features_and_named_clients(tmp_path: Path) -> None:
+def test_tables_need_features_and_named_clients(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
-    path.write_text("colour,y,client_id\nred,0,a\n")
-    with pytest.raises(DataError, match="numeric feature columns, got colour of text"):
-        load(path)
     path.write_text("y,client_id\n0,a\n")
-    with pytest.raises(DataError, match="numeric feature columns, got none"):
+    with pytest.raises(DataError, match="expected feature columns, got none"):
         load(path)
     path.write_text("x0,y,client_id\n1,0,a\n1,0,\n")
     with pytest.raises(DataError, match="client_id is empty in row 1"):

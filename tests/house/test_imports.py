@@ -47,6 +47,7 @@ PACKAGES: dict[str, str] = {
     "run.metrics": "core task_types measures tasks methods options simulation run.folder",
     "run.trained": "core measures tasks data scenarios options simulation simulation.torch config "
     "export run.folder",
+    "run.serving": "core task_types measures methods data options config export run.trained run",
     "run": "core measures methods data scenarios tracking options options.robust simulation "
     "simulation.torch config run.folder run.metrics run.trained",
     "server.deploy": "core security secret data tracking options simulation simulation.torch "
@@ -60,8 +61,8 @@ PACKAGES: dict[str, str] = {
     "reporting.html": "core measures tasks data simulation config run.folder run.metrics run "
     "analysis analysis.compare reporting",
     "estimator": "core data config export run.trained run",
-    "cli": "core measures data config export p2p run.folder run.trained run server.deploy analysis "
-    "analysis.compare analysis.advise reporting reporting.html papers",
+    "cli": "core measures data config export p2p run.folder run.trained run.serving run "
+    "server.deploy analysis analysis.compare analysis.advise reporting reporting.html papers",
     # fedkin/__init__.py gathers the public names, fedkin/__main__.py is the command.
     "": "every package",
 }

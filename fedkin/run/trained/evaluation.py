@@ -25,6 +25,7 @@ from fedkin.data.federated import FederatedData
 from fedkin.export.predictor import Decisions, Predictor
 from fedkin.measures.classification import MEASURES, classification_measures
 from fedkin.measures.fairness import fairness_measures
+from fedkin.run.stopping import first_to_reach
 from fedkin.run.trained.models import TrainedModels
 
 if TYPE_CHECKING:
@@ -337,16 +338,11 @@ def _finite_mean(values: Float[np.ndarray, "n"]) -> float:
 def _to_target(
     records: Sequence[Record], seconds: Mapping[int, float], target: float | None, split: str
 ) -> dict[str, Any]:
-    """Rounds, bytes and seconds until the first complete round that reaches the target accuracy,
-    which is measured on ``split``. The values are None if no round reaches it."""
+    """Rounds, bytes and seconds until the first complete round that reaches the target score (such
+    as the accuracy), which is measured on ``split``. The values are None if no round reaches it."""
     if target is None:
         return {}
-    complete = [
-        r
-        for r in records
-        if r["accuracy"] is not None and not r["partial"] and r["accuracy"] >= target
-    ]
-    first = min(complete, key=lambda r: r["round"], default=None)
+    first = first_to_reach(records, target)
     facts = {"target": target, "target_split": split}
     if first is None:
         return {

@@ -15,6 +15,7 @@ from fedkin.core.errors import ConfigError, DataError, unknown
 from fedkin.core.method import UNASSIGNED
 from fedkin.core.model_spec import Samples
 from fedkin.core.storage import user_path
+from fedkin.data.column_checks import check_columns
 from fedkin.data.digest import data_digest
 from fedkin.data.federated import FederatedData
 from fedkin.data.files import read_npz, read_table, table_kind
@@ -22,7 +23,6 @@ from fedkin.data.load import ENDINGS
 from fedkin.data.parquet import column_names
 from fedkin.data.table_scaling import converted
 from fedkin.data.table_transform import UNCHANGED, transform_of
-from fedkin.data.tables import check_columns
 from fedkin.export.known_labels import encoded_labels, numbers_are_classes
 from fedkin.export.predictor import Decisions
 from fedkin.run.trained.evaluation import DIGEST, Evaluation, tables

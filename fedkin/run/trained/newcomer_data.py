@@ -51,7 +51,7 @@ def _newcomer_labels(like: Any, y: Any) -> Int[np.ndarray, "s"]:
 def newcomer_data(
     like: Any,
     x: Shaped[np.ndarray, "s ..."],
-    y: Int[np.ndarray, "s"],
+    y: Shaped[np.ndarray, "s ..."],
     clients: Sequence[np.ndarray],
 ) -> FederatedData:
     """Federated data of new clients, like the run's data.

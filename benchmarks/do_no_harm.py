@@ -1,0 +1,381 @@
+"""How many clients are worse off by the rule of ``fedkin.measures.do_no_harm`` than alone.
+
+``python -m benchmarks.do_no_harm`` measures it on natural federations, with linear models that are
+fitted exactly. FEDKIN_DATA names the folder of the data. ``--write`` also writes the page of
+results, ``--sets exam chem97`` measures some sets only.
+
+In a draw, each client has n random rows for everything: its own model, the federation's models and
+the choice. All its other rows measure the truth. The whole procedure (own models, clusters and the
+global model) is repeated without each tenth of the rows, and predicts this tenth. The strength of
+the own models' penalty is the best one of all clients in these predictions.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float64, Int
+from scipy import stats
+
+from benchmarks.client_fits import CLASSES, COUNTS, SQUARES, Rows, fit, fit_clusters
+from fedkin.data.natural import natural
+from fedkin.measures.do_no_harm import OWN, HeldOutGains, choose_models, held_out_gains
+
+FOLDS = 10
+CLUSTERS = 3
+STRENGTHS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
+SHARED_STRENGTH = 10.0
+MARGIN = 1.02  # a client loses more than 2%
+PAGE = Path("docs/results-do-no-harm.md")
+LOSSES = {"regression": SQUARES, "forecast": SQUARES, "count": COUNTS, "classification": CLASSES}
+
+# The sets on which the rule was made, and those that it had not seen, with the rows of a client
+# for training and the least rows for the test.
+KNOWN = (
+    ("chem97", 20, 90),
+    ("chem97", 60, 90),
+    ("azpro", 20, 90),
+    ("azpro", 60, 90),
+    ("churn", 20, 60),
+    ("insteval", 20, 90),
+    ("insteval", 60, 90),
+    ("randhie_plan", 20, 90),
+    ("randhie_plan", 60, 90),
+    ("tv16", 20, 90),
+    ("tv16", 60, 90),
+)
+NEW = (
+    ("loans", 20, 90),
+    ("loans", 60, 90),
+    ("txhousing_lags", 20, 90),
+    ("txhousing_lags", 60, 90),
+    ("employment", 20, 90),
+    ("employment", 60, 90),
+    ("exam", 20, 30),
+    ("hsb82", 20, 20),
+)
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A table as numbers.
+
+    Attributes:
+        loss: of the task type.
+        x: features; missing values are NaN, categories are columns of 0 and 1.
+        y: labels.
+        exposure: of counts; 1 elsewhere.
+        client: number of each row's client.
+        unit: number of the unit whose rows stay together.
+    """
+
+    loss: str
+    x: Float64[np.ndarray, "M f"]
+    y: Float64[np.ndarray, "M"]
+    exposure: Float64[np.ndarray, "M"]
+    client: Int[np.ndarray, "M"]
+    unit: Int[np.ndarray, "M"]
+
+
+def encoded(name: str) -> Encoded:
+    """The table of a natural federation as numbers."""
+    source = natural(name)
+    table = source.table.reset_index(drop=True)
+    features = table[list(source.features)]
+    text = [column for column in features if not pd.api.types.is_numeric_dtype(features[column])]
+    categories = [*text, *(set(source.about.categories) & set(features.columns))]
+    dummies = pd.get_dummies(features, columns=sorted(set(categories)), dtype=float)
+    # A category of few rows is no column.
+    rows = dummies.to_numpy(np.float64)
+    least = len(table) / 200
+    kept = [
+        column in features.columns or total >= least
+        for column, total in zip(dummies.columns, rows.sum(axis=0), strict=True)
+    ]
+    x = rows[:, kept]
+    indicators = np.isnan(x)[:, np.isnan(x).mean(axis=0) > 0.005]
+    unit = source.about.unit
+    return Encoded(
+        loss=LOSSES[source.task_type],
+        x=np.hstack([x, indicators]),
+        y=table[source.label].to_numpy(np.float64),
+        exposure=(
+            table[source.about.exposure].to_numpy(np.float64)
+            if source.about.exposure
+            else np.ones(len(table))
+        ),
+        client=pd.factorize(table[source.client])[0],
+        unit=pd.factorize(table[unit])[0] if unit else np.arange(len(table)),
+    )
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Training rows of all clients, and their other rows."""
+
+    train: Rows
+    test: list[Rows]  # one for each client, as their numbers differ
+    cap: float  # the largest loss of a sample in the choice
+
+
+def draw(table: Encoded, samples: int, least_test_rows: int, seed: int) -> Draw:
+    """Random training rows of each client that has enough rows; the others are the test."""
+    rng = np.random.default_rng(seed)
+    training = []
+    testing = []
+    for client in range(table.client.max() + 1):
+        rows = np.flatnonzero(table.client == client)
+        units = rng.permutation(np.unique(table.unit[rows]))
+        order = rows[
+            np.argsort(np.argsort(units)[np.searchsorted(np.sort(units), table.unit[rows])])
+        ]
+        own = order[:samples]
+        others = order[samples:]
+        others = others[~np.isin(table.unit[others], table.unit[own])]
+        if len(own) == samples and len(others) >= least_test_rows:
+            training.append(rng.permutation(own))
+            testing.append(others)
+    used = np.concatenate(training)
+    mean = np.nanmean(table.x[used], axis=0)
+    filled = np.where(np.isnan(table.x), mean, table.x)
+    deviation = filled[used].std(axis=0)
+    kept = deviation > 0
+    x = np.hstack(
+        [np.ones((len(filled), 1)), ((filled - mean) / np.where(kept, deviation, 1))[:, kept]]
+    )
+
+    level = table.y[used].sum() / table.exposure[used].sum()
+    scale = table.y[used].std() if table.loss == SQUARES else 1.0
+    y = (table.y - level) / scale if table.loss == SQUARES else table.y
+    offset = link_of(table.loss, level) + np.log(table.exposure)
+    parts = [Rows(table.loss, x[None, rows], y[None, rows], offset[None, rows]) for rows in testing]
+    cap = 9.0 if table.loss == SQUARES else np.inf
+    train = np.stack(training)
+    return Draw(Rows(table.loss, x[train], y[train], offset[train]), parts, cap)
+
+
+def link_of(loss: str, level: float) -> float:
+    """The score that predicts a mean; 0 for centred labels."""
+    if loss == COUNTS:
+        return float(np.log(level))
+    return float(np.log(level / (1 - level))) if loss == CLASSES else 0.0
+
+
+@dataclass(frozen=True)
+class Models:
+    """The own models by strength of their penalty [L N d], the clusters' and the global model of
+    each client [N d]."""
+
+    own: Float64[np.ndarray, "L N d"]
+    cluster: Float64[np.ndarray, "N d"]
+    shared: Float64[np.ndarray, "N d"]
+
+
+def trained(rows: Rows, seed: int) -> Models:
+    """The whole procedure on some rows."""
+    clients = len(rows.x)
+    each = np.arange(clients)
+    shared = fit(rows, np.zeros(clients, int), 1, SHARED_STRENGTH)
+    own = np.stack([fit(rows, each, clients, strength) for strength in STRENGTHS])
+    pulled = fit(rows, each, clients, 10.0, np.tile(shared, (clients, 1)))
+    models, group = fit_clusters(rows, pulled, CLUSTERS, SHARED_STRENGTH, seed)
+    return Models(own, models[group], np.tile(shared, (clients, 1)))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one draw gave.
+
+    Attributes:
+        clients: number of clients.
+        gain: relative gain of the best alternative on held-out rows.
+        harmed: share of clients with a higher test loss than that of their own model.
+        harmed_2: share that loses more than 2%.
+        loss: mean test loss, relative to the own models.
+        paired_harmed_2: the same share for the paired test of whole models.
+        paired_loss: the mean test loss with this test.
+    """
+
+    clients: int
+    gain: float
+    harmed: float
+    harmed_2: float
+    loss: float
+    paired_harmed_2: float
+    paired_loss: float
+
+
+def measure(table: Encoded, samples: int, least_test_rows: int, seed: int) -> Outcome:
+    """One draw: hold out, choose, and look at the other rows."""
+    drawn = draw(table, samples, least_test_rows, seed)
+    train = drawn.train
+    clients = len(train.x)
+    fold = np.arange(samples) % FOLDS
+    own_losses = np.zeros((len(STRENGTHS), clients, samples))
+    mixed_losses = np.zeros((len(STRENGTHS), 2, clients, samples))
+    whole_losses = np.zeros((2, clients, samples))
+    for number in range(FOLDS):
+        held_out = fold == number
+        models = trained(train.at(~held_out), seed)
+        rows = train.at(held_out)
+        own = [rows.predict(weights) for weights in models.own]
+        others = [rows.predict(models.cluster), rows.predict(models.shared)]
+        for a, other in enumerate(others):
+            whole_losses[a][:, held_out] = rows.losses(other)
+        for s, mean in enumerate(own):
+            own_losses[s][:, held_out] = rows.losses(mean)
+            for a, other in enumerate(others):
+                mixed_losses[s, a][:, held_out] = rows.losses((mean + other) / 2)
+    strength = int(np.minimum(own_losses, drawn.cap).mean(axis=(1, 2)).argmin())
+
+    client = np.repeat(np.arange(clients), samples)
+    own_loss = own_losses[strength].ravel()
+    halves = mixed_losses[strength].reshape(2, -1)
+    service = choose_models(held_out_gains(own_loss, halves, client, clients, drawn.cap))
+    whole = held_out_gains(own_loss, whole_losses.reshape(2, -1), client, clients, drawn.cap)
+    paired = paired_choice(whole)
+
+    final = trained(train, seed)
+    truth = np.zeros((clients, 5))  # own, half cluster, half global, cluster, global
+    for c, rows in enumerate(drawn.test):
+        mean = rows.predict(final.own[strength, [c]])
+        cluster = rows.predict(final.cluster[[c]])
+        shared = rows.predict(final.shared[[c]])
+        served = (mean, (mean + cluster) / 2, (mean + shared) / 2, cluster, shared)
+        truth[c] = [rows.losses(each).mean() for each in served]
+    each = np.arange(clients)
+    loss = truth[each, service.model]
+    paired_loss = truth[each, np.where(paired == OWN, 0, paired + 2)]
+    alone = truth[:, 0]
+    return Outcome(
+        clients=clients,
+        gain=service.gain,
+        harmed=float((loss > alone * (1 + 1e-9)).mean()),
+        harmed_2=float((loss > alone * MARGIN).mean()),
+        loss=float(loss.mean() / alone.mean()),
+        paired_harmed_2=float((paired_loss > alone * MARGIN).mean()),
+        paired_loss=float(paired_loss.mean() / alone.mean()),
+    )
+
+
+def paired_choice(gains: HeldOutGains) -> Int[np.ndarray, "N"]:
+    """The choice of the paired t-test alone: the gate never opens."""
+    return choose_models(gains, gate=1.0).model
+
+
+def upper_limit(values: list[float]) -> float:
+    """The one-sided upper 95% limit of a mean over draws, by Student's t."""
+    error = np.std(values, ddof=1) / np.sqrt(len(values))
+    return float(np.mean(values) + stats.t.ppf(0.95, len(values) - 1) * error)
+
+
+@dataclass(frozen=True)
+class Result:
+    """The means of a set's draws.
+
+    Attributes:
+        name: name of the set.
+        samples: rows of a client for training and choice.
+        new: whether the rule was made without this set.
+        outcome: means over draws.
+        limit: upper 95% limit of the share of clients that lose more than 2%.
+    """
+
+    name: str
+    samples: int
+    new: bool
+    outcome: Outcome
+    limit: float
+
+    @property
+    def line(self) -> str:
+        """The result as a row of the page."""
+        one = self.outcome
+        return (
+            f"| {self.name} | {self.samples} | {one.clients} | {one.gain:+.0%} "
+            f"| {one.harmed:.1%} | {one.harmed_2:.1%} | {self.limit:.1%} | {one.loss:.3f} "
+            f"| {one.paired_harmed_2:.1%} | {one.paired_loss:.3f} |"
+        )
+
+
+def result_of(name: str, samples: int, least_test_rows: int, draws: int) -> Result:
+    """Measure a set with several draws."""
+    table = encoded(name)
+    outcomes = [measure(table, samples, least_test_rows, seed) for seed in range(draws)]
+    means = {
+        field.name: float(np.mean([getattr(one, field.name) for one in outcomes]))
+        for field in fields(Outcome)
+    }
+    mean = replace(outcomes[0], **{**means, "clients": outcomes[0].clients})
+    limit = upper_limit([one.harmed_2 for one in outcomes])
+    return Result(name, samples, (name, samples, least_test_rows) in NEW, mean, limit)
+
+
+HEAD = (
+    "| set | rows | clients | gain | worse | worse by > 2% | upper limit | loss | paired: > 2% | "
+    "paired: loss |\n|---|---|---|---|---|---|---|---|---|---|"
+)
+
+
+def page(results: list[Result], draws: int) -> str:
+    """The page of results."""
+    kept = [one for one in results if one.limit <= 0.05]
+    broken = [one for one in results if one.limit > 0.05]
+    known = "\n".join(one.line for one in results if not one.new)
+    new = "\n".join(one.line for one in results if one.new)
+    names = ", ".join(f"{one.name} with {one.samples} rows" for one in broken)
+    promise = f"It held in {len(kept)} of {len(results)} settings."
+    if broken:
+        promise += f" It did not hold on {names}."
+    return f"""# Measured: do no harm
+
+This page is written by `python -m benchmarks.do_no_harm --write`. The promise of the rule is that
+at most 5% of clients lose more than 2% against their own model.
+{promise}
+
+Each client has a few random rows for everything: its own model, the shared models and the choice.
+All its other rows measure the truth. Models are linear and fitted exactly. There are {draws} draws,
+and the upper limit is the one-sided 95% limit of their mean (Student's t).
+
+* *gain*: relative gain of the best half-and-half mixture on held-out rows; the gate opens at 10%.
+* *worse*: share of clients with a higher test loss than that of their own model.
+* *loss*: mean test loss, relative to the own models.
+* *paired*: the same numbers if each client takes the best of the two whole models by its own paired
+  t-test.
+
+## Sets on which the rule was made
+
+{HEAD}
+{known}
+
+## Other sets
+
+{HEAD}
+{new}
+"""
+
+
+def main() -> None:
+    """Measure the sets, print a row for each, and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sets", nargs="*", help="names of sets; all by default")
+    parser.add_argument("--draws", type=int, default=5)
+    parser.add_argument("--write", action="store_true", help=f"write {PAGE}")
+    options = parser.parse_args()
+    results = []
+    print(HEAD)
+    for name, samples, least_test_rows in (*KNOWN, *NEW):
+        if options.sets and name not in options.sets:
+            continue
+        results.append(result_of(name, samples, least_test_rows, options.draws))
+        print(results[-1].line, flush=True)
+    if options.write:
+        PAGE.write_text(page(results, options.draws))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""The command ``fedkin serve-choice``."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedkin.cli.common import error_exit
+from fedkin.cli.printed_tables import print_rows
+
+Folds = Annotated[
+    int,
+    typer.Option(
+        "--folds",
+        metavar="N",
+        help="Parts of the training samples that are held out in turn; the training is repeated "
+        "for each.",
+    ),
+]
+OwnRounds = Annotated[
+    int | None,
+    typer.Option(
+        "--own-rounds",
+        metavar="T",
+        help="Largest number of rounds in which clients train alone; by default the run's.",
+    ),
+]
+Rule = Annotated[str, typer.Option("--rule", help="The rule: do_no_harm.")]
+
+
+def serve_choice_command(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished run.")],
+    rule: Rule = "do_no_harm",
+    folds: Folds = 10,
+    own_rounds: OwnRounds = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the choice as JSON instead.")
+    ] = False,
+) -> None:
+    """Choose the model that serves each client (its own, or half and half with its cluster's or
+    the global one), so that few clients are worse off than alone. The run stays as it is."""
+    with error_exit():
+        from fedkin.run.run import Run
+        from fedkin.run.serving.serve import serve
+
+        loaded = Run.load(run)
+        served = serve(
+            loaded,
+            rule,
+            folds=folds,
+            own_rounds=own_rounds,
+            progress=lambda line: typer.echo(line, err=True),
+        )
+        path = served.save(run)
+        if as_json:
+            print(json.dumps(served.summary()))
+            return
+        print_rows(
+            ["client", "cluster", "served by", "gain", "held-out samples", "worse"],
+            [
+                [
+                    row.name,
+                    "-" if row.cluster < 0 else str(row.cluster),
+                    row.served_by,
+                    "-" if math.isnan(row.gain) else f"{row.gain:+.1%}",
+                    row.held_out,
+                    "yes" if row.worse else "",
+                ]
+                for row in served.rows
+            ],
+            f"What serves each client of {run}",
+        )
+        typer.echo(served.text())
+        typer.echo(f"choice: {path}")

@@ -1,0 +1,179 @@
+"""Decides how the raw columns of a table become features, from sums and counts of all clients'
+training samples."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int
+
+from fedkin.core.errors import DataError, unknown
+from fedkin.core.object_repr import client_list, count, listed
+from fedkin.data.array_checks import row_blocks
+from fedkin.data.categories import MOST_CATEGORIES, Vocabulary, category_counts, vocabulary
+from fedkin.data.column_kinds import CATEGORY, category_names, kind_of
+from fedkin.data.missing_values import PresentSums, absent_columns, imputation
+from fedkin.data.ragged import Ragged
+from fedkin.data.raw_tables import CELL_BYTES, RawTable
+from fedkin.data.table_encoding import TableEncoding, encoded, encoded_names
+
+_log = logging.getLogger("fedkin")
+Counts = list[Counter[str | None]]  # of the categories of a column, for each client
+
+
+@dataclass(frozen=True)
+class EncodingRules:
+    """How columns of categories get features.
+
+    Attributes:
+        categories: columns of numbers that are categories; columns of text always are.
+        min_frequency: a category with fewer training samples is infrequent.
+        min_clients: a category that fewer clients have is infrequent.
+    """
+
+    categories: tuple[str, ...] = ()
+    min_frequency: int = 10
+    min_clients: int = 2
+
+
+def fitted_encoding(
+    table: RawTable,
+    train: Ragged,
+    rules: EncodingRules,
+    client_names: Sequence[str] | None = None,
+) -> TableEncoding:
+    """The encoding of a table.
+
+    Args:
+        table: the raw columns.
+        train: the training samples of each client, as rows of the table.
+        rules: how columns of categories get features.
+        client_names: names of the clients, for messages; None: their numbers.
+
+    Raises:
+        DataError: a column holds dates, has no value, or has too many categories; the message names
+            the column and the cure.
+    """
+    place = table.place
+    if not len(train.rows):
+        raise DataError(f"{place}: no client has a training sample")
+    columns = [str(name) for name in table.features]
+    for name in rules.categories:
+        if name not in columns:
+            raise DataError(f"{place}: categories: {unknown('column', name, columns)}")
+    owner = np.full(table.shape[0], -1)
+    owner[train.rows] = train.owners()
+    vocabularies = {
+        name: _vocabulary(counts, name, rules, place)
+        for name, counts in _category_counts(table, owner, len(train), rules).items()
+    }
+    names = encoded_names(columns, vocabularies)
+    sums = _present_sums(table, owner, clients=len(train), vocabularies=vocabularies)
+    try:
+        filling = imputation(sums, names)
+    except DataError as error:
+        raise DataError(f"{place}: {error}") from error
+    for name, clients in absent_columns(sums, names).items():
+        _log.warning(
+            "%s: column %s is missing in all training rows of %d %s (%s), which get the mean of "
+            "the others; its indicator acts as an intercept of these clients",
+            place,
+            name,
+            len(clients),
+            "client" if len(clients) == 1 else "clients",
+            client_list(clients, client_names),
+        )
+    return TableEncoding(tuple(columns), vocabularies, filling)
+
+
+def _category_counts(
+    table: RawTable, owner: Int[np.ndarray, "M"], clients: int, rules: EncodingRules
+) -> dict[str, Counts]:
+    """The categories of each column that has some, with the number of training samples of each
+    client."""
+    found: dict[str, Counts] = {}
+    for rows in row_blocks(table.shape[0], table.shape[1] * CELL_BYTES):
+        frame = table.frame(rows)
+        owners = owner[rows]
+        for name in frame.columns:
+            column = frame[name]
+            text = str(name)
+            kind = kind_of(column, text, table.place, rows.start)
+            if kind != CATEGORY and text not in rules.categories and text not in found:
+                continue
+            counts = found.setdefault(text, [Counter() for _ in range(clients)])
+            names = np.array(category_names(column), object)
+            for client in np.unique(owners[owners >= 0]):
+                counts[client].update(category_counts(names[owners == client]))
+    # A column may have only empty cells in its first blocks.
+    return {str(name): found[str(name)] for name in table.features if str(name) in found}
+
+
+def _vocabulary(counts: Counts, column: str, rules: EncodingRules, place: Path | str) -> Vocabulary:
+    """The vocabulary of a column.
+
+    Raises:
+        DataError: the column identifies samples or clients, or has too many categories.
+    """
+    total = sum(counts, Counter())
+    total.pop(None, None)
+    samples = sum(total.values())
+    cure = f"leave it out: data.drop={column}"
+    if len(total) > MOST_CATEGORIES and len(total) > samples / 2:
+        raise DataError(
+            f"{place}: column {column!r} has {len(total):,} categories in {samples:,} training "
+            f"samples, such as {listed(sorted(map(str, total))[:3])}, so it looks like an "
+            f"identifier or free text; {cure}"
+        )
+    # With one client, no category can be in two.
+    min_clients = min(rules.min_clients, sum(bool(part) for part in counts) or 1)
+    try:
+        found = vocabulary(
+            counts, column, min_frequency=rules.min_frequency, min_clients=min_clients
+        )
+    except DataError as error:
+        raise DataError(f"{place}: {error}") from error
+    if not found.categories:
+        raise DataError(
+            f"{place}: column {column!r} has {count(len(total), 'category', 'categories')}, such "
+            f"as {listed(sorted(map(str, total))[:3])}, but none with {rules.min_frequency} "
+            f"training samples in {count(min_clients, 'client')}; if it identifies samples or "
+            f"clients, {cure}; otherwise lower data.min_frequency or data.min_clients"
+        )
+    return found
+
+
+def _present_sums(
+    table: RawTable,
+    owner: Int[np.ndarray, "M"],
+    clients: int,
+    vocabularies: Mapping[str, Vocabulary],
+) -> PresentSums:
+    """The sums of each client's training samples over the encoded columns."""
+    columns = [str(name) for name in table.features]
+    width = len(encoded_names(columns, vocabularies))
+    samples = np.bincount(owner[owner >= 0], minlength=clients)
+    present = np.zeros((clients, width), np.int64)
+    total = np.zeros((clients, width))
+    for rows in row_blocks(table.shape[0], table.shape[1] * CELL_BYTES):
+        frame: Any = table.frame(rows)
+        numbers = encoded(
+            frame.set_axis(columns, axis=1),
+            columns,
+            vocabularies,
+            place=table.place,
+            start=rows.start,
+            clients=table.clients,
+        )
+        owners = owner[rows]
+        mine = owners >= 0
+        missing = np.isnan(numbers[mine])
+        np.add.at(present, owners[mine], ~missing)
+        np.add.at(total, owners[mine], np.where(missing, 0.0, numbers[mine]))
+    return PresentSums(samples=samples, present=present, total=total)

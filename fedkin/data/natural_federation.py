@@ -1,0 +1,84 @@
+"""Natural federations as federated data, with the defaults of each set."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fedkin.core.errors import ConfigError
+from fedkin.data.federated import FederatedData
+from fedkin.data.from_arrays import from_pandas
+from fedkin.data.natural import natural
+from fedkin.data.natural_sets import NATURAL
+from fedkin.data.partition_options import checked
+from fedkin.task_types.catalogue import TASK_TYPES
+
+
+@checked
+def natural_federation(
+    *,
+    set: str,
+    seed: int = 0,
+    features: Any = None,
+    drop: Any = None,
+    scale: str | None = None,
+    categories: Any = None,
+    min_frequency: int | None = None,
+    min_clients: int | None = None,
+    task: str | None = None,
+    loss: str | None = None,
+    quantiles: Any = None,
+    loss_options: Any = None,
+) -> FederatedData:
+    """A natural federation: a table whose clients are hospitals, schools, states or industries.
+
+    Label, client, exposure, categories and split are those of the set (``fk.data.natural``).
+
+    Args:
+        set: name of the set, such as ``azpro``.
+        seed: number of the split.
+        features: columns of the features; None for the set's own.
+        drop: columns that are left out.
+        scale: as for ``load``.
+        categories: columns of numbers that are categories; None for the set's own.
+        min_frequency, min_clients: which categories get a feature, as for ``load``.
+        task: what the labels are; None for the set's task type, or the one that has the loss. A
+            forecast one step ahead is a regression.
+        loss: the training loss; None for the set's own, or the first one of ``task``.
+        quantiles: levels of the task ``quantile``.
+        loss_options: options of the loss.
+
+    Raises:
+        ConfigError: the set is unknown, or is about survival times.
+        DataError: the file is not found.
+    """
+    found = natural(set, seed=seed)
+    own = "regression" if found.task_type == "forecast" else found.task_type
+    if own == "survival":
+        others = [name for name, about in NATURAL.items() if about.task_type != "survival"]
+        raise ConfigError(
+            f"set = {set!r} has survival times, which become risk sets first "
+            f"(fedkin.data.survival); choose one of {', '.join(others)}"
+        )
+    assert own in TASK_TYPES
+    is_default = task is None and loss is None and quantiles is None
+    options = found.reader_options()
+    options["features"] = list(found.features) if features is None else features
+    options["task"] = own if is_default else task
+    options["loss"] = found.about.loss if is_default else loss
+    if drop is not None and features is None:
+        left_out = [drop] if isinstance(drop, str) else list(drop)
+        options["features"] = [name for name in found.features if name not in left_out]
+        drop = [name for name in left_out if name not in found.features] or None
+    own_categories = [name for name in found.about.categories if name in options["features"]]
+    return from_pandas(
+        found.table,
+        **options,
+        scale=scale,
+        drop=drop,
+        categories=own_categories if categories is None else categories,
+        min_frequency=min_frequency,
+        min_clients=min_clients,
+        quantiles=quantiles,
+        loss_options=loss_options,
+        seed=seed,
+    )

@@ -1,0 +1,59 @@
+"""Half-and-half mixtures of two models: their predicted means or probabilities are averaged.
+
+Shapes: B samples, C outputs.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float
+
+from fedkin.core.errors import ConfigError
+from fedkin.export.predictor import probabilities
+from fedkin.task_types.classification import Classification
+from fedkin.task_types.survival import Survival
+from fedkin.task_types.task_type import TaskType
+
+# Labels of numbers are scaled to standard deviation 1. A squared residual of more than 3 standard
+# deviations counts as 9, so that no sample decides alone.
+LARGEST_SQUARE = 9.0
+
+
+def check_task_type(task_type: TaskType) -> None:
+    """Raise ConfigError for survival, whose losses are not those of single samples."""
+    if isinstance(task_type, Survival):
+        raise ConfigError(
+            "the rule compares losses of single samples, and the loss of survival belongs to a "
+            "risk set; compare the C-index of runs instead: fedkin compare with methods local, "
+            "fedavg and the clustered ones"
+        )
+
+
+def half_and_half(
+    task_type: TaskType, one: Float[np.ndarray, "B C"], other: Float[np.ndarray, "B C"]
+) -> Float[np.ndarray, "B C"]:
+    """The scores of the mixture of two models with equal weights."""
+    shares = np.full((2, 1), 0.5)
+    loss = task_type.loss
+    if loss is not None:
+        return loss.mixed([one, other], shares)
+    mean = (probabilities(one) + probabilities(other)) / 2
+    with np.errstate(divide="ignore"):
+        return np.log(mean)
+
+
+def sample_losses(
+    task_type: TaskType, scores: Float[np.ndarray, "B C"], y: np.ndarray
+) -> Float[np.ndarray, "B"]:
+    """The loss of each sample: log loss of classes, squared error, deviance or pinball loss."""
+    if isinstance(task_type, Classification):
+        logits = scores.astype(np.float64)
+        highest = logits.max(axis=1, keepdims=True)
+        total = highest[:, 0] + np.log(np.exp(logits - highest).sum(axis=1))
+        return total - logits[np.arange(len(y)), y]
+    return np.asarray(task_type.sample_scores(np, scores.astype(np.float64), y)[0], np.float64)
+
+
+def largest_loss(task_type: TaskType) -> float:
+    """The loss that larger ones of a sample count as."""
+    return LARGEST_SQUARE if task_type.name == "regression" else np.inf

@@ -1,0 +1,165 @@
+"""The result of choosing a model for each client: what serves it, and predictions with it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from fedkin.core.storage import user_path, write_atomic
+from fedkin.export.predictor import probabilities
+from fedkin.measures.do_no_harm import LEVEL, HeldOutGains, Service
+from fedkin.run.serving.candidates import Candidates
+from fedkin.run.serving.mixtures import half_and_half
+from fedkin.task_types.task_type import TaskType
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FILE = "serving.json"
+
+
+class ServedClient(NamedTuple):
+    """What serves a client.
+
+    Attributes:
+        client: position of the client.
+        name: its name; its position as text if it has none.
+        cluster: its cluster; -1 without one.
+        served_by: its own model, or a mixture.
+        gain: gain of its mixture over its own model, relative to the own model's loss; of the
+            better mixture for a client that keeps its own model; NaN without held-out samples.
+        own_loss: loss of its own model on held-out samples.
+        held_out: number of these samples.
+        worse: whether the client's own test says that the best alternative is worse.
+    """
+
+    client: int
+    name: str
+    cluster: int
+    served_by: str
+    gain: float
+    own_loss: float
+    held_out: int
+    worse: bool
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ServedModels:
+    """Which model serves each client, and predictions with it.
+
+    Attributes:
+        rule: the rule by which models were chosen.
+        folds: number of parts of the training samples that were held out in turn.
+        service: the choice (``fedkin.measures.do_no_harm.Service``).
+        gains: the clients' gains on held-out samples.
+        rows: what serves each client.
+        candidates: the models, trained on all training samples.
+        task_type: what the labels are.
+    """
+
+    rule: str
+    folds: int
+    service: Service
+    gains: HeldOutGains
+    rows: list[ServedClient]
+    candidates: Candidates
+    task_type: TaskType
+
+    def __repr__(self) -> str:
+        return self.text()
+
+    @property
+    def clients(self) -> pd.DataFrame:
+        """A DataFrame with a row for each client (``ServedClient``)."""
+        import pandas as pd
+
+        return pd.DataFrame(self.rows, columns=list(ServedClient._fields))
+
+    def summary(self) -> dict[str, Any]:
+        """The numbers of the choice as plain JSON values."""
+        service = self.service
+        names = self.candidates.names
+        counts = np.bincount(service.model, minlength=len(names))
+        measured = int((self.gains.samples > 0).sum())
+        return {
+            "rule": self.rule,
+            "folds": self.folds,
+            "clients": len(service.model),
+            "served_by": {name: int(n) for name, n in zip(names, counts, strict=True)},
+            "gate_open": service.gate,
+            "best_alternative": names[service.best],
+            "gain": service.gain,
+            "gain_low": _finite(service.low),
+            "gain_high": _finite(service.high),
+            "vetoed": int(service.vetoed.sum()),
+            "worse_by_own_test": int(service.worse.sum()),
+            "expected_by_chance": LEVEL * measured,
+            "own_rounds": self.candidates.own_rounds,
+        }
+
+    def text(self) -> str:
+        """The choice in a few lines."""
+        s = self.summary()
+        served = ", ".join(f"{count} by {name}" for name, count in s["served_by"].items() if count)
+        interval = (
+            f" [{s['gain_low']:+.1%}, {s['gain_high']:+.1%}]" if s["gain_low"] is not None else ""
+        )
+        gate = (
+            f"at least 10%, so all clients get {s['best_alternative']}, except {s['vetoed']} whose "
+            "own held-out samples say no"
+            if s["gate_open"]
+            else "less than 10%, so a client gets a mixture only if its own test says that it is "
+            "better"
+        )
+        lines = [
+            f"{s['clients']} clients served: {served}",
+            f"gain of {s['best_alternative']} over own models on held-out samples: "
+            f"{s['gain']:+.1%}{interval}; {gate}",
+            f"own tests that say worse: {s['worse_by_own_test']} clients (by chance about "
+            f"{s['expected_by_chance']:.1f})",
+        ]
+        return "\n".join(lines)
+
+    def predict(self, x: Any, *, client: int | str, proba: bool = False) -> np.ndarray:
+        """Predict with the model that serves a client.
+
+        Args:
+            x: samples, as for ``Run.predict``.
+            client: the client's name or position.
+            proba: whether to return the probabilities of classes instead.
+        """
+        clustered = self.candidates.clustered
+        number = clustered.client_number(client)
+        predictor = self.candidates.own.of_client(number)
+        scores = self.candidates.scores(number, predictor.input_of(x))
+        model = int(self.service.model[number])
+        served = scores.own
+        if model:
+            served = half_and_half(self.task_type, scores.own, scores.others[model - 1])
+        if self.task_type.loss is not None:
+            return self.task_type.predict(served)
+        if proba:
+            return probabilities(served)
+        classes = served.argmax(axis=1)
+        names = predictor.label_names
+        return classes if names is None else np.asarray(names)[classes]
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the summary and the table of clients into a run's folder, where its report finds
+        them. Returns the path of the file."""
+        path = user_path(folder) / FILE
+        rows = [
+            {**row._asdict(), "gain": _finite(row.gain), "own_loss": _finite(row.own_loss)}
+            for row in self.rows
+        ]
+        write_atomic(path, json.dumps({**self.summary(), "table": rows}, indent=1) + "\n")
+        return path
+
+
+def _finite(value: float) -> float | None:
+    """A number for JSON; None for NaN."""
+    return float(value) if np.isfinite(value) else None
