@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-
 from fedkin.task_types.classification import Classification
 from fedkin.task_types.task_type import Sums, share_of
 

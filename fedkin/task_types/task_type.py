@@ -151,7 +151,7 @@ class TaskType(ABC):
             examples: number of samples.
         """
 
-    def per_client(self, sums: Sums, examples: Any) -> dict[str, np.ndarray]:
+    def per_client(self, sums: Sums, examples: Any) -> dict[str, Any]:
         """The measures in which every client has the same weight, by name: those of the mean of the
         clients' means.
 
