@@ -17,6 +17,7 @@ from fedkin.core.plain import plain
 from fedkin.core.randomness import Stream
 from fedkin.data.array_checks import row_blocks
 from fedkin.data.array_targets import feature_array
+from fedkin.data.client_columns import values_by_client
 from fedkin.data.client_ids import client_ids, whole_ids
 from fedkin.data.client_names import ClientNames
 from fedkin.data.features import Features as Features
@@ -75,6 +76,8 @@ class OwnSamples:
     task_type: TaskType | None = None
     exposure: Any = None
     weight: Any = None
+    # Facts about clients, by the column's name; a value for each sample.
+    client_columns: dict[str, Any] | None = None
 
     def federation(
         self, partition: PartitionOptions | None, train_fraction: float | int, seed: int
@@ -109,6 +112,7 @@ class OwnSamples:
             owners = whole_ids(client_ids(self.owners, self.place, self.owners_name))
             client_names = ClientNames.of(np.unique(owners))
         owned, true_clusters = _divided(y, owners, partition, seed)
+        facts = values_by_client(self.client_columns, owned, client_names, self.place)
         train, test, validation = self._split(owned, train_fraction, seed)
         transform = None
         if x is None:
@@ -131,6 +135,7 @@ class OwnSamples:
             columns=columns,
             from_uint8=self.x.dtype == np.uint8 and not self.integers,
             transform=transform,
+            client_columns=facts,
         )
 
     def _federation_of_numbers(
@@ -160,6 +165,7 @@ class OwnSamples:
             client_names = ClientNames.of(np.unique(owners))
         owned, true_clusters = _divided(quantile_bins(raw.label), owners, partition, seed)
         owned = _select(owned, labelled)
+        facts = values_by_client(self.client_columns, owned, client_names, self.place)
         train, test, validation = self._split(owned, train_fraction, seed)
         task_type, y = fitted(self.task_type, raw, train.rows, self.place)
         assert task_type.loss is not None
@@ -181,6 +187,7 @@ class OwnSamples:
             from_uint8=self.x.dtype == np.uint8 and not self.integers,
             transform=transform,
             task_type=task_type,
+            client_columns=facts,
         )
 
     def _scaled(self, train: Ragged, client_names: Sequence[str] | None) -> Scaled:
