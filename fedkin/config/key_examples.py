@@ -42,6 +42,7 @@ EXAMPLES: dict[str, tuple[Any, ...]] = {
     "client": ("hospital", 1),
     "clients": (20, "0:5000", [0, 3]),
     "clients_per_batch": (4,),
+    "client_columns": (["sector"],),
     "clip_norm": (1.0,),
     "clusters": (3,),
     "connect": (["tcp/127.0.0.1:7451"],),

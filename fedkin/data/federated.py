@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -60,6 +60,7 @@ class FederatedData:
         transform: for a table: how its columns became x. None if they kept their values, and for
             other data.
         task_type: what the labels are: classes, numbers, counts, ...
+        client_columns: facts about clients, such as their sector: a value for each client, by name.
         packed: the files of packed data (``fedkin.data.pack``), from which the arrays are mapped;
             None for data in memory.
 
@@ -85,6 +86,7 @@ class FederatedData:
     from_uint8: bool = False
     transform: TableTransform | None = None
     task_type: TaskType = CLASSIFICATION
+    client_columns: Mapping[str, tuple[str, ...]] | None = None
     # Not a field of the dataclass: the class method ``trusted`` sets it on an instance.
     packed: ClassVar[PackedFiles | None] = None
 
@@ -268,7 +270,10 @@ class FederatedData:
             names = ClientNames.of(self.client_names).select(clients)
         # A shallow copy is needed, since ``with_rows`` cannot remove a field.
         bare = copy.copy(self)
-        bare.__dict__.update(true_clusters=None, client_names=names)
+        facts = self.client_columns
+        if facts is not None:
+            facts = {name: tuple(values[c] for c in clients) for name, values in facts.items()}
+        bare.__dict__.update(true_clusters=None, client_names=names, client_columns=facts)
         validation = None if self.validation is None else self.validation.select(clients)
         return bare.with_rows(
             train=self.train.select(clients),

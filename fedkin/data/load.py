@@ -9,6 +9,7 @@ from typing import Any
 
 from fedkin.core.errors import ConfigError, DataError, unknown
 from fedkin.core.storage import user_path
+from fedkin.data.client_columns import names_of
 from fedkin.data.column_checks import check_columns
 from fedkin.data.federated import FederatedData
 from fedkin.data.files import ENDINGS_OF, read_npy_folder, read_npz, read_table, table_kind
@@ -60,6 +61,7 @@ def load(
     categories: Any = None,
     min_frequency: int | None = None,
     min_clients: int | None = None,
+    client_columns: Any = None,
 ) -> FederatedData:
     """A federation from a file with an entry for each sample, or from a folder in LEAF's layout.
 
@@ -137,6 +139,8 @@ def load(
         min_frequency: a category with fewer training samples shares the column ``infrequent``; None
             for 10.
         min_clients: a category that fewer clients have shares it as well; None for 2.
+        client_columns: columns of a table that describe clients and not samples, such as
+            ``["sector"]``: the method ``given`` can use them, and they are no features.
 
     Returns:
         The federation.
@@ -195,6 +199,7 @@ def load(
         options=table_options,
         exposure=None if exposure is None else str(exposure),
         weight=None if weight is None else str(weight),
+        client_columns=names_of(client_columns),
     )
     if label_scale_from is not None and task_type is None:
         raise ConfigError(
@@ -303,6 +308,7 @@ def _samples(
     options: TableOptions,
     exposure: str | None = None,
     weight: str | None = None,
+    client_columns: tuple[str, ...] = (),
 ) -> OwnSamples:
     """The samples of a file, or of a folder of arrays. ``options`` are those of tables.
 
@@ -321,6 +327,7 @@ def _samples(
     table = options.rename(table, path)
     needed = [label, client] if owned else [label]
     needed += [name for name in (exposure, weight) if name is not None]
+    needed += client_columns
     check_columns(table, needed, path, _CURES)
     dropped = options.dropped(table, [*needed, *(features or ())], path)
     columns = Columns(
@@ -331,6 +338,7 @@ def _samples(
         unused=(client, *dropped),
         exposure=exposure,
         weight=weight,
+        client_columns=client_columns,
     )
     scaling = options.scaling()
     if kind == "parquet":

@@ -20,7 +20,7 @@ from fedkin.core.object_repr import of_client
 from fedkin.measures.measure import Measure
 from fedkin.measures.scores import ScoreNames
 from fedkin.measures.table import MEASURES
-from fedkin.task_types.loss import Loss
+from fedkin.task_types.loss import Loss, targets_of
 
 Sums = Mapping[str, Any]  # arrays or single numbers
 
@@ -99,6 +99,20 @@ class TaskType(ABC):
             scores: outputs of the model [B C].
             y: rows of ``FederatedData.y``.
         """
+
+    def sample_losses(
+        self, scores: Float[np.ndarray, "B C"], y: np.ndarray
+    ) -> Float[np.ndarray, "B"]:
+        """The training loss of each sample in NumPy, times the sample's weight.
+
+        Args:
+            scores: outputs of a model.
+            y: rows of ``FederatedData.y``.
+        """
+        assert self.loss is not None
+        targets = targets_of(y)
+        losses = self.loss.of(np, scores, targets)
+        return losses if targets.weight is None else losses * targets.weight
 
     def constant_scores(self, y: Any) -> tuple[Any, ...]:
         """The same sums for the constant model, for the other names in ``sums``."""
