@@ -9,15 +9,16 @@ together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from fedkin.core.client_engine import ClientEngine, ClientSamples
 from fedkin.core.client_memory import ClientMemory, OwnMemory, client_name
-from fedkin.core.columns import raw_values
+from fedkin.core.columns import raw_labels, raw_values
 from fedkin.core.engine_protocols import LocalUpdates, Scorer, ScoreSums, Trainer
 from fedkin.core.errors import TaskError
 from fedkin.core.model_spec import BYTES_PER_NUMBER
@@ -71,6 +72,11 @@ class Client:
         x = data.x[positions]
         return (raw_values(data, x) if raw else x), data.y[positions]
 
+    def raw_labels(self) -> Float[np.ndarray, "s 3"]:
+        """The client's training labels in their own unit, with exposures and weights; for labels
+        that are numbers."""
+        return raw_labels(self._rows.data, self.samples()[1])
+
     @property
     def label_counts(self) -> Int[np.ndarray, "C"]:
         """The client's number of training samples of each class."""
@@ -81,6 +87,35 @@ class Client:
         """The client's label counts before any shift of its data. A real client returns its present
         counts, because it knows no earlier ones."""
         return self._rows.samples.first_data.label_counts(clients=self._position)[0]
+
+    @property
+    def first_labels(self) -> np.ndarray:
+        """The client's training labels before any shift of its data, as ``samples`` returns them. A
+        real client returns its present ones."""
+        first = self._rows.samples.first_data
+        return first.y[first.part("train")[int(self._position[0])]]
+
+    @property
+    def task_type(self) -> Any:
+        """What the labels are (``TaskType``): classes, numbers, counts, ..."""
+        return self._rows.data.task_type
+
+    def fact(self, column: str) -> str | None:
+        """A fact about the client, from a column of its table: one of ``client_columns``, or a
+        feature with the same value in all training samples. None if there is no such column."""
+        data = self._rows.data
+        client = int(self._position[0])
+        if column in (data.client_columns or {}):
+            return data.client_columns[column][client]
+        if column not in (data.feature_names or ()):
+            return None
+        values = self.samples(raw=True)[0][:, data.feature_names.index(column)]
+        return f"{values[0]:.6g}" if np.ptp(values) <= 1e-6 * abs(values[0]) else None
+
+    @property
+    def has_validation(self) -> bool:
+        """Whether the data set has a validation split."""
+        return self._rows.data.validation is not None
 
     @property
     def detects_shifts(self) -> bool:
@@ -194,50 +229,6 @@ def _shortened(count: int, done: int, asked: int) -> int:
 
 
 _FIRST = np.zeros(1, np.int64)
-
-
-@dataclass(frozen=True)
-class ClientSamples:
-    """The samples of all N clients.
-
-    Attributes:
-        ids: the numbers by which random streams identify the clients.
-        data: the present samples of all clients (``FederatedData``).
-        first_data: the samples of all clients before any shift.
-        detects_shifts: whether clients look for shifts of their data. If False, they never report
-            one.
-    """
-
-    ids: Int[np.ndarray, "N"]
-    data: Any
-    first_data: Any
-    detects_shifts: bool = True
-
-
-@dataclass(frozen=True)
-class ClientEngine:
-    """Model computations on the samples of all clients.
-
-    Attributes:
-        scorer: scores models.
-        trainer: trains models.
-        together: whether all rows of one client (each with one model) must be in one portion (a
-            group of rows that are computed at once).
-        limited: function that takes clients and, for each, positions among its training samples. It
-            returns samples and an engine in which client i is the i-th of these clients and has
-            only the samples at its positions. None if clients are already restricted in this way.
-    """
-
-    scorer: Scorer
-    trainer: Trainer
-    together: bool
-    limited: Limited | None = None
-
-
-Limited = Callable[
-    [Int[np.ndarray, "r"], list[Int[np.ndarray, "_"]]],
-    tuple[ClientSamples, ClientEngine],
-]
 
 
 @dataclass(frozen=True)

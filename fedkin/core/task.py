@@ -149,6 +149,10 @@ class Task:
                 f"model {model!r} does not support the task {self.name}, which needs {expected}"
             )
 
+    def check_labels(self, task_type: Any) -> None:
+        """Raise MethodError if the task does not work with labels of a task type (``TaskType``)."""
+        return
+
     def check_reply(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Raise TaskError for a reply that fits the schema but has impossible values."""
 

@@ -247,17 +247,8 @@ class Predictor(Classifier):
     def _scores(self, x: Shaped[np.ndarray, "B ..."]) -> Float[np.ndarray, "B C"]:
         """Scores of one network; for a mixture, log probabilities; for detectors, a column of
         scores for each."""
-        if self.shares is not None and self.predicts_numbers:
-            parts = [class_scores(self.model, vector, x) for vector in self.vectors]
-            return mixed_scores(self.task_type, parts, self.shares)
         if self.shares is not None:
-            # A mixture averages probabilities, so its scores are the logarithm of the average.
-            mixed: Any = sum(
-                share * probabilities(class_scores(self.model, vector, x))
-                for share, vector in zip(self.shares, self.vectors, strict=True)
-            )
-            with np.errstate(divide="ignore"):
-                return np.log(mixed).astype(np.float32)
+            return self._mixed_scores(self.shares, x)
         if self.positive is None:
             return class_scores(self.model, self.vectors[0], x)
         # A class without a detector has no score, and must never be predicted.
@@ -266,27 +257,20 @@ class Predictor(Classifier):
             scores[:, positive] = class_scores(self.model, vector, x)[:, 0]
         return scores
 
-
-def mixed_scores(
-    task_type: TaskType, scores: Sequence[Float[np.ndarray, "B C"]], shares: Float[np.ndarray, "K"]
-) -> Float[np.ndarray, "B C"]:
-    """The scores of a mixture of models of numbers: the predicted means are mixed.
-
-    Args:
-        task_type: what the labels are.
-        scores: scores of each of the K models.
-        shares: weight of each model.
-    """
-    assert task_type.loss is not None
-    weights = np.asarray(shares, np.float64)[:, None, None]
-    stacked = np.stack(scores).astype(np.float64)
-    if task_type.loss.link == "identity":
-        return (weights * stacked).sum(axis=0)
-    if task_type.loss.link == "softplus":
-        mean = (weights * np.logaddexp(0, stacked)).sum(axis=0)
-        return mean + np.log(-np.expm1(-mean))
-    with np.errstate(divide="ignore"):
-        return np.logaddexp.reduce(np.log(weights) + stacked, axis=0)
+    def _mixed_scores(
+        self, shares: Float[np.ndarray, "D"], x: Shaped[np.ndarray, "B ..."]
+    ) -> Float[np.ndarray, "B C"]:
+        """Scores of a mixture: logarithms of the mean probabilities of classes; for numbers and
+        counts, the scores whose predictions are the mean predictions."""
+        of_models = [class_scores(self.model, vector, x) for vector in self.vectors]
+        loss = self.task_type.loss
+        if loss is not None:
+            return loss.mixed(of_models, shares[:, None]).astype(np.float32)
+        mixed: Any = sum(
+            share * probabilities(scores) for share, scores in zip(shares, of_models, strict=True)
+        )
+        with np.errstate(divide="ignore"):
+            return np.log(mixed).astype(np.float32)
 
 
 def layers_of(model: AnyModel, vector: Float[np.ndarray, "P"]) -> dict[str, np.ndarray]:

@@ -54,8 +54,8 @@ def quantile_distance(
     return float(np.abs(np.subtract(new, old, dtype=np.float64)).mean()) / deviation
 
 
-def quantile_threshold(new_samples: int, old_samples: int) -> float:
-    """Largest ``quantile_distance`` without a shift: 0.2, or 2.1 sqrt(1 / n + 1 / m) for few
+def quantile_threshold(new_samples: int, old_samples: int, least: float = LEAST_DISTANCE) -> float:
+    """Largest ``quantile_distance`` without a shift: ``least``, or 2.1 sqrt(1 / n + 1 / m) for few
     samples.
 
     Without a shift the distance is about sqrt(1 / n + 1 / m), so 0.2 alone gives false alarms in
@@ -65,11 +65,12 @@ def quantile_threshold(new_samples: int, old_samples: int) -> float:
     Args:
         new_samples: n, the client's present number of samples.
         old_samples: m, its number of samples when the quantiles were stored.
+        least: smallest distance that is a shift, however many samples there are.
     """
     check_positive("new_samples", new_samples)
     check_positive("old_samples", old_samples)
     by_chance = FALSE_ALARM_FACTOR * math.sqrt(1 / new_samples + 1 / old_samples)
-    return max(LEAST_DISTANCE, by_chance)
+    return max(least, by_chance)
 
 
 def labels_shifted(

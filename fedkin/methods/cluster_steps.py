@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -24,13 +24,17 @@ from fedkin.core.task import Task
 from fedkin.core.training import LocalTraining
 from fedkin.core.validation import check_choice, check_not_negative
 from fedkin.core.world import World
+from fedkin.tasks.loss_shift import LossShifted
 from fedkin.tasks.losses import Losses
 from fedkin.tasks.shift import Note, Shifted
 from fedkin.tasks.similarities import Directions, Similarities
 from fedkin.tasks.train import TrainingReply
 
 WEIGHTING = ("simple", "examples", "first_client")
-MIGRATION = ("none", "label_blind", "label_aware")
+BY_LOSS = "loss"
+# The test with which clients detect a shift of their data, after which they are placed again.
+Migration = Literal["none", "label_blind", "label_aware", "label_quantiles", "loss"]
+MIGRATION = get_args(Migration)
 PRETRAINING_STEPS = (
     50  # number of mini-batches that give a client's direction, as in FlexCFL's code
 )
@@ -54,12 +58,12 @@ def check_policies(method: Any, newcomers: tuple[str, ...]) -> None:
 
 def standing_tasks(method: Any) -> tuple[Task, ...]:
     """The tasks that a method sends to all clients in every round: the test whether a client's
-    labels have shifted; an empty tuple if the method's clients do not migrate.
+    labels have shifted; an empty tuple if the method's clients do not migrate, or test losses.
 
     Args:
         method: a method with the fields ``migration`` and ``threshold``.
     """
-    if method.migration == "none":
+    if method.migration in ("none", BY_LOSS):
         return ()
     return (Shifted(method.migration, method.threshold),)
 
@@ -93,19 +97,25 @@ def migrate(world: World, state: S, method: Any, place: Callable[..., S], stream
     those outside the cohort (FlexCFL, Alg. 2, l. 4-6).
 
     A client that does not reply keeps its cluster, and detects the same shift again in the next
-    round.
+    round. The test of losses sends every client its cluster's model.
 
     Args:
         world, state, stream: clients, state and random numbers of the round.
         method: the method, with fields ``migration`` and ``threshold``.
         place: the method's function that places clients.
     """
-    for task in standing_tasks(method):
-        reachable = world.clients(stream.round)
-        assigned = reachable[state.assignment[reachable] != UNASSIGNED]
-        migrants = assigned[world.run(task, assigned).shifted]
-        if len(migrants):
-            state = place(world, state, migrants, stream.child("migration"))
+    if method.migration == "none":
+        return state
+    reachable = world.clients(stream.round)
+    assigned = reachable[state.assignment[reachable] != UNASSIGNED]
+    if method.migration == BY_LOSS:
+        losses = LossShifted(state.models, state.assignment[assigned])
+        shifted = world.run(losses, assigned).risen
+    else:
+        shifted = world.run(Shifted(method.migration, method.threshold), assigned).shifted
+    migrants = assigned[shifted]
+    if len(migrants):
+        state = place(world, state, migrants, stream.child("migration"))
     return state
 
 

@@ -8,10 +8,14 @@ Notation: theta_k the components, pi_i the mixture weights of client i, n_i its 
 samples, B the number of samples in a batch.
 
     E:  q_ij(k) = pi_ik exp(-l(theta_k; x_ij, y_ij)), divided by its sum over k
+        l is a negative log likelihood: the loss / phi, with the dispersion phi of numbers and
+        counts (for squares, the mean of the squared residuals), and phi = 1 for classes
     M:  pi_ik   = (1/n_i) sum_j q_ij(k)
         theta_ik <- local SGD on (1/B) sum_j q_ij(k) l(theta_k; x_ij, y_ij), from theta_k
-    server: theta_k <- sum_i n_i theta_ik / sum_i n_i           n_i, and not n_i pi_ik
+    server: phi <- sum_ijk q_ij(k) d_ij(k) / sum_i n_i          d: ``Loss.deviations``
+            theta_k <- sum_i n_i theta_ik / sum_i n_i           n_i, and not n_i pi_ik
     prediction: sum_k pi_ik softmax(h_k(x))                     probabilities are mixed, not scores
+                sum_k pi_ik mu_k(x) for numbers and counts      and so are predicted means
 
 The E-step uses the mixture weights pi of the last round, and evaluates the components in inference
 mode. q stays fixed for all local epochs. K models are sent to every client of a round, and K back.
@@ -33,7 +37,7 @@ training samples, and trains nothing, as in the authors' code.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -45,7 +49,7 @@ from fedkin.core.model_spec import ModelSpec
 from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
 from fedkin.core.replies import Reply
-from fedkin.core.requirements import AtLeast, ClientReads, DataNeeds, ModelParts, Requirements
+from fedkin.core.requirements import AtLeast, ClientReads, ModelParts, Requirements
 from fedkin.core.task import Task
 from fedkin.core.validation import check_choice, check_positive_integer
 from fedkin.core.world import World
@@ -60,6 +64,8 @@ class MixtureState(State):
 
     membership: Float[np.ndarray, "N K"]  # pi
     samples: Int[np.ndarray, "N"]  # number of training samples of each client; 0 if unknown
+    # phi, by which the loss of numbers or counts is divided in the E-step; 1 for classes.
+    dispersion: Float[np.ndarray, "1"] = field(default_factory=lambda: np.ones(1), kw_only=True)
 
     def evaluation(self, spec: ModelSpec, clients: Int[np.ndarray, "n"]) -> Task | None:
         return EvaluateMixture(self.models, self.membership[clients])
@@ -106,7 +112,6 @@ class FedEM:
             clients=AtLeast(self.clusters, because="clusters"),
             reads=ClientReads(sends="shares of clusters"),
             parts=ModelParts(own="mixtures of each client's own"),
-            data=DataNeeds(classes="mixes the probabilities of classes"),
         )
 
     def init(self, world: World, stream: Stream) -> MixtureState:
@@ -121,17 +126,27 @@ class FedEM:
         self, world: World, state: MixtureState, cohort: Int[np.ndarray, "n"], stream: Stream
     ) -> MixtureState:
         cohort = cohort[state.assignment[cohort] != UNASSIGNED]
-        task = TrainMixture(state.models.reshape(1, -1), world.work, state.membership[cohort])
+        task = TrainMixture(
+            models=state.models.reshape(1, -1),
+            work=world.work,
+            membership=state.membership[cohort],
+            dispersion=float(state.dispersion[0]),
+        )
         reply = world.run(task, cohort, stream.child("train"))
         state = with_membership(state, cohort, reply, reply.examples)
         share = self._share(state, cohort[reply.arrived])
-        return replace(state, models=state.models + share * steps(state, reply))
+        models = state.models + share * steps(state, reply)
+        return replace(state, models=models, dispersion=new_dispersion(state, reply))
 
     def place(
         self, world: World, state: MixtureState, newcomers: Int[np.ndarray, "c"], stream: Stream
     ) -> MixtureState:
         """New clients get their weights by one E-step, from equal weights."""
-        task = MixtureWeights(state.models, equal_weights(len(newcomers), state.clusters))
+        task = MixtureWeights(
+            state.models,
+            equal_weights(len(newcomers), state.clusters),
+            dispersion=float(state.dispersion[0]),
+        )
         return with_membership(state, newcomers, world.run(task, newcomers))
 
     def _share(self, state: MixtureState, trained: Int[np.ndarray, "a"]) -> np.float32:
@@ -184,6 +199,16 @@ def equal_weights(clients: int, clusters: int) -> Float[np.ndarray, "n K"]:
 def steps(state: MixtureState, reply: Reply) -> Float[np.ndarray, "K P"]:
     """The mean update of each component, from a reply to ``TrainMixture``."""
     return reply.update.reshape(state.models.shape)
+
+
+def new_dispersion(state: MixtureState, reply: Reply) -> Float[np.ndarray, "1"]:
+    """The dispersion phi after a reply to ``TrainMixture``: the mean of the deviations of all
+    samples. It stays as it was for classes, and if no deviation is known."""
+    samples = reply.examples[reply.arrived].sum()
+    total = float(reply.deviations)
+    if not (samples and np.isfinite(total) and total > 0):
+        return state.dispersion
+    return np.array([total / samples])
 
 
 def with_membership(

@@ -118,7 +118,7 @@ class FeSEM:
     # weights of clients in a mean; "first_client" is FlexCFL's error, as coded
     weighting: Literal["simple", "examples", "first_client"] = "simple"
     newcomers: Literal["own", "loss", "random"] = "own"  # "own": by distance, as for all clients
-    migration: Literal["none", "label_blind", "label_aware"] = "none"  # shift test of clients
+    migration: cluster_steps.Migration = "none"  # shift test of clients
     threshold: float = 0.2  # share of changed samples that counts as a shift
     eta_g: float = 0.0  # learning rate between clusters; 0: clusters share nothing
 
@@ -240,4 +240,4 @@ class FeSEMMig(FeSEM):
     )
 
     # test with which clients detect a shift of their data
-    migration: Literal["none", "label_blind", "label_aware"] = "label_blind"
+    migration: cluster_steps.Migration = "label_blind"

@@ -107,7 +107,7 @@ class FlexCFL:
     eta_g: float = 0.0  # learning rate between clusters; 0: clusters share nothing
     mu: float = 0.0  # weight of the proximal term in rounds, as in FedProx; 0: none
     # test with which clients detect a shift of their data
-    migration: Literal["none", "label_blind", "label_aware"] = "label_blind"
+    migration: cluster_steps.Migration = "label_blind"
     threshold: float = 0.2  # share of changed samples that counts as a shift
     centers: Literal["clustered", "random"] = "clustered"  # how clusters are formed; "random": RCC
     newcomers: Literal["direction", "loss", "random"] = (

@@ -98,7 +98,7 @@ class FLHC:
     metric: Literal["l1", "l2", "cosine"] = "l2"  # distance between updates
     linkage: Literal["ward", "complete", "average", "single"] = "ward"  # linkage; ward needs l2
     newcomers: Literal["loss", "direction", "random"] = "loss"  # how clients are placed later
-    migration: Literal["none", "label_blind", "label_aware"] = "none"  # shift test of clients
+    migration: cluster_steps.Migration = "none"  # shift test of clients
     threshold: float = 0.2  # share of changed samples that counts as a shift
     eta_g: float = 0.0  # learning rate between clusters; 0: clusters share nothing
 

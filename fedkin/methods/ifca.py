@@ -89,7 +89,7 @@ class IFCA:
     shared_base: bool = False  # all layers except the last are shared, and trained by all clients
     # how new clients are placed; "round": they choose when they are first selected
     newcomers: Literal["round", "loss", "random"] = "round"
-    migration: Literal["none", "label_blind", "label_aware"] = "none"  # shift test of clients
+    migration: cluster_steps.Migration = "none"  # shift test of clients
     threshold: float = 0.2  # share of changed samples that counts as a shift
     eta_g: float = 0.0  # learning rate between clusters; 0: clusters share nothing
 
@@ -235,7 +235,7 @@ class IFCAMig(IFCA):
     )
 
     # test with which clients detect a shift of their data
-    migration: Literal["none", "label_blind", "label_aware"] = "label_blind"
+    migration: cluster_steps.Migration = "label_blind"
 
 
 def _base_mask(spec: ModelSpec) -> Bool[np.ndarray, "P"]:

@@ -98,7 +98,7 @@ class SattlerCFL:
     gamma_max: float | None = None  # bound on gradients within a cluster; None: not checked
     weighting: Literal["simple", "examples"] = "simple"  # weights of replies in a mean
     newcomers: Literal["loss", "direction", "random"] = "loss"  # how clients are placed later
-    migration: Literal["none", "label_blind", "label_aware"] = "none"  # shift test of clients
+    migration: cluster_steps.Migration = "none"  # shift test of clients
     threshold: float = 0.2  # share of changed samples that counts as a shift
     eta_g: float = 0.0  # learning rate between clusters; 0: clusters share nothing
 

@@ -65,9 +65,17 @@ SECTIONS = {
         {
             "head": f"{_PARTS}:PersonalHead",
             "fedbn": f"{_PARTS}:PersonalBatchNorm",
+            "bias": f"{_PARTS}:FedBias",
             "ditto": f"{_PARTS}:PersonalModel",
+            "linear": "fedkin.options.personal.linear:PersonalLinear",
         },
-        titles={"head": "personal heads", "fedbn": "FedBN", "ditto": "Ditto"},
+        titles={
+            "head": "personal heads",
+            "fedbn": "FedBN",
+            "bias": "own intercept",
+            "ditto": "Ditto",
+            "linear": "own linear fit",
+        },
     ),
     "privacy": OptionSection(
         "privacy",

@@ -28,6 +28,8 @@ from fedkin.core.records import Record
 from fedkin.core.requirements import Requirements
 from fedkin.core.task import Task
 from fedkin.core.world import World
+from fedkin.task_types.classification import CLASSIFICATION
+from fedkin.task_types.task_type import TaskType
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,6 +44,7 @@ class RunFacts:
         plan: number of rounds, cohort size, seed and other settings of the run
             (``config.plan.Plan``).
         spec: the model's size and layers.
+        task_type: what the labels are: classes, numbers, counts, ...
         clients: number of clients N.
         options: all options of the run, by section.
         trackers: where the run sends its metrics (e.g. TensorBoard).
@@ -59,6 +62,7 @@ class RunFacts:
     measures: Sequence[Any] = ()
     folder: Path | None = None
     true_clusters: Int[np.ndarray, "N"] | None = None
+    task_type: TaskType = CLASSIFICATION
 
     @property
     def shares_part(self) -> bool:
@@ -73,9 +77,11 @@ class RunEnd:
     Attributes:
         round: the last round.
         state: the state after the last round.
-        client_scores: accuracy of each evaluated client, in the order of ``clients``.
+        client_scores: accuracy (or other score of the task type) of each evaluated client, in the
+            order of ``clients``.
         clients: a table with one row for each evaluated client: cluster, samples and scores.
         true_clusters: true clusters of all clients, if known.
+        task_type: what the labels are: classes, numbers, counts, ...
     """
 
     round: int
@@ -83,6 +89,7 @@ class RunEnd:
     client_scores: Float[np.ndarray, "n"]
     clients: pd.DataFrame
     true_clusters: Int[np.ndarray, "N"] | None = None
+    task_type: TaskType = CLASSIFICATION
 
 
 class Call(NamedTuple):

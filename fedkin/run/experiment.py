@@ -25,7 +25,7 @@ from fedkin.run.callbacks import OnRound
 from fedkin.run.folder.fingerprint import fingerprint
 from fedkin.run.folder.run_folder import Folder, against_folder, holds_run, read_records
 from fedkin.run.loop import RunState, run
-from fedkin.run.method_checks import check_model, check_plan
+from fedkin.run.method_checks import check_labels, check_model, check_plan
 from fedkin.run.metrics.accuracy import EvaluationResults, score_values
 from fedkin.run.metrics.soft_membership import membership_columns
 from fedkin.run.metrics.trust_graph import peer_columns
@@ -83,6 +83,7 @@ class Experiment(Generic[W]):
         for place, (_, method) in zip(places, methods, strict=True):
             check_plan(self.plan, method, self.worlds.clients, place)
             check_model(method, self.worlds.spec, place)
+            check_labels(method, self.worlds.task_type, place)
         check_options([self._facts(method) for _, method in methods], places)
         self.worlds.check(methods, self.plan, self.options.values())
 
@@ -98,6 +99,7 @@ class Experiment(Generic[W]):
             method=method,
             plan=self.plan,
             spec=self.worlds.spec,
+            task_type=self.worlds.task_type,
             clients=self.worlds.clients,
             options=self.options,
             trackers=self.trackers,
@@ -251,6 +253,7 @@ def _end(run_state: RunState, clients: pd.DataFrame, facts: ClientFacts) -> RunE
         state=run_state.state,
         client_scores=run_state.scored.client_scores,
         clients=clients,
+        task_type=run_state.scored.task_type,
         true_clusters=facts.true_clusters,
     )
 

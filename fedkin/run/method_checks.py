@@ -4,10 +4,11 @@ raise an error, unfavourable ones give a warning."""
 from __future__ import annotations
 
 from fedkin.config.plan import Plan
-from fedkin.core.errors import ConfigError
+from fedkin.core.errors import ConfigError, MethodError
 from fedkin.core.method import Method
 from fedkin.core.model_spec import ModelSpec
 from fedkin.core.requirements import count_and_cure, requirements_of
+from fedkin.task_types.classification import CLASSIFICATION
 from fedkin.task_types.task_type import TaskType
 
 
@@ -100,12 +101,17 @@ def check_labels(method: Method, task_type: TaskType, where: str = "method") -> 
     Raises ConfigError.
     """
     classes = requirements_of(method).data.classes
-    if classes and task_type.loss is not None:
+    if classes and task_type != CLASSIFICATION:
         raise ConfigError(
             f"{where}: {type(method).__name__} {classes}, so it needs class labels, but the labels "
             f"are of task = {task_type.name!r}; take a method that compares updates or losses, "
             "such as fedgroup, flexcfl, ifca or fesem"
         )
+    for task in requirements_of(method).reads.standing:
+        try:
+            task.check_labels(task_type)
+        except MethodError as error:
+            raise ConfigError(f"{where}: {type(method).__name__}: {error}") from None
 
 
 def plan_warnings(plan: Plan, method: Method, clients: int) -> list[str]:

@@ -26,6 +26,7 @@ from fedkin.scenarios.shift import Shift
 from fedkin.scenarios.steps import Steps
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.workers import AnyModel
+from fedkin.task_types.task_type import TaskType
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,11 @@ class SimulatedWorlds:
     def spec(self) -> ModelSpec:
         """The model's size and layers."""
         return self.model.spec
+
+    @property
+    def task_type(self) -> TaskType:
+        """What the labels are: classes, numbers, counts, ..."""
+        return self.data.task_type
 
     def digests(self) -> Digests:
         """Digests of the data and of the model, which the description of a run does not cover."""

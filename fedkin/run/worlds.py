@@ -17,6 +17,7 @@ from fedkin.core.world import World
 from fedkin.options.base import Option
 from fedkin.run.metrics.clustering import GroundTruth
 from fedkin.run.trained.ingredients import Ingredients
+from fedkin.task_types.task_type import TaskType
 
 # Digests of inputs that determine results and are not in the description: the data and the model.
 Digests = tuple[str, ...]
@@ -53,6 +54,11 @@ class WorldFactory(Protocol):
     @property
     def spec(self) -> ModelSpec:
         """The model's size and layers."""
+        ...
+
+    @property
+    def task_type(self) -> TaskType:
+        """What the labels are: classes, numbers, counts, ..."""
         ...
 
     def digests(self) -> Digests:

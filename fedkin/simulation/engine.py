@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from fedkin.core.client import ClientEngine, ClientRows, ClientSamples
+from fedkin.core.client import ClientRows
+from fedkin.core.client_engine import ClientEngine, ClientSamples
 from fedkin.core.client_memory import LIMIT, ClientMemory
 from fedkin.core.errors import ConfigError
 from fedkin.core.ledger import Ledger

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from fedkin.core.client import ClientEngine, ClientSamples
+from fedkin.core.client_engine import ClientEngine, ClientSamples
 from fedkin.core.client_memory import ClientMemory
 from fedkin.core.engine_protocols import LocalUpdates, ScoreSums
 from fedkin.core.ledger import Ledger

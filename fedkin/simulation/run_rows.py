@@ -13,7 +13,8 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 from jaxtyping import Bool, Int
 
-from fedkin.core.client import ClientEngine, ClientRows, ClientSamples
+from fedkin.core.client import ClientRows
+from fedkin.core.client_engine import ClientEngine, ClientSamples
 from fedkin.core.client_memory import ClientMemory
 from fedkin.core.engine_protocols import Scorer, Trainer
 from fedkin.core.errors import TaskError

@@ -40,6 +40,7 @@ def values_of(task_type: TaskType) -> dict[str, Any]:
         values["label"] = asdict(task_type.label)
         values["constant"] = list(task_type.constant)
         values["rate"] = task_type.rate
+        values["deviation"] = task_type.deviation
     return values
 
 
@@ -65,9 +66,12 @@ def task_type_from(values: Mapping[str, Any], place: Any) -> TaskType:
         loss = LOSSES[kind.name][values["loss"]["name"]](**options)
         label = LabelScale(float(values["label"]["mean"]), float(values["label"]["scale"]))
         constant = tuple(map(float, values["constant"]))
-        rate = float(values["rate"])
-        return kind(  # type: ignore[call-arg]
-            loss=loss, label=label, constant=constant, rate=rate
+        return kind(
+            loss=loss,  # type: ignore[call-arg]
+            label=label,
+            constant=constant,
+            rate=float(values["rate"]),
+            deviation=float(values.get("deviation", 1.0)),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(f"{place}: the description of the labels is damaged ({error!r})") from error

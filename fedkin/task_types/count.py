@@ -46,6 +46,18 @@ class CountLoss(Loss):
         """The deviance [B] of each sample: twice its distance to the log likelihood of a perfect
         prediction; never negative, and 0 for a perfect one."""
 
+    @abstractmethod
+    def variance(self, mean: Float[np.ndarray, "B"]) -> Float[np.ndarray, "B"]:
+        """The variance of a count with this mean, where the dispersion is 1."""
+
+    def deviations(
+        self, scores: Float[np.ndarray, "B C"], targets: Targets
+    ) -> Float[np.ndarray, "B"]:
+        """Squared residuals over the variance (Pearson's chi squared), whose mean is the
+        dispersion."""
+        mean = np.maximum(self.mean(np, scores, targets.offset), LEAST_MEAN)
+        return (targets.label - mean) ** 2 / self.variance(mean)
+
 
 @dataclass(frozen=True)
 class Poisson(CountLoss):
@@ -69,6 +81,9 @@ class Poisson(CountLoss):
         score = scores[:, 0] + targets.offset
         return exponential(xp, score) - targets.label * score
 
+    def variance(self, mean: Float[np.ndarray, "B"]) -> Float[np.ndarray, "B"]:
+        return mean
+
     def deviance(self, xp: Any, y: Any, mean: Any) -> Any:
         return 2 * (y_log_ratio(xp, y, mean) - y + mean)
 
@@ -82,6 +97,9 @@ class Gamma(CountLoss):
     def of(self, xp: Any, scores: Any, targets: Targets) -> Any:
         score = scores[:, 0] + targets.offset
         return score + targets.label * exponential(xp, -score)
+
+    def variance(self, mean: Float[np.ndarray, "B"]) -> Float[np.ndarray, "B"]:
+        return mean**2
 
     def deviance(self, xp: Any, y: Any, mean: Any) -> Any:
         ratio = y / xp.clip(mean, LEAST_MEAN, None)
@@ -111,6 +129,9 @@ class Tweedie(CountLoss):
         growing = exponential(xp, (2 - self.power) * score) / (2 - self.power)
         falling = exponential(xp, (1 - self.power) * score) / (1 - self.power)
         return growing - targets.label * falling
+
+    def variance(self, mean: Float[np.ndarray, "B"]) -> Float[np.ndarray, "B"]:
+        return mean**self.power
 
     def deviance(self, xp: Any, y: Any, mean: Any) -> Any:
         p = self.power
@@ -142,6 +163,9 @@ class NegativeBinomial(CountLoss):
         log_sum = xp.logaddexp(xp.zeros_like(log_product), log_product)  # log(1 + a mu)
         return (targets.label + 1 / self.overdispersion) * log_sum - targets.label * log_product
 
+    def variance(self, mean: Float[np.ndarray, "B"]) -> Float[np.ndarray, "B"]:
+        return mean + self.overdispersion * mean**2
+
     def deviance(self, xp: Any, y: Any, mean: Any) -> Any:
         size = 1 / self.overdispersion
         return 2 * (y_log_ratio(xp, y, mean) - y_log_ratio(xp, y + size, mean + size))
@@ -172,6 +196,10 @@ class Count(TaskType):
     loss: CountLoss = Poisson()  # type: ignore[assignment]
 
     @property
+    def scales_by_rate(self) -> bool:
+        return True
+
+    @property
     def measures(self) -> tuple[str, ...]:
         return "mean_deviance", "mean_absolute_error", "d2_score"
 
@@ -181,7 +209,7 @@ class Count(TaskType):
         deviance = self.loss.deviance(xp, targets.label, mean)
         return deviance, xp.abs(targets.label - mean)
 
-    def values(self, sums: Sums, examples: Any) -> dict[str, np.ndarray]:
+    def values(self, sums: Sums, examples: Any) -> dict[str, Any]:
         return {
             "mean_deviance": share_of(sums["deviance"], examples),
             "mean_absolute_error": share_of(sums["absolute_error"], examples),

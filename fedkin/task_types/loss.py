@@ -7,6 +7,9 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
+from jaxtyping import Float
+
 # Above this score, the exponential is continued by its tangent. exp(s) overflows float32 at 88.7,
 # and a clipped exponential has gradient 0, so that a model outside could never return.
 TANGENT_ABOVE = 20.0
@@ -67,6 +70,38 @@ class Loss(ABC):
             return softplus(xp, scores[:, 0]) * xp.exp(offset + 0 * scores[:, 0])
         score = scores[:, 0] + offset
         return exponential(xp, score) if self.link == "log" else score
+
+    def deviations(
+        self, scores: Float[np.ndarray, "B C"], targets: Targets
+    ) -> Float[np.ndarray, "B"]:
+        """What each sample adds to the dispersion phi, which is the mean of these numbers.
+
+        exp(-loss / phi) is proportional to a likelihood: phi is the variance for squares, and how
+        many times the variance exceeds the loss's own for counts. The default is 1: the loss is a
+        log likelihood already.
+        """
+        del targets
+        return np.ones(len(scores))
+
+    def mixed(
+        self, scores: list[Float[np.ndarray, "B C"]], shares: Float[np.ndarray, "K #B"]
+    ) -> Float[np.ndarray, "B C"]:
+        """The scores of a mixture of models: the predicted means are mixed, not the scores.
+
+        Args:
+            scores: scores of each of the K models.
+            shares: weight of each model for each sample; they sum to 1 over models.
+        """
+        columns = np.asarray(shares, np.float64)[:, :, None]
+        stacked = np.stack(scores).astype(np.float64)
+        if self.link == "identity":
+            return (columns * stacked).sum(axis=0)
+        if self.link == "softplus":
+            mean = (columns * np.logaddexp(0, stacked)).sum(axis=0)
+            # The inverse of softplus, without overflow.
+            return mean + np.log(-np.expm1(-np.maximum(mean, np.finfo(np.float64).tiny)))
+        with np.errstate(divide="ignore"):
+            return np.logaddexp.reduce(np.log(columns) + stacked, axis=0)
 
 
 def exponential(xp: Any, s: Any) -> Any:

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from fedkin.core.errors import ConfigError
+from fedkin.measures.intervals import wilson_interval
 from fedkin.task_types.loss import Loss, Targets, targets_of
 from fedkin.task_types.task_type import Sums, TaskType, check_finite, gain_over, share_of
 
@@ -50,6 +51,19 @@ class Pinball(Loss):
             total = total + one
         return total
 
+    def deviations(
+        self, scores: Float[np.ndarray, "B C"], targets: Targets
+    ) -> Float[np.ndarray, "B"]:
+        """The losses, whose mean is the scale of an asymmetric Laplace distribution."""
+        return self.of(np, scores, targets)
+
+    def mixed(
+        self, scores: list[Float[np.ndarray, "B C"]], shares: Float[np.ndarray, "K #B"]
+    ) -> Float[np.ndarray, "B C"]:
+        """The means of the models' quantiles, level by level (Vincent 1912). They are not the
+        quantiles of the mixture of the distributions."""
+        return super().mixed([in_order(np, of_model) for of_model in scores], shares)
+
     def by_level(self, xp: Any, scores: Any, targets: Targets) -> list[Any]:
         """The pinball loss [B] of each level."""
         losses = []
@@ -82,7 +96,12 @@ class Quantile(TaskType):
     def measures(self) -> tuple[str, ...]:
         if len(self.loss.levels) == 1:
             return "mean_pinball_loss", "d2_pinball_score"
-        return "mean_pinball_loss", "d2_pinball_score", "coverage", "interval_width"
+        of_interval = ("coverage", "coverage_gap", "interval_width")
+        return "mean_pinball_loss", "d2_pinball_score", *of_interval
+
+    @property
+    def constant_levels(self) -> tuple[float, ...]:
+        return self.loss.levels
 
     def constant_of(self, labels: Float[np.ndarray, "t"]) -> tuple[float, ...]:
         return tuple(np.quantile(labels, self.loss.levels).tolist())
@@ -95,7 +114,7 @@ class Quantile(TaskType):
         covered = (low <= targets.label) & (targets.label <= high)
         return self.loss.of(xp, ordered, targets), covered, high - low
 
-    def constant_scores(self, y: Any) -> tuple[Float[np.ndarray, "B"], ...]:
+    def constant_scores(self, y: Any) -> tuple[Any, ...]:
         return super().constant_scores(y)[:1]
 
     def predict(
@@ -107,15 +126,24 @@ class Quantile(TaskType):
         ordered = in_order(np, scores.astype(np.float64))
         return ordered * self.label.scale + self.label.mean
 
-    def values(self, sums: Sums, examples: Any) -> dict[str, np.ndarray]:
+    def values(self, sums: Sums, examples: Any) -> dict[str, Any]:
         scale = self.label.scale
         levels = len(self.loss.levels)
         return {
             "mean_pinball_loss": scale * share_of(sums["pinball_loss"], examples) / levels,
             "d2_pinball_score": gain_over(sums["pinball_loss"], sums["constant_pinball_loss"]),
             "coverage": share_of(sums["covered"], examples),
+            "coverage_gap": share_of(sums["covered"], examples) - self.level,
             "interval_width": scale * share_of(sums["width"], examples),
         }
+
+    def intervals(self, sums: Sums, examples: Any) -> dict[str, tuple[float, float]]:
+        """Wilson's interval of the coverage minus its level."""
+        if len(self.loss.levels) == 1 or not examples:
+            return {}
+        covered = np.array([round(float(sums["covered"]))])
+        low, high = wilson_interval(covered, np.array([examples]))
+        return {"coverage_gap": (float(low[0]) - self.level, float(high[0]) - self.level)}
 
     def check_labels(self, labels: Float[np.ndarray, "M"], place: str, clients: Any = None) -> None:
         check_finite(labels, place, clients)

@@ -29,6 +29,12 @@ class SquaredError(Loss):
         residual = targets.label - scores[:, 0] - targets.offset
         return residual**2 / 2
 
+    def deviations(
+        self, scores: Float[np.ndarray, "B C"], targets: Targets
+    ) -> Float[np.ndarray, "B"]:
+        """Squared residuals, whose mean is the variance of a normal distribution."""
+        return 2 * self.of(np, scores, targets)
+
 
 @dataclass(frozen=True)
 class AbsoluteError(Loss):
@@ -38,6 +44,12 @@ class AbsoluteError(Loss):
 
     def of(self, xp: Any, scores: Any, targets: Targets) -> Any:
         return xp.abs(targets.label - scores[:, 0] - targets.offset)
+
+    def deviations(
+        self, scores: Float[np.ndarray, "B C"], targets: Targets
+    ) -> Float[np.ndarray, "B"]:
+        """Absolute residuals, whose mean is the scale of a Laplace distribution."""
+        return self.of(np, scores, targets)
 
 
 @dataclass(frozen=True)
@@ -62,6 +74,14 @@ class Huber(Loss):
         linear = self.delta * (size - self.delta / 2)
         return xp.where(size <= self.delta, residual**2 / 2, linear)
 
+    def deviations(
+        self, scores: Float[np.ndarray, "B C"], targets: Targets
+    ) -> Float[np.ndarray, "B"]:
+        """Residual times gradient: the squared residual where the loss is a square, and delta times
+        its size where it is linear."""
+        size = np.abs(targets.label - scores[:, 0] - targets.offset)
+        return size * np.minimum(size, self.delta)
+
 
 @dataclass(frozen=True)
 class GaussianLikelihood(Loss):
@@ -79,6 +99,17 @@ class GaussianLikelihood(Loss):
         residual = targets.label - scores[:, 0] - targets.offset
         log_scale = xp.clip(scores[:, 1], -self.widest, self.widest)
         return log_scale + residual**2 * xp.exp(-2 * log_scale) / 2
+
+    def mixed(
+        self, scores: list[Float[np.ndarray, "B C"]], shares: Float[np.ndarray, "K #B"]
+    ) -> Float[np.ndarray, "B C"]:
+        """Mean and log standard deviation of the mixture of normal distributions."""
+        stacked = np.stack(scores).astype(np.float64)
+        centre = stacked[:, :, 0]
+        variance = np.exp(2 * np.clip(stacked[:, :, 1], -self.widest, self.widest))
+        mean = (shares * centre).sum(axis=0)
+        spread = (shares * (variance + (centre - mean) ** 2)).sum(axis=0)
+        return np.stack([mean, np.log(spread) / 2], axis=1)
 
 
 LOSSES: dict[str, type[Loss]] = {
@@ -105,6 +136,10 @@ class Regression(TaskType):
             return "mean_absolute_error", "root_mean_squared_error", "r2_score"
         return "root_mean_squared_error", "mean_absolute_error", "r2_score"
 
+    @property
+    def constant_levels(self) -> tuple[float, ...]:
+        return (0.5,) if isinstance(self.loss, AbsoluteError) else ()
+
     def constant_of(self, labels: Float[np.ndarray, "t"]) -> tuple[float, ...]:
         best = float(np.median(labels)) if isinstance(self.loss, AbsoluteError) else 0.0
         return (best, *[0.0] * (self.loss.outputs - 1))
@@ -114,7 +149,7 @@ class Regression(TaskType):
         residual = targets.label - self.loss.mean(xp, scores, targets.offset)
         return residual**2, xp.abs(residual)
 
-    def values(self, sums: Sums, examples: Any) -> dict[str, np.ndarray]:
+    def values(self, sums: Sums, examples: Any) -> dict[str, Any]:
         scale = self.label.scale
         squared = share_of(sums["squared_error"], examples)
         return {

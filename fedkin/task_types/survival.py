@@ -9,8 +9,7 @@ pairs on which it is right is the C-index within clients (Harrell et al. 1982).
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-import numpy as np
+from typing import Any
 
 from fedkin.task_types.classification import Classification
 from fedkin.task_types.task_type import Sums, share_of
@@ -26,5 +25,5 @@ class Survival(Classification):
     def measures(self) -> tuple[str, ...]:
         return ("concordance_index",)
 
-    def values(self, sums: Sums, examples: Any) -> dict[str, np.ndarray]:
+    def values(self, sums: Sums, examples: Any) -> dict[str, Any]:
         return {"concordance_index": share_of(sums["correct"], examples)}

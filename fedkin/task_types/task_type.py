@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Float64
 
 from fedkin.core.errors import DataError
 from fedkin.core.object_repr import of_client
 from fedkin.measures.measure import Measure
 from fedkin.measures.scores import ScoreNames
 from fedkin.measures.table import MEASURES
-from fedkin.task_types.loss import Loss
+from fedkin.task_types.loss import Loss, targets_of
 
 Sums = Mapping[str, Any]  # arrays or single numbers
 
@@ -49,6 +49,8 @@ class TaskType(ABC):
             output. Gains (R2, D2) are measured against it. It is not compared either.
         rate: of counts, the pooled rate of the training samples, which is part of every offset:
             sum of labels / sum of exposures. It is not compared either.
+        deviation: standard deviation of the pooled training labels as models see them: 1 for
+            scaled labels. Shift tests use it as their unit. It is not compared either.
     """
 
     name: ClassVar[str]
@@ -61,6 +63,7 @@ class TaskType(ABC):
     label: LabelScale = field(default_factory=LabelScale, compare=False, kw_only=True)
     constant: tuple[float, ...] = field(default=(0.0,), compare=False, kw_only=True)
     rate: float = field(default=1.0, compare=False, kw_only=True)
+    deviation: float = field(default=1.0, compare=False, kw_only=True)
 
     @property
     @abstractmethod
@@ -97,10 +100,53 @@ class TaskType(ABC):
             y: rows of ``FederatedData.y``.
         """
 
-    def constant_scores(self, y: Any) -> tuple[Float[np.ndarray, "B"], ...]:
+    def sample_losses(
+        self, scores: Float[np.ndarray, "B C"], y: np.ndarray
+    ) -> Float[np.ndarray, "B"]:
+        """The training loss of each sample in NumPy, times the sample's weight.
+
+        Args:
+            scores: outputs of a model.
+            y: rows of ``FederatedData.y``.
+        """
+        assert self.loss is not None
+        targets = targets_of(y)
+        losses = self.loss.of(np, scores, targets)
+        return losses if targets.weight is None else losses * targets.weight
+
+    def constant_scores(self, y: Any) -> tuple[Any, ...]:
         """The same sums for the constant model, for the other names in ``sums``."""
         scores = np.tile(np.array(self.constant, np.float64), (len(y), 1))
         return self.sample_scores(np, scores, np.asarray(y, np.float64))
+
+    @property
+    def statistics(self) -> Float64[np.ndarray, "L"]:
+        """The statistics of the labels in one array, from which ``with_statistics`` makes them:
+        mean, scale, rate, deviation and the constant scores."""
+        head = (self.label.mean, self.label.scale, self.rate, self.deviation)
+        return np.array([*head, *self.constant], np.float64)
+
+    def with_statistics(self, numbers: Float64[np.ndarray, "L"]) -> TaskType:
+        """The task type with other ``statistics`` of the labels."""
+        mean, scale, rate, deviation, *constant = (float(number) for number in numbers)
+        return replace(
+            self,
+            label=LabelScale(mean, scale),
+            constant=tuple(constant),
+            rate=rate,
+            deviation=deviation,
+        )
+
+    @property
+    def constant_levels(self) -> tuple[float, ...]:
+        """The quantiles of the labels that the constant model predicts, one for each output; empty
+        if it predicts the mean or the rate."""
+        return ()
+
+    @property
+    def scales_by_rate(self) -> bool:
+        """Whether labels keep their unit, and the pooled rate is part of every offset (counts)."""
+        return False
 
     def constant_of(self, labels: Float[np.ndarray, "t"]) -> tuple[float, ...]:
         """The scores of the best constant model, from the pooled training labels as models see
@@ -126,13 +172,34 @@ class TaskType(ABC):
         return mean * self.label.scale + self.label.mean
 
     @abstractmethod
-    def values(self, sums: Sums, examples: Any) -> dict[str, np.ndarray]:
+    def values(self, sums: Sums, examples: Any) -> dict[str, Any]:
         """The measures of clients, clusters or the federation, by name; NaN where undefined.
 
         Args:
             sums: sums over the samples, by name.
             examples: number of samples.
         """
+
+    def per_client(self, sums: Sums, examples: Any) -> dict[str, Any]:
+        """The measures in which every client has the same weight, by name: those of the mean of the
+        clients' means.
+
+        Args:
+            sums: sums over the samples of each client, by name.
+            examples: number of samples of each client, at least 1.
+        """
+        means = {name: np.mean(np.divide(column, examples)) for name, column in sums.items()}
+        return self.values(means, np.int64(1))
+
+    def intervals(self, sums: Sums, examples: Any) -> dict[str, tuple[float, float]]:
+        """95% intervals of some measures over all samples together, by name. The default has none.
+
+        Args:
+            sums: sums over all samples, by name.
+            examples: number of samples.
+        """
+        del sums, examples
+        return {}
 
     def check_labels(self, labels: Float[np.ndarray, "M"], place: str, clients: Any = None) -> None:
         """Raise DataError for labels that this task type cannot have, with row, client and cure.
@@ -175,4 +242,4 @@ def share_of(part: Any, whole: Any) -> np.ndarray:
 def gain_over(loss: Any, constant: Any) -> np.ndarray:
     """1 - loss / constant: the share of the constant's loss that a model saves (R2, D2); NaN where
     the constant has no loss."""
-    return 1 - share_of(loss, constant)
+    return np.asarray(1 - share_of(loss, constant))

@@ -1,6 +1,10 @@
 """FedEM's and FedRC's client work: each client trains all components of a mixture on its samples,
 weighted by the posterior probability of each component.
 
+The posterior needs log likelihoods. The cross entropy is one; a loss of numbers or counts becomes
+one after a division by the dispersion (the variance of the residuals, for squares), which the
+server estimates from sums over clients.
+
 Shapes: n rows (clients), r rows of a portion, c components, P parameters, m = c P numbers of all
 components, C classes, t samples.
 """
@@ -10,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Real
 
 from fedkin.core.client import Client, ClientRows, sums_by_row
 from fedkin.core.engine_protocols import ScoreSums
@@ -24,6 +28,8 @@ from fedkin.core.schema import MAX_COUNT, Array, Rows, Schema, Sums, floats, int
 from fedkin.core.task import Task, each, setting, shared
 from fedkin.core.training import LocalTraining
 from fedkin.measures.mixture import log_softmax, responsibilities
+from fedkin.task_types.loss import Loss, targets_of
+from fedkin.task_types.task_type import TaskType
 from fedkin.tasks.evaluate import Evaluate, check_sums, score_reply
 from fedkin.tasks.train import TrainingReply
 
@@ -45,6 +51,7 @@ class TrainMixture(Task):
         models: the components, concatenated to one vector (the array has one row).
         work: training settings.
         membership: weights of the components for each client, before the E-step.
+        dispersion: number by which losses are divided in the E-step; 1 for classes.
         by_label: whether to reply with the sums of sample weights for each label too
             (``label_masses``, which FedRC needs).
         shares: share of each label among the samples of each component, by which sample weights are
@@ -56,18 +63,20 @@ class TrainMixture(Task):
     membership: Float[np.ndarray, "n c"] = each()
     by_label: bool = False
     shares: Float[np.ndarray, "c C"] | None = shared("c C", default=None)
+    dispersion: float = 1.0
 
     @property
     def up(self) -> Schema:
-        """Mean update of all components, losses, numbers of samples, ``membership``, and
-        ``label_masses`` if requested."""
+        """Mean update of all components, losses, numbers of samples, ``membership``, the sum of
+        ``deviations`` from which the dispersion follows, and ``label_masses`` if requested."""
         return _schema(self.by_label)
 
     def compute(self, client: Client) -> dict[str, Any]:
         components = self._components
         labels = client.samples()[1]
+        fit = _fit_of(client, components)
         weights = sample_weights(
-            client.sample_losses(components), self.membership.T, self.shares, labels
+            fit.losses / self.dispersion, self.membership.T, self.shares, labels
         )
         trained = [
             client.train(model, self.work, weights=[of_samples])
@@ -80,6 +89,7 @@ class TrainMixture(Task):
             "examples": len(labels),
             "model_index": 0,
             "membership": weights.mean(axis=1),
+            "deviations": np.float64((weights * fit.deviations).sum()),
         }
         if self.by_label:
             sizes = np.array([len(labels)])
@@ -96,9 +106,8 @@ class TrainMixture(Task):
             sizes = owned.sizes[clients].astype(np.int64)
             labels = data.y[np.concatenate([owned[int(c)] for c in clients])]
             prior = np.repeat(self.membership[portion], sizes, axis=0).T
-            weights = sample_weights(
-                rows.scorer.sample_losses(components, clients), prior, self.shares, labels
-            )
+            fit = _fit_of_rows(rows, components, clients, labels)
+            weights = sample_weights(fit.losses / self.dispersion, prior, self.shares, labels)
             by_client = np.split(weights, np.cumsum(sizes)[:-1], axis=1)
 
             # Each client has a row for each component.
@@ -119,6 +128,7 @@ class TrainMixture(Task):
                 "first_loss": first_loss.reshape(len(portion), count).sum(axis=1),
                 "update": np.asarray(local.update).reshape(len(portion), -1),
                 "membership": np.stack(membership, axis=1),
+                "deviations": sums_by_row((weights * fit.deviations).sum(axis=0), sizes),
                 "examples": data.train.sizes[clients].astype(np.int64),
                 "model_index": np.zeros(len(portion), np.int64),
             }
@@ -174,20 +184,20 @@ class MixtureWeights(Task):
     Attributes:
         models: the components.
         membership: weights of the components for each client, before the E-step.
-        shares: as in ``TrainMixture``.
+        shares, dispersion: as in ``TrainMixture``.
     """
 
     models: Float[np.ndarray, "K P"] = shared("K P")
     membership: Float[np.ndarray, "n K"] = each()
     shares: Float[np.ndarray, "K C"] | None = shared("K C", default=None)
+    dispersion: float = 1.0
 
     up = Rows(membership=replace(_MEMBERSHIP, axes="K"))
 
     def compute(self, client: Client) -> dict[str, Any]:
         labels = client.samples()[1]
-        weights = sample_weights(
-            client.sample_losses(self.models), self.membership.T, self.shares, labels
-        )
+        losses = _fit_of(client, self.models).losses / self.dispersion
+        weights = sample_weights(losses, self.membership.T, self.shares, labels)
         return {"membership": weights.mean(axis=1)}
 
 
@@ -195,7 +205,8 @@ class MixtureWeights(Task):
 class EvaluateMixture(Task):
     """Evaluation of each client's mixture on its data.
 
-    The components' probabilities are mixed, not their logits.
+    The components' probabilities of classes are mixed, not their logits, and their means of
+    numbers and counts, not their scores.
 
     Attributes:
         models: the components.
@@ -215,9 +226,9 @@ class EvaluateMixture(Task):
         prior = np.repeat(self.membership, len(labels), axis=0)
         # A generator, so that only one model's scores are in memory at a time.
         scores = (client.scores(model, self.split) for model in self.models)
-        correct, losses = _mixed(scores, prior, labels)
-        hits = np.array([correct.sum()], np.float64)
-        return score_reply(ScoreSums(hits, losses.sum(), np.int64(len(labels))))
+        by_sample, losses = _mixed(client.task_type, scores, prior, labels)
+        sums = np.array([column.sum() for column in by_sample], np.float64)
+        return score_reply(ScoreSums(sums, losses.sum(), np.int64(len(labels))))
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
         owned = rows.data.part(self.split)
@@ -227,32 +238,91 @@ class EvaluateMixture(Task):
             labels = rows.data.y[np.concatenate([owned[int(c)] for c in clients])]
             scores = (rows.scorer.scores(model, clients, self.split) for model in self.models)
             prior = np.repeat(self.membership[portion], sizes, axis=0)
-            correct, losses = _mixed(scores, prior, labels)
-            hits = sums_by_row(correct, sizes)[:, None]
-            yield portion, score_reply(ScoreSums(hits, sums_by_row(losses, sizes), sizes))
+            by_sample, losses = _mixed(rows.data.task_type, scores, prior, labels)
+            sums = np.stack([sums_by_row(column, sizes) for column in by_sample], axis=1)
+            yield portion, score_reply(ScoreSums(sums, sums_by_row(losses, sizes), sizes))
 
     def check_reply(self, arrays: Any) -> None:
         check_sums(self, arrays)
 
 
+class _Fit(NamedTuple):
+    """How well components explain samples.
+
+    Attributes:
+        losses: loss of each component on each sample.
+        deviations: what each sample adds to the dispersion (``Loss.deviations``); zeros for
+            classes, which have none.
+    """
+
+    losses: Float[np.ndarray, "c t"]
+    deviations: Float[np.ndarray, "c t"]
+
+
+def _fit_of(client: Client, components: Float[np.ndarray, "c P"]) -> _Fit:
+    """How well components explain a client's training samples."""
+    loss = client.task_type.loss
+    if loss is None:
+        losses = client.sample_losses(components)
+        return _Fit(losses, np.zeros(losses.shape))
+    scores = [client.scores(component) for component in components]
+    return _fit(loss, scores, client.samples()[1])
+
+
+def _fit_of_rows(
+    rows: ClientRows,
+    components: Float[np.ndarray, "c P"],
+    clients: Int[np.ndarray, "r"],
+    y: np.ndarray,
+) -> _Fit:
+    """How well components explain the training samples of some clients, concatenated."""
+    loss = rows.data.task_type.loss
+    if loss is None:
+        losses = rows.scorer.sample_losses(components, clients)
+        return _Fit(losses, np.zeros(losses.shape))
+    scores = [rows.scorer.scores(component, clients, "train") for component in components]
+    return _fit(loss, scores, y)
+
+
+def _fit(loss: Loss, scores: list[np.ndarray], y: np.ndarray) -> _Fit:
+    """Losses and deviations from the scores of each component, and rows of ``FederatedData.y``."""
+    targets = targets_of(y.astype(np.float64))
+    precise = [of_component.astype(np.float64) for of_component in scores]
+    return _Fit(
+        losses=np.stack([loss.of(np, of_component, targets) for of_component in precise]),
+        deviations=np.stack([loss.deviations(of_component, targets) for of_component in precise]),
+    )
+
+
 def _mixed(
-    scores: Iterator[np.ndarray], prior: Float[np.ndarray, "t K"], labels: Int[np.ndarray, "t"]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Whether a mixture of models classifies each sample correctly, and its loss on each sample.
+    task_type: TaskType,
+    scores: Iterator[np.ndarray],
+    prior: Float[np.ndarray, "t K"],
+    y: np.ndarray,
+) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
+    """What is summed of each sample for a mixture of models (``TaskType.sums``), and its loss on
+    each sample.
 
     Args:
-        scores: logits of each component on all samples.
+        task_type: what the labels are.
+        scores: outputs of each component on all samples.
         prior: weight of each component for each sample.
-        labels: labels of the samples.
+        y: rows of ``FederatedData.y``.
     """
+    if task_type.loss is not None:
+        rows = y.astype(np.float64)
+        of_mixture = task_type.loss.mixed(list(scores), prior.T)
+        by_sample = task_type.sample_scores(np, of_mixture, rows)
+        losses = task_type.loss.of(np, of_mixture, targets_of(rows))
+        return (*by_sample, *task_type.constant_scores(y)), losses
     mixed: Any = sum(
         np.exp(log_softmax(of_component)) * prior[:, k, None]
         for k, of_component in enumerate(scores)
     )
-    correct = mixed.argmax(axis=-1) == labels
+    correct = mixed.argmax(axis=-1) == y
     with np.errstate(divide="ignore"):
-        losses = -np.log(mixed[np.arange(len(labels)), labels])
-    return correct, losses
+        losses = -np.log(mixed[np.arange(len(y)), y])
+    return (correct,), losses
 
 
 def label_masses(
@@ -282,7 +352,7 @@ def sample_weights(
     losses: Float[np.ndarray, "c t"],
     prior: Float[np.ndarray, "c #t"],
     shares: Float[np.ndarray, "c C"] | None,
-    labels: Int[np.ndarray, "t"],
+    labels: Real[np.ndarray, "t ..."],
 ) -> Float[np.ndarray, "c t"]:
     """The weight of each component for each sample: its posterior probability.
 
@@ -292,7 +362,7 @@ def sample_weights(
         losses: loss of every component on every sample.
         prior: weight of each component, for each sample or for all.
         shares: share of each label among the samples of each component; None: no division.
-        labels: labels of the samples.
+        labels: labels of the samples, which are read only with label shares.
     """
     with np.errstate(divide="ignore"):
         log_prior = np.log(prior) + np.zeros(losses.shape)
@@ -312,6 +382,7 @@ def _schema(by_label: bool) -> Schema:
         "examples": integers(over="row", counted=False, registered=True),
         "model_index": integers(over="row", counted=False),
         "membership": _MEMBERSHIP,
+        "deviations": Array(low=0, over="all", counted=False, missing=0.0),
     }
     if by_label:
         arrays["label_masses"] = floats("c C", low=0, high=MAX_COUNT, over="all")

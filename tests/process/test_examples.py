@@ -135,6 +135,9 @@ def test_the_peers_refuse_a_folder_that_exists(checkout: Path) -> None:
     assert refused.strip() == "error: runs/three-peers exists: remove it, or name another folder"
 
 
+# It starts some thirty processes, one after another, which takes longer than all other tests of
+# ``make test`` together. The next test has the same hospitals in one process.
+@pytest.mark.process
 def test_the_hospitals(checkout: Path) -> None:
     pytest.importorskip("flwr", reason="the hospitals need pip install 'fedkin[flower,torch]'")
     pytest.importorskip("torch", reason="the hospitals need pip install 'fedkin[flower,torch]'")

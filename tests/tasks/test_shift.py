@@ -151,6 +151,6 @@ def test_a_note_outlasts_a_change_of_cluster() -> None:
 
 def test_an_unknown_test() -> None:
     with pytest.raises(
-        MethodError, match="must be one of label_blind, label_aware, got 'label_deaf'"
+        MethodError, match="must be one of label_blind, label_aware, label_quantiles, got"
     ):
         Shifted("label_deaf")

@@ -1,6 +1,7 @@
-"""Summary entries of a run with attacks: the attackers, and the accuracy of honest clients.
+"""Summary entries of a run with attacks: the attackers, and the accuracy (or other score) of honest
+clients.
 
-The accuracy of attackers is left out, since no honest user depends on it.
+The score of attackers is left out, since no honest user depends on it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ def attack_record(attacks: Bool[np.ndarray, "N"], end: RunEnd) -> Record:
     """The entries about an attack in a run's summary.
 
     ``honest_accuracy`` is the mean accuracy of honest clients, ``honest_bottom_decile`` the mean
-    over their bottom 10%. ``honest_ari`` is the adjusted Rand index between their clusters and the
+    over their bottom 10%. Other task types have the name of their score there, and the mean of the
+    worst 10%. ``honest_ari`` is the adjusted Rand index between their clusters and the
     true clusters. ``attackers_alone`` is the share of attackers in clusters without honest clients,
     among attackers that have a cluster. ``attackers`` lists the attackers. An undefined entry is
     None.
@@ -31,10 +33,12 @@ def attack_record(attacks: Bool[np.ndarray, "N"], end: RunEnd) -> Record:
     assignment = end.state.assignment
     scored = end.clients["client"].to_numpy(np.int64)
     counts = ~attacks[scored] & (end.clients["test_samples"].to_numpy() > 0)
-    accuracy = end.clients["accuracy"].to_numpy(np.float64)[counts]
+    names = end.task_type.names
+    scores = end.clients[names.score].to_numpy(np.float64)[counts]
+    known = scores[~np.isnan(scores)]
     return {
-        "honest_accuracy": float(accuracy.mean()) if len(accuracy) else None,
-        "honest_bottom_decile": worst_decile(accuracy),
+        f"honest_{names.score}": float(known.mean()) if len(known) else None,
+        f"honest_{names.worst}": worst_decile(known, end.task_type.measure.sign),
         "honest_ari": _honest_ari(assignment, attacks, end.true_clusters),
         "attackers_alone": share_alone(assignment, attacks),
         "attackers": np.flatnonzero(attacks).tolist(),

@@ -128,11 +128,17 @@ class Byzantine(Option):
         """The data with attackers' samples poisoned, from the start or from a later round on.
 
         Raises:
-            ConfigError: poisoning starts after round 0, and the data also shift for another reason.
+            ConfigError: labels are no classes; or poisoning starts after round 0, and the data also
+                shift for another reason.
             DataError: these data cannot be poisoned.
         """
         if self.attack not in POISONS:
             return data, shift
+        if data.task_type.loss is not None:
+            raise ConfigError(
+                f"attack: {self.attack} changes labels that are classes, but the labels are of "
+                f"task = {data.task_type.name!r}; choose an attack on updates, such as sign_flip"
+            )
         attacks = self.attackers(data.clients, data.true_clusters)
         if not self.start:
             return POISONS[self.attack](data, attacks), shift

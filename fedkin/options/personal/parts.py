@@ -1,8 +1,9 @@
 """Personal parts for any method that averages: each client keeps its own last layer (FedRep,
-FedPer), its own batch normalisation (FedBN) or its own model (Ditto).
+FedPer), its own intercept, its own batch normalisation (FedBN) or its own model (Ditto).
 
     head    w_i = (b_k, h_i): body b_k of the client's cluster, head h_i of the client (fedper.py)
     fedbn   the same; h_i are the batch normalisation layers: scales, biases and running statistics
+    bias    the same; h_i is the bias of the last layer: an intercept for each client
     ditto   v_i in addition to w_k. v_i is regularised towards the w_k that the client received in
             this round (ditto.py)
 
@@ -49,7 +50,13 @@ from fedkin.options.base import ActiveOption, Around, Call, Option, RunFacts
 from fedkin.tasks.ditto import TrainBeside
 from fedkin.tasks.fedper import EvaluatePersonal, Part, Personal, body_of, entries_of, join
 from fedkin.tasks.own_model import EvaluateOwn
+from fedkin.tasks.pulled_fit import INTERCEPT, MODEL, EvaluatePulled
 from fedkin.tasks.train import Train
+
+# Arrays of a run with own linear fits (linear.py): the pull to the shared model, and whether the
+# whole model is fitted, or its intercept alone.
+STRENGTH = "strength"
+WHOLE_FIT = "whole_fit"
 
 
 class PersonalPart(Option):
@@ -94,6 +101,10 @@ class PersonalPart(Option):
         arrays = state.extras[cls.section]
         start = arrays["start"]
         clusters = state.assignment[clients]
+        if STRENGTH in arrays and not np.isnan(arrays[STRENGTH]):
+            fits = MODEL if arrays[WHOLE_FIT] else INTERCEPT
+            strength = float(arrays[STRENGTH])
+            return EvaluatePulled(state.models, clusters, strength=strength, fits=fits)
         # The initial model is stored only if clients keep layers; otherwise they keep whole models.
         if not len(start):
             return EvaluateOwn(state.models, clusters)
@@ -202,8 +213,44 @@ class PersonalBatchNorm(PersonalLayers):
         )
 
 
+@plain_options
+@dataclass(frozen=True)
+class FedBias(PersonalLayers):
+    """A separate intercept for each client: the bias of the last layer never leaves the client.
+
+    Clients whose labels differ only in level (some schools have better marks for equal pupils) need
+    no more than this. For counts the intercept is on the scale of the log: it multiplies the mean.
+    Clusters are worth their price only if they beat one shared model with such intercepts.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> data = fk.data.digits(clients=6)
+        >>> model = fk.models.mclr(data)
+        >>> run = fk.simulate(fk.FedAvg(), data, model, rounds=1, cohort=6, options=[fk.FedBias()])
+        >>> run.models.shape
+        (1, 650)
+    """
+
+    layers = "intercepts"
+    mark = "bias"
+
+    @staticmethod
+    def entries(spec: ModelSpec) -> Part:
+        return spec.head_bias
+
+    def model_refusal(self, method: Method, spec: ModelSpec) -> str:
+        if spec.head_bias is not None:
+            return ""
+        return (
+            f"{type(method).__name__} with own intercepts needs a model whose last layer has one "
+            "bias for each output, and this model has none that is known: use one such as "
+            "model.name=mclr. A Cox model has no intercept, since it cancels out of the loss: the "
+            "baseline hazard of each client takes its place"
+        )
+
+
 # The parts whose runs have a mark in the state.
-_MARKED: tuple[type[PersonalPart], ...] = (PersonalBatchNorm,)
+_MARKED: tuple[type[PersonalPart], ...] = (PersonalBatchNorm, FedBias)
 
 
 @plain_options

@@ -52,6 +52,11 @@ class ClientDP(PrivacySettings, Option):
     section = "privacy"
 
     def refusal(self, run: RunFacts) -> str:
+        if self.scores is not None and run.task_type.highest > 1:
+            return (
+                "privacy.scores releases a mean of scores from 0 to 1, but "
+                f"{run.task_type.names.score} has no upper bound; leave out privacy.scores"
+            )
         if run.shares_part:
             return (
                 "personal heads send sums of bodies (models without the last layer), which get no "

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -356,6 +356,12 @@ def _array_names(kind: type[State]) -> set[str]:
     return {f.name for f in fields(kind)} - {"extras"}
 
 
+def _needed_names(kind: type[State]) -> set[str]:
+    """Names of the fields of a state class that are arrays and have no default."""
+    own = [f for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING]
+    return {f.name for f in own}
+
+
 def _type_name(state_type: type[State]) -> str:
     """The name of a state class in a checkpoint: its module and qualified name."""
     return f"{state_type.__module__}.{state_type.__qualname__}"
@@ -365,9 +371,12 @@ def _state_type(name: str, arrays: set[str]) -> type[State] | None:
     """The state class with the name that a checkpoint stores. None if there is no such class.
 
     Only imported state classes are searched, and only those whose arrays have exactly the names
-    ``arrays``. A class that has moved to another module is found by its class name.
+    ``arrays``. Arrays with a default may be missing, since an older version did not store them. A
+    class that has moved to another module is found by its class name.
     """
-    types = [kind for kind in _state_types(State) if _array_names(kind) == arrays]
+    types = [
+        kind for kind in _state_types(State) if _needed_names(kind) <= arrays <= _array_names(kind)
+    ]
     # A class that was defined twice (e.g. in a notebook) has two entries; the last one is newer.
     exact = [kind for kind in types if _type_name(kind) == name]
     same_name = [kind for kind in types if kind.__name__ == name.rpartition(".")[2]]

@@ -410,8 +410,8 @@ def _finite_mean(values: Float[np.ndarray, "n"]) -> float:
 def _to_target(
     records: Sequence[Record], seconds: Mapping[int, float], target: float | None, split: str
 ) -> dict[str, Any]:
-    """Rounds, bytes and seconds until the first complete round that reaches the target accuracy,
-    which is measured on ``split``. The values are None if no round reaches it."""
+    """Rounds, bytes and seconds until the first complete round that reaches the target score (such
+    as the accuracy), which is measured on ``split``. The values are None if no round reaches it."""
     if target is None:
         return {}
     first = first_to_reach(records, target)

@@ -103,14 +103,14 @@ class BatchPlan(NamedTuple):
 
     # Samples of the call's clients; None if the device holds the samples of all clients.
     x: Shaped[np.ndarray, "R ..."] | None
-    y: Int[np.ndarray, "R"]
+    y: Shaped[np.ndarray, "R ..."]
     steps: PlannedSteps
     rows: PlannedRows
 
 
 def plan(
     x: Shaped[np.ndarray, "M ..."] | None,
-    y: Int[np.ndarray, "M"],
+    y: Shaped[np.ndarray, "M ..."],
     owned: Ragged,
     rows: ProgramRows,
     gather: bool = True,
@@ -142,10 +142,15 @@ def plan(
     )
     return BatchPlan(
         x=x[used] if gather and x is not None else None,
-        y=y[used].astype(np.int32),
+        y=label_array(y[used]),
         steps=steps,
         rows=_planned_rows(rows),
     )
+
+
+def label_array(y: np.ndarray) -> np.ndarray:
+    """Labels in the type that programs expect: classes as int32, numbers as float32."""
+    return y.astype(np.float32 if y.dtype.kind == "f" else np.int32)
 
 
 def _planned_rows(rows: ProgramRows) -> PlannedRows:

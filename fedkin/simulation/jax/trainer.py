@@ -19,7 +19,13 @@ from fedkin.data.federated import FederatedData
 from fedkin.models.model import Model
 from fedkin.simulation.batching import Batches, local_batches, rounded_up, sequential_batches
 from fedkin.simulation.jax import local_training
-from fedkin.simulation.jax.batch_plan import BatchPlan, ProgramRows, plan, stack_plans
+from fedkin.simulation.jax.batch_plan import (
+    BatchPlan,
+    ProgramRows,
+    label_array,
+    plan,
+    stack_plans,
+)
 from fedkin.simulation.jax.devices import (
     fastest_lanes,
     has_room,
@@ -144,7 +150,7 @@ class JaxTrainer:
         owned, plans = self._distribute(rows, gather=not self._keep)
         mesh = mesh_of(self._devices[: len(owned)])
         if self._keep and mesh.size not in self._kept:
-            self._kept[mesh.size] = replicate(mesh, (self._data.x, self._data.y.astype(np.int32)))
+            self._kept[mesh.size] = replicate(mesh, (self._data.x, label_array(self._data.y)))
         envelope = None
         if call.envelope is not None:
             # Typed as float32, like the learning rate and mu below.
