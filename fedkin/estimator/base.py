@@ -29,6 +29,7 @@ from fedkin.core.training import LocalTraining
 from fedkin.data.client_ids import client_ids, whole_ids
 from fedkin.data.federated import FederatedData
 from fedkin.data.labels import check_present
+from fedkin.data.table_transform import TableTransform
 from fedkin.data.user_arrays import missing_rows, unmasked, user_array
 from fedkin.export.predictor import Predictor
 from fedkin.run.run import Run
@@ -56,6 +57,7 @@ class OneSample(NamedTuple):
     classes: int
     name: str = "estimator"
     task_type: TaskType = CLASSIFICATION
+    transform: TableTransform | None = None
 
 
 class ClusteredEstimator(BaseEstimator):
@@ -106,7 +108,11 @@ class ClusteredEstimator(BaseEstimator):
         """
         N = len(self.groups_)
         self._data = OneSample(
-            X[:1].copy(), data.y[:1].copy(), int(data.classes), task_type=data.task_type
+            data.x[:1].copy(),
+            data.y[:1].copy(),
+            int(data.classes),
+            task_type=data.task_type,
+            transform=data.transform,
         )
         method = self._method(N)
         self._check_selected(method, N)

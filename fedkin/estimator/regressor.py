@@ -7,17 +7,20 @@ Shapes: M samples, D features, N clients (scikit-learn's groups), K models, P pa
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, no_type_check
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import column_or_1d
 
+from fedkin.core.errors import ConfigError
 from fedkin.core.method import Method
-from fedkin.data.from_arrays import from_arrays
+from fedkin.data.federated import FederatedData, Ragged
+from fedkin.data.label_tasks import RawLabels, label_columns, task_type_of, with_pooled
+from fedkin.data.partition import by_writer
+from fedkin.data.table_scaling import scaling_of
 from fedkin.estimator.base import ClusteredEstimator, labels_of, names_of
 from fedkin.export.predictor import Predictor
 from fedkin.run.trained.placement import Placement
@@ -27,7 +30,7 @@ class ClusteredRegressor(RegressorMixin, ClusteredEstimator):
     """A regressor that groups clients with similar data, and trains one model per cluster.
 
     Args:
-        method: name of a method, or a method object (``fk.FedGroup(clusters=4)``).
+        method: name of a method, or a method object (``fk.IFCA(clusters=4)``).
         loss: ``squared_error``, ``absolute_error``, ``huber`` or ``quantile`` for real numbers;
             ``poisson``, ``gamma``, ``tweedie`` or ``negative_binomial`` for counts and amounts.
         quantile: level of the loss ``quantile``.
@@ -39,13 +42,14 @@ class ClusteredRegressor(RegressorMixin, ClusteredEstimator):
         cohort: n, the number of clients per round; at most N are used.
         epochs: E, the number of local epochs.
         batch_size: B, the number of samples in a mini-batch.
-        lr: local learning rate, for labels in units of their standard deviation.
+        lr: local learning rate, for features and labels in units of their standard deviations.
         random_state: seed of the run, or a generator that draws it; None: a new seed for each fit.
 
     Attributes:
         groups_: [N], the clients, in ascending order.
         labels_: [N], the cluster of each client.
-        models_: [K, P], parameters of each cluster's model; [N, P]: of each client's model.
+        models_: [K, P], parameters of each cluster's model, on features and labels that are centred
+            and scaled; [N, P]: of each client's model.
         membership_: [N, K], the clients' shares of models if they mix them (FedEM); or None.
         n_features_in_: D, the number of features.
         run_: the finished run. It is not pickled.
@@ -64,7 +68,7 @@ class ClusteredRegressor(RegressorMixin, ClusteredEstimator):
     @no_type_check
     def __init__(
         self,
-        method: str | Method = "fedgroup",
+        method: str | Method = "flexcfl",
         *,
         loss: str = "squared_error",
         quantile: float = 0.5,
@@ -98,31 +102,53 @@ class ClusteredRegressor(RegressorMixin, ClusteredEstimator):
 
         Args:
             X: features [M, D], or [M ...] for models of images.
-            y: labels [M], numbers. The models are trained on labels that are centred and scaled.
+            y: labels [M], numbers. The models are trained on features and labels that are centred
+                and scaled by all samples.
             groups: the client of each sample [M]; None: one client, so one cluster (UserWarning).
 
         Returns:
             The estimator.
 
         Raises:
-            ValueError: inconsistent samples, labels and groups; labels that the loss cannot have;
-                all labels are equal.
+            ValueError: inconsistent samples, labels and groups; labels that the loss cannot have.
             ConfigError, MethodError, ModelError: as ``fk.simulate``.
         """
         X, y, clients = self._checked(X, y, groups)
         labels = y.astype(np.float64)
-        data = from_arrays(
-            X,
-            labels,
-            clients=clients,
-            test=0,
-            name="estimator",
-            loss=self.loss,
-            quantiles=[self.quantile] if self.loss == "quantile" else None,
-            loss_options=self.loss_options,
-        )
-        self._train(replace(data, client_names=names_of(self.groups_)), X, labels, clients)
+        self._train(self._federation(X, labels, clients), X, labels, clients)
         return self
+
+    def _federation(
+        self, X: np.ndarray, labels: Float[np.ndarray, "M"], clients: Int[np.ndarray, "M"]
+    ) -> FederatedData:
+        """The samples of all clients, with scaled columns and labels."""
+        if len(X) < 2:
+            raise ValueError("ClusteredRegressor needs at least 2 samples, got 1 sample")
+        quantiles = [self.quantile] if self.loss == "quantile" else None
+        task_type = task_type_of(None, self.loss, quantiles, self.loss_options)
+        if task_type is None or task_type.loss is None:
+            raise ConfigError(
+                f"loss = {self.loss!r} is a loss of classes; use fk.Clustered, or a loss of "
+                "numbers, such as loss='squared_error'"
+            )
+        task_type.check_labels(labels, "y", self.groups_[clients])
+        if task_type.name == "count" and not labels.any():
+            raise ValueError("all labels are 0, so there is no rate to learn")
+        train = by_writer(clients)
+        raw = RawLabels(labels)
+        task_type = with_pooled(task_type, raw, train.rows)
+        transform = scaling_of(X) if X.ndim == 2 else None
+        return FederatedData(
+            name="estimator",
+            x=X if transform is None else transform.apply(X),
+            y=label_columns(task_type, raw),
+            classes=task_type.loss.outputs,  # type: ignore[union-attr]
+            train=train,
+            test=Ragged.empty(np.zeros(len(train), np.int64)),
+            client_names=names_of(self.groups_),
+            transform=transform,
+            task_type=task_type,
+        )
 
     def predict(self, X: Any, groups: Any = None) -> Float[np.ndarray, "M"]:
         """Predicted labels of samples, in the unit of the labels of ``fit``.
