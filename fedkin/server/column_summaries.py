@@ -134,7 +134,7 @@ def _quantiles(
     world: World,
     mean: Float64[np.ndarray, "d"],
     deviation: Float64[np.ndarray, "d"],
-    levels: Sequence[float],
+    levels: tuple[float, ...],
     counts: type[ColumnCounts] | type[LabelCounts] = ColumnCounts,
 ) -> Float64[np.ndarray, "q d"]:
     """Quantiles of each column over the training samples of all clients that reply."""

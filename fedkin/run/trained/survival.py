@@ -77,7 +77,7 @@ def survival_curves(
 
     Raises:
         ConfigError: the split or the grid is impossible.
-        MethodError: the data have no patients, or clients have models of their own.
+        MethodError: the data have no patients, or clients have personal models.
     """
     trained = run.trained
     patients = getattr(trained.parts.samples, "patients", None)
@@ -99,8 +99,8 @@ def survival_curves(
     assigned = np.flatnonzero((state.assignment != UNASSIGNED) & (members.sizes > 0))
     if trained.personal:
         raise MethodError(
-            "survival curves compare the models of clusters, but clients of this run have models "
-            "of their own; use a method without personal parts"
+            "survival curves compare the models of clusters, but clients of this run have personal "
+            "models; use a method without personal parts"
         )
     return cluster_survival(
         world=trained.world(),
