@@ -138,7 +138,14 @@ def from_patients(
     names, numbers = np.unique(owners, return_inverse=True)
     died = events == 1
     trained = _split(numbers, test, Stream(seed, purpose="from_patients/split"))
-    left = _comparable(numbers, trained, ends, died, [str(one) for one in names], name)
+    left = _comparable(
+        owners=numbers,
+        trained=trained,
+        times=ends,
+        died=died,
+        names=[str(one) for one in names],
+        name=name,
+    )
     kept = np.isin(numbers, left)
     table = PatientTable(
         x=features[kept],
@@ -147,7 +154,8 @@ def from_patients(
         owners=np.searchsorted(left, numbers[kept]),
         trained=trained[kept],
     )
-    return risk_set_federation(table, [str(one) for one in names[left]], options, name, name)
+    client_names = [str(one) for one in names[left]]
+    return risk_set_federation(table, client_names, options, title=name, purpose=name)
 
 
 def _split(owners: Int[np.ndarray, "n"], test: float, stream: Stream) -> Bool[np.ndarray, "n"]:

@@ -11,10 +11,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Bool, Float64, Int
 
+from fedkin.core.columns import PATIENTS
 from fedkin.core.errors import DataError
 from fedkin.data.ragged import Ragged
-
-_PREFIX = "patients/"
 
 
 @dataclass(frozen=True)
@@ -54,18 +53,13 @@ class Patients:
         return self.test if split == "test" else self.train
 
     def samples_of(self, name: str) -> Ragged | None:
-        """The rows of x of each client's patients, for a split with a name of ``split_of``; None
-        for other names."""
-        if not name.startswith(_PREFIX):
+        """The rows of x of each client's patients, for a split with a name of ``patients_split``;
+        None for other names."""
+        if not name.startswith(PATIENTS):
             return None
-        part = self.part(name.removeprefix(_PREFIX))
+        part = self.part(name.removeprefix(PATIENTS))
         return Ragged(self.samples[part.rows], part.offsets)
 
     def select(self, clients: Int[np.ndarray, "m"]) -> Patients:
         """The patients of some clients, in this order."""
         return replace(self, train=self.train.select(clients), test=self.test.select(clients))
-
-
-def split_of(split: str) -> str:
-    """The name under which ``FederatedData.part`` has the samples of the patients of a split."""
-    return f"{_PREFIX}{split}"

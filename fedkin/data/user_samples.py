@@ -163,7 +163,13 @@ class OwnSamples:
         owned, true_clusters = _divided(quantile_bins(raw.label), owners, partition, seed)
         owned = _select(owned, labelled)
         train, test, validation = self._split(owned, train_fraction, seed)
-        task_type, y = fitted(self.task_type, raw, train.rows, self.place, self.label_scale_from)
+        task_type, y = fitted(
+            self.task_type,
+            raw,
+            train=train.rows,
+            place=self.place,
+            given=self.label_scale_from,
+        )
         assert task_type.loss is not None
         transform = None
         if x is None:

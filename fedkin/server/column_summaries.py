@@ -99,7 +99,7 @@ def label_statistics(world: World, task_type: TaskType) -> TaskType:
     levels = task_type.constant_levels
     constant = (0.0,) * len(task_type.constant_of(np.zeros(1)))
     if levels:
-        found = _quantiles(world, mean, deviation, levels, LabelCounts)[:, 0]
+        found = _quantiles(world, mean, deviation, levels, counts=LabelCounts)[:, 0]
         constant = tuple(((found - mean[0]) / deviation[0]).tolist())
     counts = task_type.scales_by_rate
     return task_type.with_statistics(

@@ -17,10 +17,10 @@ import numpy as np
 from jaxtyping import Float, Float64, Int
 
 from fedkin.core.client import Client, ClientRows
+from fedkin.core.columns import patients_split
 from fedkin.core.replies import Reply
 from fedkin.core.schema import Rows, Schema, Sums, floats, integers
 from fedkin.core.task import Task, chosen, each, setting, shared
-from fedkin.data.patients import split_of
 from fedkin.measures.concordance import Concordance, concordance
 from fedkin.measures.survival_curves import SurvivalSums, survival_sums
 
@@ -69,7 +69,7 @@ class SurvivalCounts(Task):
         index = int(self.model_index[0])
         times, died = client.patients(self.split)
         sums = survival_sums(times, died, self.grid)
-        risks = client.scores(self.models[index], split_of(self.split))[:, 0]
+        risks = client.scores(self.models[index], patients_split(self.split))[:, 0]
         pairs = concordance(risks, times, died)
         counts = np.concatenate([sums.events, sums.at_risk, np.array(pairs) / _UNIT])
         return {
@@ -133,9 +133,9 @@ def cluster_counts(task: SurvivalCounts, reply: Reply) -> list[ClusterCounts]:
 def _schema(reduce: bool) -> Schema:
     """The schema of a reply, made once for each value of ``reduce`` and cached."""
     over = "model" if reduce else "row"
-    arrays: dict[str, Any] = {
-        "update": floats("p", np.float64, low=0, missing=0.0, over=over, norm_checked=True),
-        "examples": integers(over="row", counted=False),
-        "model_index": integers(over="row", counted=False),
-    }
-    return Sums(**arrays) if reduce else Rows(**arrays)
+    kind = Sums if reduce else Rows
+    return kind(
+        update=floats("p", np.float64, low=0, missing=0.0, over=over, norm_checked=True),
+        examples=integers(over="row", counted=False),
+        model_index=integers(over="row", counted=False),
+    )
