@@ -98,6 +98,7 @@ if TYPE_CHECKING:
     from fedkin.run.serving.serve import serve as serve
     from fedkin.run.simulate import simulate as simulate
     from fedkin.run.stopping import STOP as STOP
+    from fedkin.run.trained.survival import survival_curves as survival_curves
     from fedkin.scenarios.planted_clusters import planted as planted
     from fedkin.scenarios.population import Population as Population
     from fedkin.scenarios.shifts import *  # noqa: F403
@@ -200,6 +201,7 @@ _HOME = {
     "conformal_quantile": "fedkin.measures.conformal",
     "corrected_interval": "fedkin.measures.corrected_interval",
     "cox_loss": "fedkin.measures.cox_loss",
+    "survival_curves": "fedkin.run.trained.survival",
     "draw": "fedkin.reporting.draw",
     "jax_client": "fedkin.server.deploy.custom_clients",
     "ks_similarity": "fedkin.analysis.ks_similarity",

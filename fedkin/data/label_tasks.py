@@ -164,8 +164,8 @@ def given_statistics(task_type: TaskType, given: Any) -> TaskType:
     for name, value in given.items():
         numbers[name] = _given_number(name, value, example)
     if counts:
-        rate, deviation = numbers["rate"], numbers.get("deviation", 1.0)
-        return replace(task_type, rate=rate, deviation=deviation)
+        deviation = numbers.get("deviation", 1.0)
+        return replace(task_type, rate=numbers["rate"], deviation=deviation)
     outputs = 1 if task_type.loss is None else task_type.loss.outputs
     label = LabelScale(numbers["mean"], numbers["scale"])
     return replace(task_type, label=label, constant=(0.0,) * outputs)
