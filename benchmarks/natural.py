@@ -123,7 +123,9 @@ def measured(name: str, draws: int) -> ClustersOrLevels:
     """The answer for a set."""
     plan = PLANS.get(name) or (HEAVY_PLAN if name in HEAVY else LevelPlan())
     federations = [federation(name, draw) for draw in range(draws)]
-    return clusters_or_levels(federations, plan=plan, progress=lambda line: print(line, flush=True))
+    return clusters_or_levels(
+        federations, fk.models.mclr, plan=plan, progress=lambda line: print(line, flush=True)
+    )
 
 
 def record(name: str, answer: ClustersOrLevels) -> dict[str, Any]:
@@ -171,7 +173,7 @@ def markdown(records: dict[str, dict[str, Any]]) -> str:
 
 def main() -> None:
     """Measure the sets of the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--set", nargs="+", default=list(REFERENCE), help="sets; default: all")
     parser.add_argument("--draws", type=int, default=5, help="number of draws; default 5")
     parser.add_argument("--out", type=Path, default=Path("natural"), help="folder of the results")

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from inspect import isfunction
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,6 @@ from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.measures.corrected_interval import CorrectedInterval, corrected_interval
 from fedkin.measures.moments import intraclass_correlation, moments
-from fedkin.models import mclr
 from fedkin.run.simulate import trainable
 from fedkin.simulation.workers import AnyModel
 
@@ -70,13 +70,18 @@ class ClustersOrLevels:
     Attributes:
         data: name of the data.
         draws: results of each draw.
-        icc: share of the variance of labels that lies between clients (intraclass correlation);
-            NaN for classes.
+        icc: share of the variance of labels that lies between clients (intraclass correlation).
     """
 
     data: str
     draws: tuple[Draw, ...]
     icc: float = math.nan
+
+    @property
+    def residual_icc(self) -> float:
+        """The same of the shared model's residuals, mean over draws: about the share of its loss
+        that an intercept for each client can save."""
+        return float(np.mean([draw.icc for draw in self.draws]))
 
     @property
     def table(self) -> pd.DataFrame:
@@ -133,6 +138,19 @@ class ClustersOrLevels:
             return LEVELS
         return OWN if self._helps(PERSONAL, SHARED) else ALIKE
 
+    @property
+    def usual_clusters(self) -> int:
+        """The number of clusters that most draws choose, if clusters help; otherwise 1."""
+        if self.verdict != HELP:
+            return 1
+        return max(self.clusters_beyond, key=self.clusters_beyond.count)
+
+    @property
+    def personal_part(self) -> str:
+        """Name of the personal part that is advised without clusters, as in [personal] of a
+        configuration; empty for none."""
+        return {LEVELS: "bias", OWN: "linear"}.get(self.verdict, "")
+
     def _helps(self, better: str, base: str) -> bool:
         """Whether a gain is significant, and at least ``LEAST_GAIN`` percent."""
         gain = self.gain(better, base)
@@ -169,6 +187,7 @@ class ClustersOrLevels:
             "why": self.why,
             "draws": len(self.draws),
             "icc": None if math.isnan(self.icc) else self.icc,
+            "residual_icc": None if math.isnan(self.residual_icc) else self.residual_icc,
             "clusters": self.clusters,
             "clusters_beyond": self.clusters_beyond,
             "models": rows_of(self.table.reset_index()),
@@ -181,7 +200,7 @@ class ClustersOrLevels:
 
 def clusters_or_levels(
     data: FederatedData | Sequence[FederatedData],
-    model: AnyModel | Callable[..., Any] | None = None,
+    model: AnyModel | Callable[..., Any],
     *,
     draws: int = 5,
     plan: LevelPlan | None = None,
@@ -196,7 +215,7 @@ def clusters_or_levels(
         data: the clients' data. Each draw divides the samples of every client anew: 60% for
             training, 20% for validation, 20% for testing. Data with a time must not be divided at
             random: give a federation with three splits for each draw.
-        model: a linear model; None for ``fk.models.mclr(data)``.
+        model: a linear model of the data, or the function that makes one: ``fk.models.mclr``.
         draws: number of draws, if ``data`` is one federation.
         plan: how models are trained; the numbers of clusters to try are in it.
         column: a column of facts about clients (``client_columns``); groups by its values are
@@ -211,10 +230,9 @@ def clusters_or_levels(
 
     Examples:
         >>> import fedkin as fk
-        >>> from fedkin.analysis.level_fits import LevelPlan
         >>> data = fk.data.digits(clients=6)
-        >>> plan = LevelPlan(clusters=(2,), starts=1, rounds=2, rates=(0.1,))
-        >>> answer = fk.clusters_or_levels(data, draws=2, plan=plan)
+        >>> plan = fk.LevelPlan(clusters=(2,), starts=1, rounds=2, rates=(0.1,))
+        >>> answer = fk.clusters_or_levels(data, fk.models.mclr, draws=2, plan=plan)
         >>> answer.table.index[0]
         'shared'
     """
@@ -230,7 +248,7 @@ def clusters_or_levels(
     results = []
     for number, each in enumerate(federations):
         progress(f"draw {number + 1} of {len(federations)}: {each.name}")
-        of_draw = trainable(mclr(each) if model is None else model)
+        of_draw = trainable(model(each) if isfunction(model) else model)
         groups = None if column is None else groups_of(each, column)
         results.append(fit_draw(each, of_draw, plan, seed=seed + number, groups=groups))
     return ClustersOrLevels(federations[0].name, tuple(results), label_icc(federations[0]))
@@ -266,11 +284,11 @@ def groups_of(data: FederatedData, column: str) -> tuple[str, ...]:
 
 
 def label_icc(data: FederatedData) -> float:
-    """Intraclass correlation of the training labels; NaN for classes."""
-    if data.task_type.loss is None:
-        return math.nan
-    labels = data.y if data.y.ndim == 1 else data.y[:, 0]
+    """Intraclass correlation of the training labels; of more than two classes, of the last one."""
     rows = data.train.rows
+    labels = data.y if data.y.ndim == 1 else data.y[:, 0]
+    if data.task_type.loss is None:
+        labels = (labels == data.classes - 1).astype(np.float64)
     return intraclass_correlation(moments(labels[rows], data.train.owners(), data.clients))
 
 

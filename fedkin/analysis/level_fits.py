@@ -26,6 +26,7 @@ from fedkin.core.progress import Progress
 from fedkin.core.randomness import Stream
 from fedkin.core.training import SGD, LocalTraining
 from fedkin.data.federated import FederatedData, Ragged
+from fedkin.measures.moments import intraclass_correlation, moments
 from fedkin.methods import IFCA, FedAvg
 from fedkin.methods.given import Given
 from fedkin.run.simulate import simulate
@@ -105,6 +106,8 @@ class Draw(NamedTuple):
         clusters_beyond: the number that they choose where clients have own intercepts.
         assignment: the cluster of each client, for ``clusters``.
         test_ratio: test samples for each training sample.
+        icc: intraclass correlation of the shared model's residuals: about the share of its loss
+            that own intercepts can save.
     """
 
     losses: Mapping[str, Losses]
@@ -113,6 +116,7 @@ class Draw(NamedTuple):
     clusters_beyond: int
     assignment: Int[np.ndarray, "N"]
     test_ratio: float
+    icc: float
 
 
 class Trained(NamedTuple):
@@ -187,6 +191,7 @@ def fit_draw(
         clusters_beyond=beyond.clusters,
         assignment=clustered.assignment,
         test_ratio=float(len(data.test.rows) / len(everything.train.rows)),
+        icc=final.residual_icc(shared),
     )
 
 
@@ -296,6 +301,25 @@ class _Fits:
         if self._data.task_type.loss is None:
             return Losses(reply.arrays["loss"] * samples, samples)
         return Losses(reply.arrays["sums"][:, 0], samples)
+
+    def residual_icc(self, shared: Trained) -> float:
+        """Intraclass correlation of the residuals of training samples: label minus predicted mean,
+        for classes of the last class's probability."""
+        task_type = self._data.task_type
+        rows = self._data.train.rows
+        features = self._data.x[rows].reshape(len(rows), -1).astype(np.float64)
+        model = shared.models[0].astype(np.float64)
+        outputs = self._data.classes
+        scores = features @ model[:-outputs].reshape(outputs, -1).T + model[-outputs:]
+        y = self._data.y[rows]
+        if task_type.loss is None:
+            odds = np.exp(scores - scores.max(axis=1, keepdims=True))
+            residuals = (y == self._data.classes - 1) - odds[:, -1] / odds.sum(axis=1)
+        else:
+            labels, offset = (y, 0.0) if y.ndim == 1 else (y[:, 0], y[:, 1])
+            residuals = labels - task_type.loss.mean(np, scores, offset)
+        owners = self._data.train.owners()
+        return intraclass_correlation(moments(residuals, owners, self._data.clients))
 
     def constant_model(self) -> Float[np.ndarray, "P"]:
         """The model whose scores are the best constant of the training samples."""
