@@ -352,7 +352,7 @@ def check_comparable(data: FederatedData, model: AnyModel) -> None:
             "fk.models.mclr(data)"
         )
     for split in ("test", "validation"):
-        if data.validation is None or not len(data.part(split).rows):
+        if split not in data.splits or not len(data.part(split).rows):
             raise DataError(
                 f"{data.name} has no {split} samples, which choose or score models; give data "
                 "without a split, so that each draw divides them"

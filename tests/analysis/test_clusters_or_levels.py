@@ -33,7 +33,7 @@ from fedkin.core.errors import ConfigError, DataError, ModelError
 
 CLIENTS = 16
 EACH = 50
-PLAN = fk.LevelPlan(clusters=(2,), starts=2, rounds=30, rates=(0.3,))
+PLAN = fk.LevelPlan(clusters=(2,), starts=2, rounds=20, rates=(0.3,))
 
 
 def federation(kind: str, task: str = "regression") -> fk.data.FederatedData:
@@ -67,7 +67,9 @@ def federation(kind: str, task: str = "regression") -> fk.data.FederatedData:
     ],
 )
 def test_the_kind_of_difference_is_recognised(kind: str, task: str, verdict: str) -> None:
-    answer = fk.clusters_or_levels(federation(kind, task), fk.models.mclr, draws=3, plan=PLAN)
+    # The loss of counts varies more between draws.
+    draws = 5 if task == "count" else 3
+    answer = fk.clusters_or_levels(federation(kind, task), fk.models.mclr, draws=draws, plan=PLAN)
     assert answer.verdict == verdict, answer
     table = answer.table["D2 %"]
     if kind == "levels":

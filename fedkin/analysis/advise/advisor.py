@@ -70,10 +70,10 @@ def advise(
     the candidates. The answer to the first question is then shown, but not used. For numbers there
     are no pilots.
 
-    Otherwise, if one cluster is found, the verdict is "do not cluster". Pilots with two clusters are still
-    run, but their gain is only reported. With several clusters, the verdict is "cluster" if the 95%
-    interval of some method's gain lies above zero, "do not cluster" if no interval does, and
-    "cannot tell" if no gain is known because no client has test samples.
+    Otherwise, if one cluster is found, the verdict is "do not cluster". Pilots with two clusters
+    are still run, but their gain is only reported. With several clusters, the verdict is "cluster"
+    if the 95% interval of some method's gain lies above zero, "do not cluster" if no interval does,
+    and "cannot tell" if no gain is known because no client has test samples.
 
     Args:
         data: the clients' data.
