@@ -20,11 +20,14 @@ if TYPE_CHECKING:
     from fedkin.analysis.advise import Advice as Advice
     from fedkin.analysis.advise import advise as advise
     from fedkin.analysis.cluster_objectives import cluster_objectives as cluster_objectives
+    from fedkin.analysis.clusters_or_levels import ClustersOrLevels as ClustersOrLevels
+    from fedkin.analysis.clusters_or_levels import clusters_or_levels as clusters_or_levels
     from fedkin.analysis.compare.comparison import Comparison as Comparison
     from fedkin.analysis.compare.runner import compare as compare
     from fedkin.analysis.eps_study import EpsStudy as EpsStudy
     from fedkin.analysis.eps_study import study_eps as study_eps
     from fedkin.analysis.ks_similarity import ks_similarity as ks_similarity
+    from fedkin.analysis.level_fits import LevelPlan as LevelPlan
     from fedkin.analysis.non_iid_index import non_iid_index as non_iid_index
     from fedkin.analysis.repeat import repeat as repeat
     from fedkin.analysis.repeated_runs import RepeatedRuns as RepeatedRuns
@@ -138,6 +141,9 @@ _HOME = {
     "Clustered": "fedkin.estimator",
     "ClusteredRegressor": "fedkin.estimator",
     "Cohort": "fedkin.config.plan",
+    "ClustersOrLevels": "fedkin.analysis.clusters_or_levels",
+    "LevelPlan": "fedkin.analysis.level_fits",
+    "clusters_or_levels": "fedkin.analysis.clusters_or_levels",
     "Comparison": "fedkin.analysis.compare.comparison",
     "Compute": "fedkin.config.plan",
     "ConfigError": "fedkin.core.errors",
