@@ -35,6 +35,8 @@ from fedkin.data.table_transform import NONE, TableTransform, given_transform
 from fedkin.measures.measure import Measure
 from fedkin.options import SECTIONS
 from fedkin.options.base import Option
+from fedkin.task_types.classification import CLASSIFICATION
+from fedkin.task_types.task_type import TaskType
 
 OPTIONS = tuple(name for name, section in SECTIONS.items() if not section.only_simulated)
 SERVER = ("federation", "samples", "model", "method", *OPTIONS, "local", "run")
@@ -137,6 +139,7 @@ class DataDescription:
     from_uint8: bool = False  # whether samples are known to be uint8 pixels divided by 255
     label_names: tuple[str, ...] | None = None  # names of the classes, if known
     transform: TableTransform | None = None  # how columns of a table are scaled, if they are
+    task_type: TaskType = CLASSIFICATION  # what the labels are
 
     @classmethod
     def of(cls, samples: SamplesSection, name: str) -> DataDescription:

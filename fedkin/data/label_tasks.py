@@ -74,42 +74,109 @@ def fitted(
             f"{raw.place('label', place)}: all training labels are {value}, so there is nothing "
             "to learn; name another label column, such as data.label=score"
         )
-    if isinstance(task_type, Count):
-        return _of_counts(task_type, raw, train)
-    return _of_numbers(task_type, raw, train)
-
-
-def _of_counts(
-    task_type: Count, raw: RawLabels, train: Int[np.ndarray, "t"]
-) -> tuple[TaskType, Float32[np.ndarray, "M q"]]:
-    """Counts with their offsets: log exposure + log pooled rate."""
-    exposure = np.ones(len(raw.label)) if raw.exposure is None else raw.exposure
-    weight = np.ones(len(raw.label)) if raw.weight is None else raw.weight
-    events = float((raw.label * weight)[train].sum())
-    time = float((exposure * weight)[train].sum())
-    rate = events / time
-    offset = np.log(exposure) + np.log(rate)
-    deviation = float(raw.label[train].std())
-    found = replace(task_type, rate=rate, deviation=deviation)
-    return found, _columns(raw.label, offset, raw.weight)
-
-
-def _of_numbers(
-    task_type: TaskType, raw: RawLabels, train: Int[np.ndarray, "t"]
-) -> tuple[TaskType, Float32[np.ndarray, "M ..."]]:
-    """Real numbers, centred and scaled, with the scores of the constant model."""
-    if raw.exposure is not None:
+    if raw.exposure is not None and not isinstance(task_type, Count):
         raise ConfigError(
             "exposure applies to counts only; set task = 'count', or leave exposure out"
         )
+    found = _with_statistics(task_type, raw, train)
+    return found, as_rows(found, raw)
+
+
+def given(
+    task_type: TaskType, raw: RawLabels, place: Path | str
+) -> tuple[TaskType, Float32[np.ndarray, "M ..."]]:
+    """A task type whose statistics are known, such as those of a run, and ``y`` of all samples.
+
+    Args:
+        task_type: task type, loss and statistics.
+        raw: labels, exposures and weights of all M samples.
+        place: file or name with which messages begin.
+
+    Raises:
+        DataError: a label, an exposure or a weight is impossible.
+    """
+    task_type.check_labels(raw.label, raw.place("label", place), raw.clients)
+    _check_positive(raw.exposure, "exposure", raw, place)
+    _check_positive(raw.weight, "weight", raw, place)
+    return task_type, as_rows(task_type, raw)
+
+
+def _with_statistics(task_type: TaskType, raw: RawLabels, train: Int[np.ndarray, "t"]) -> TaskType:
+    """The task type with statistics of the training labels: of counts, the pooled rate; of real
+    numbers, mean and standard deviation, and the scores of the constant model."""
+    if isinstance(task_type, Count):
+        exposure = np.ones(len(raw.label)) if raw.exposure is None else raw.exposure
+        weight = np.ones(len(raw.label)) if raw.weight is None else raw.weight
+        events = float((raw.label * weight)[train].sum())
+        time = float((exposure * weight)[train].sum())
+        return replace(task_type, rate=events / time, deviation=float(raw.label[train].std()))
     of_training = raw.label[train]
     label = LabelScale(float(of_training.mean()), float(of_training.std()))
     scaled = (raw.label - label.mean) / label.scale
-    constant = task_type.constant_of(scaled[train])
-    found = replace(task_type, label=label, constant=constant)
+    return replace(task_type, label=label, constant=task_type.constant_of(scaled[train]))
+
+
+def as_rows(task_type: TaskType, raw: RawLabels) -> Float32[np.ndarray, "M ..."]:
+    """Labels as rows of ``FederatedData.y``, by the statistics of a task type.
+
+    Args:
+        task_type: what the labels are, with statistics.
+        raw: labels, exposures and weights.
+    """
+    if isinstance(task_type, Count):
+        exposure = np.ones(len(raw.label)) if raw.exposure is None else raw.exposure
+        offset = np.log(exposure) + np.log(task_type.rate)
+        return _columns(raw.label, offset, raw.weight)
+    scaled = (raw.label - task_type.label.mean) / task_type.label.scale
     if raw.weight is None:
-        return found, scaled.astype(np.float32)
-    return found, _columns(scaled, np.zeros(len(scaled)), raw.weight)
+        return scaled.astype(np.float32)
+    return _columns(scaled, np.zeros(len(scaled)), raw.weight)
+
+
+def converted_rows(
+    y: Float32[np.ndarray, "M ..."], before: TaskType, after: TaskType
+) -> Float32[np.ndarray, "M ..."]:
+    """Rows of ``FederatedData.y`` with the statistics of another task type.
+
+    Args:
+        y: rows with the statistics of ``before``.
+        before: task type of the rows.
+        after: task type of a run.
+    """
+    same = (before.label, before.rate) == (after.label, after.rate)
+    if same:
+        return y
+    rows = y.astype(np.float64)
+    if y.ndim == 1:
+        return ((raw_labels(before, y) - after.label.mean) / after.label.scale).astype(np.float32)
+    rows[:, 0] = (raw_labels(before, y) - after.label.mean) / after.label.scale
+    rows[:, 1] += np.log(after.rate) - np.log(before.rate)
+    return rows.astype(np.float32)
+
+
+def number_sums(
+    task_type: TaskType, scores: Float[np.ndarray, "B C"], y: Float[np.ndarray, "B ..."]
+) -> dict[str, float]:
+    """The sums of a task type over samples, by name.
+
+    Args:
+        task_type: what the labels are, with statistics.
+        scores: outputs of a model.
+        y: rows of ``FederatedData.y``.
+    """
+    own = task_type.sample_scores(np, np.asarray(scores, np.float64), y.astype(np.float64))
+    parts = (*own, *task_type.constant_scores(y))
+    names = task_type.sums
+    return {name: float(np.sum(part)) for name, part in zip(names, parts, strict=True)}
+
+
+def scores_of_numbers(
+    task_type: TaskType, scores: Float[np.ndarray, "B C"], y: Float[np.ndarray, "B ..."]
+) -> dict[str, float]:
+    """The measures of a model over samples, by name; NaN where undefined. Arguments as of
+    ``number_sums``."""
+    values = task_type.values(number_sums(task_type, scores, y), len(y))
+    return {name: float(value) for name, value in values.items()}
 
 
 def _columns(

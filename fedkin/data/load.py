@@ -21,6 +21,7 @@ from fedkin.data.partition_options import checked
 from fedkin.data.table_options import TableOptions, refuse_table_options
 from fedkin.data.tables import Columns, column_facts, table_samples
 from fedkin.data.user_samples import OwnSamples, own_partition
+from fedkin.task_types.task_type import TaskType
 
 ENDINGS = tuple(ending for endings in ENDINGS_OF.values() for ending in endings)
 # Default names of columns.
@@ -197,6 +198,55 @@ def load(
         _refuse_split(path, train_fraction, seed if options is None else None)
     fraction = 0.9 if train_fraction is None else train_fraction
     return samples.federation(options, fraction, seed or 0)
+
+
+def load_with(
+    task_type: TaskType,
+    path: Path,
+    *,
+    label: str = LABEL,
+    client: str = CLIENT,
+    features: Any = None,
+    exposure: str | None = None,
+    weight: str | None = None,
+    partition: str | None = None,
+    clients: int | None = None,
+    scale_from: Any = None,
+    rename: Any = None,
+) -> FederatedData:
+    """A federation of numbers from a file, with the statistics of a run's labels.
+
+    Args:
+        task_type: task type of the run, with statistics.
+        path: a table or an npz file.
+        label, client, features, exposure, weight, partition, clients: as for ``load``.
+        scale_from, rename: as for ``load``.
+
+    Raises:
+        DataError, ConfigError: as for ``load``.
+    """
+    options = own_partition(
+        partition=partition,
+        clients=clients,
+        classes_per_client=None,
+        alpha=None,
+        min_samples=None,
+        count="clients",
+    )
+    samples = _samples(
+        path=path,
+        label=str(label),
+        client=str(client),
+        features=None if features is None else _feature_names(features),
+        owned=options is None,
+        label_names=None,
+        classes=None,
+        options=TableOptions.of(scale_from=scale_from, rename=rename),
+        exposure=exposure,
+        weight=weight,
+    )
+    samples = replace(samples, task_type=task_type, task_type_is_given=True)
+    return samples.federation(options, 0.9, 0)
 
 
 def _refuse_two_divisions(client: str | int | None, partition: str | None) -> None:

@@ -42,3 +42,12 @@ class Classification(TaskType):
 
 
 CLASSIFICATION = Classification()
+
+
+def task_type_of_samples(samples: Any) -> TaskType:
+    """What the labels of samples are: classes, unless the samples say otherwise.
+
+    Args:
+        samples: federated data, or a description of samples.
+    """
+    return getattr(samples, "task_type", CLASSIFICATION)
