@@ -18,6 +18,7 @@ from jaxtyping import Bool, Float, Float32, Float64, Int
 
 from fedkin.core.errors import ConfigError, DataError, unknown
 from fedkin.core.object_repr import of_client
+from fedkin.data.series_rows import SeriesRows
 from fedkin.task_types.catalogue import LOSSES, TASK_TYPES
 from fedkin.task_types.count import Count
 from fedkin.task_types.quantile import Quantile
@@ -37,6 +38,7 @@ class RawLabels:
         clients: client of each sample, for messages; None if it is unknown.
         columns: names of the columns of a table by their roles (label, exposure, weight), for
             messages.
+        series: of forecasts, scale and simple forecasts of each sample.
     """
 
     label: Float64[np.ndarray, "M"]
@@ -44,6 +46,7 @@ class RawLabels:
     weight: Float64[np.ndarray, "M"] | None = None
     clients: Any = None
     columns: Mapping[str, str] = field(default_factory=dict)
+    series: SeriesRows | None = None
 
     def place(self, role: str, place: Path | str) -> str:
         """The beginning of a message about a label, an exposure or a weight."""
@@ -123,6 +126,8 @@ def as_rows(task_type: TaskType, raw: RawLabels) -> Float32[np.ndarray, "M ..."]
         task_type: what the labels are, with statistics.
         raw: labels, exposures and weights.
     """
+    if raw.series is not None:
+        return raw.series.rows_with(raw.label, raw.weight)
     if isinstance(task_type, Count):
         exposure = np.ones(len(raw.label)) if raw.exposure is None else raw.exposure
         offset = np.log(exposure) + np.log(task_type.rate)
