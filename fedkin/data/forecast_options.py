@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 from fedkin.core.errors import ConfigError, unknown
 from fedkin.core.plain import plain
@@ -107,13 +104,13 @@ def lags_of(given: Any) -> tuple[int, ...]:
     Raises:
         ConfigError: a lag is no whole number of at least 1, or occurs twice.
     """
-    lags = plain(given)
-    lags = [lags] if isinstance(lags, int) else lags
-    wrong = not isinstance(lags, Sequence) or isinstance(lags, str)
-    wrong = wrong or any(isinstance(lag, bool) or not isinstance(lag, int) for lag in lags)
-    if wrong or min(lags, default=1) < 1 or len(set(lags)) < len(lags):
-        raise ConfigError(
-            "lags must be different numbers of steps, at least 1, such as [1, 2, 12] (0 is the "
-            f"label itself, which is not known yet); got {np.asarray(given).tolist()!r}"
-        )
-    return tuple(sorted(lags))
+    values = plain(given)
+    values = [values] if isinstance(values, int) else values
+    if isinstance(values, (list, tuple)):
+        lags = [lag for lag in values if isinstance(lag, int) and not isinstance(lag, bool)]
+        if len(lags) == len(values) and min(lags, default=1) >= 1 and len(set(lags)) == len(lags):
+            return tuple(sorted(lags))
+    raise ConfigError(
+        "lags must be different numbers of steps, at least 1, such as [1, 2, 12] (0 is the label "
+        f"itself, which is not known yet); got {values!r}"
+    )

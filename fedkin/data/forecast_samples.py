@@ -79,8 +79,8 @@ class ForecastReader:
         columns = resolved_columns(table, columns)
         if columns.client is None:
             raise ConfigError(
-                f"{place}: a forecast needs the client of each row, since each client is a series, and "
-                "a partition would divide a series; name the column: client = 'shop'"
+                f"{place}: a forecast needs the client of each row, since each client is a "
+                "series, and a partition would divide a series; name the column: client = 'shop'"
             )
         if columns.exposure is not None:
             raise ConfigError(

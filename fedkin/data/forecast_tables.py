@@ -111,8 +111,7 @@ def prepare(
     _check_order(read, part, kept, split, place)
     if not kept.all():
         _log.info(
-            "%s: left out %d of %d rows, which have no label or lack a value at one of the lags "
-            "%s",
+            "%s: left out %d of %d rows, which have no label or lack a value at one of the lags %s",
             place,
             int((~kept).sum()),
             len(kept),
@@ -365,9 +364,7 @@ def with_lags(
     table: Table, series: Series, columns: dict[str, Float64[np.ndarray, "M"]], rows: SeriesRows
 ) -> Table:
     """The table with the columns of the lags. Lags are scaled as the labels of the client are."""
-    given = {
-        name: table[name].to_numpy(np.float64, na_value=np.nan) for name in series.given_lags
-    }
+    given = {name: table[name].to_numpy(np.float64, na_value=np.nan) for name in series.given_lags}
     lags = {**given, **columns}
     if series.label_scale == CLIENT:
         lags = {name: (values - rows.mean) / rows.scale for name, values in lags.items()}

@@ -93,7 +93,7 @@ class Frequency:
         try:
             if self.unit == STEPS:
                 return -(-int(date) // self.every)
-            moment = pd.Timestamp(str(date)).tz_localize(None)
+            moment: Any = pd.Timestamp(str(date)).tz_localize(None)
         except (ValueError, TypeError):
             example = "120" if self.unit == STEPS else "2018-01-01"
             raise ConfigError(
@@ -117,7 +117,7 @@ class TimeSteps:
 def read_steps(
     table: Table,
     time: Sequence[str],
-    clients: Sequence[str],
+    clients: Any,
     place: Path | str,
     frequency: Frequency | None = None,
 ) -> TimeSteps:

@@ -22,13 +22,13 @@ import numpy as np
 from jaxtyping import Float
 
 from fedkin.task_types.loss import Loss, targets_of
-from fedkin.task_types.regression import LOSSES, SquaredError
+from fedkin.task_types.regression import SquaredError
 from fedkin.task_types.task_type import LabelScale, Sums, TaskType, check_finite, share_of
 
-__all__ = ["LOSSES", "Forecast", "ForecastColumn", "Series"]
 CLIENT = "client"
 POOLED = "pooled"
 LABEL_SCALES = (CLIENT, POOLED)
+_SQUARES = SquaredError()
 
 
 class ForecastColumn(IntEnum):
@@ -39,7 +39,9 @@ class ForecastColumn(IntEnum):
     WEIGHT = 2
     MEAN = 3  # of the client's scale, in units of the label
     SCALE = 4  # one unit of the scaled label, in units of the label
-    SEASONAL_ERROR = 5  # unit of MASE: error of the seasonal naive forecast in training; 0 if unknown
+    SEASONAL_ERROR = (
+        5  # unit of MASE: error of the seasonal naive forecast in training; 0 if unknown
+    )
     SEASONAL_NAIVE = 6  # the value one season before
     LAST_VALUE = 7
 
@@ -95,7 +97,7 @@ class Forecast(TaskType):
         "seasonal_naive_error",
         "last_value_error",
     )
-    loss: Loss = SquaredError()  # type: ignore[assignment]
+    loss: Loss = _SQUARES  # type: ignore[assignment]
     series: Series | None = field(default=None, compare=False, kw_only=True)
     scales: Mapping[str, LabelScale] = field(default_factory=dict, compare=False, kw_only=True)
 
@@ -155,7 +157,7 @@ class Forecast(TaskType):
     def own_fields(cls, values: Mapping[str, Any]) -> dict[str, Any]:
         if "series" not in values:
             return {}
-        series = {
+        series: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value
             for name, value in values["series"].items()
         }
