@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedkin.core.errors import ConfigError, DataError
+from fedkin.data.client_columns import names_of
 from fedkin.data.client_ids import client_ids
 from fedkin.data.federated import FederatedData
 from fedkin.data.forecast_samples import ForecastReader
@@ -161,6 +162,7 @@ def from_pandas(
     test_from: Any = None,
     validation_from: Any = None,
     label_scale: str | None = None,
+    client_columns: Any = None,
 ) -> FederatedData:
     """A federation from a DataFrame with one row per sample.
 
@@ -191,6 +193,8 @@ def from_pandas(
         time, season, lags, test_from, validation_from, label_scale: how rows become samples of the
             task ``forecast``, as in ``load``. ``test`` is the share of the samples at the end, or
             a column of a split by time.
+        client_columns: columns that describe clients and not samples, such as ``["sector"]``: the
+            method ``Given`` can use them, and they are no features.
 
     Returns:
         The federation.
@@ -228,7 +232,8 @@ def from_pandas(
     split = test if isinstance(test, str) else None
     if isinstance(features, str):
         features = [features]
-    roles = (label, client, split, exposure, weight, *(features or ()))
+    facts = names_of(client_columns)
+    roles = (label, client, split, exposure, weight, *facts, *(features or ()))
     used = [column for column in roles if column is not None]
     columns = Columns(
         label=label,
@@ -238,6 +243,7 @@ def from_pandas(
         unused=table_options.dropped(frame, used, name),
         exposure=exposure,
         weight=weight,
+        client_columns=facts,
     )
     task_type = task_type_of(task, loss, quantiles, loss_options)
     forecast = ForecastReader.of(

@@ -9,6 +9,7 @@ from typing import Any
 
 from fedkin.core.errors import ConfigError, DataError, unknown
 from fedkin.core.storage import user_path
+from fedkin.data.client_columns import names_of
 from fedkin.data.column_checks import check_columns
 from fedkin.data.federated import FederatedData
 from fedkin.data.files import ENDINGS_OF, read_npy_folder, read_npz, read_table, table_kind
@@ -55,6 +56,7 @@ def load(
     loss: str | None = None,
     quantiles: Any = None,
     loss_options: Any = None,
+    label_scale_from: Any = None,
     exposure: str | int | None = None,
     weight: str | int | None = None,
     categories: Any = None,
@@ -66,6 +68,7 @@ def load(
     test_from: Any = None,
     validation_from: Any = None,
     label_scale: str | None = None,
+    client_columns: Any = None,
 ) -> FederatedData:
     """A federation from a file with an entry for each sample, or from a folder in LEAF's layout.
 
@@ -134,6 +137,8 @@ def load(
             ``quantile``. None for the task's first one.
         quantiles: levels of the task ``quantile``; None for 0.1, 0.5 and 0.9.
         loss_options: options of the loss, such as ``{"delta": 1.0}`` of ``huber``.
+        label_scale_from: known statistics of labels that are numbers, in place of those of the
+            training samples: ``{"mean": 50.0, "scale": 12.0}``, or ``{"rate": 2.5}`` for counts.
         exposure: column (or array) of the exposure of counts, such as years of observation.
         weight: column (or array) of the weights of samples in the loss.
         categories: columns of numbers that are categories, such as ``["month"]``. Columns of text
@@ -151,6 +156,8 @@ def load(
         validation_from: date of the first validation sample; None without validation samples.
         label_scale: ``client`` scales a forecast's labels and lags by the mean and the deviation of
             each client's own training labels, ``pooled`` by those of all; None for ``client``.
+        client_columns: columns of a table that describe clients and not samples, such as
+            ``["sector"]``: the method ``given`` can use them, and they are no features.
 
     Returns:
         The federation.
@@ -219,11 +226,18 @@ def load(
         options=table_options,
         exposure=None if exposure is None else str(exposure),
         weight=None if weight is None else str(weight),
+        client_columns=names_of(client_columns),
         forecast=forecast,
     )
     if forecast is not None:
+        forecast.refuse(label_scale_from)
         return samples.federation(options, 1, seed or 0)
-    samples = replace(samples, task_type=task_type)
+    if label_scale_from is not None and task_type is None:
+        raise ConfigError(
+            "label_scale_from scales labels that are numbers; set task = 'regression', or leave "
+            "label_scale_from out"
+        )
+    samples = replace(samples, task_type=task_type, label_scale_from=label_scale_from)
     if samples.split is not None:
         _refuse_split(path, train_fraction, seed if options is None else None)
     fraction = 0.9 if train_fraction is None else train_fraction
@@ -326,6 +340,7 @@ def _samples(
     exposure: str | None = None,
     weight: str | None = None,
     forecast: ForecastReader | None = None,
+    client_columns: tuple[str, ...] = (),
 ) -> OwnSamples:
     """The samples of a file, or of a folder of arrays. ``options`` are those of tables, and
     ``forecast`` makes the samples of a forecast.
@@ -345,6 +360,7 @@ def _samples(
     table = options.rename(table, path)
     needed = [label, client] if owned else [label]
     needed += [name for name in (exposure, weight) if name is not None]
+    needed += client_columns
     check_columns(table, needed, path, _CURES)
     dropped = options.dropped(table, [*needed, *(features or ())], path)
     columns = Columns(
@@ -355,6 +371,7 @@ def _samples(
         unused=(client, *dropped),
         exposure=exposure,
         weight=weight,
+        client_columns=client_columns,
     )
     scaling = options.scaling()
     if forecast is not None:

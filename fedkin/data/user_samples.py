@@ -16,6 +16,7 @@ from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.plain import plain
 from fedkin.core.randomness import Stream
 from fedkin.data.clean_features import check_numbers, clean_features
+from fedkin.data.client_columns import values_by_client
 from fedkin.data.client_ids import client_ids, whole_ids
 from fedkin.data.client_names import ClientNames
 from fedkin.data.features import Features as Features
@@ -56,6 +57,7 @@ class OwnSamples:
         scaling: for a table: how its feature columns are scaled; None for other data.
         task_type: what the labels are, without statistics; None for classes.
         task_type_is_given: whether the task type has statistics already, such as those of a run.
+        label_scale_from: known statistics of the labels, as of ``label_tasks.fitted``.
         exposure: exposure of each sample [M], for counts; None if all are 1.
         weight: weight of each sample [M] in the loss; None if all are 1.
         series: of forecasts, scale and simple forecasts of each sample.
@@ -76,9 +78,12 @@ class OwnSamples:
     scaling: TableScaling | None = None
     task_type: TaskType | None = None
     task_type_is_given: bool = False
+    label_scale_from: Any = None
     exposure: Any = None
     weight: Any = None
     series: SeriesRows | None = None
+    # Facts about clients, by the column's name; a value for each sample.
+    client_columns: dict[str, Any] | None = None
 
     def federation(
         self, partition: PartitionOptions | None, train_fraction: float | int, seed: int
@@ -113,6 +118,7 @@ class OwnSamples:
             owners = whole_ids(client_ids(self.owners, self.place, self.owners_name))
             client_names = ClientNames.of(np.unique(owners))
         owned, true_clusters = _divided(y, owners, partition, seed)
+        facts = values_by_client(self.client_columns, owned, client_names, self.place)
         train, test, validation = self._split(owned, train_fraction, seed)
         transform = None
         if x is None:
@@ -135,6 +141,7 @@ class OwnSamples:
             columns=columns,
             from_uint8=self.x.dtype == np.uint8 and not self.integers,
             transform=transform,
+            client_columns=facts,
         )
 
     def _federation_of_numbers(
@@ -170,11 +177,14 @@ class OwnSamples:
             client_names = ClientNames.of(np.unique(owners))
         owned, true_clusters = _divided(quantile_bins(raw.label), owners, partition, seed)
         owned = _select(owned, labelled)
+        facts = values_by_client(self.client_columns, owned, client_names, self.place)
         train, test, validation = self._split(owned, train_fraction, seed)
         if self.task_type_is_given:
             task_type, y = given(self.task_type, raw, self.place)
         else:
-            task_type, y = fitted(self.task_type, raw, train.rows, self.place)
+            task_type, y = fitted(
+                self.task_type, raw, train.rows, self.place, self.label_scale_from
+            )
         assert task_type.loss is not None
         transform = None
         if x is None:
@@ -194,6 +204,7 @@ class OwnSamples:
             from_uint8=self.x.dtype == np.uint8 and not self.integers,
             transform=transform,
             task_type=task_type,
+            client_columns=facts,
         )
 
     def _scaled(self, train: Ragged, client_names: Sequence[str] | None) -> Scaled:

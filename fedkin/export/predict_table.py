@@ -14,7 +14,7 @@ from fedkin.core.errors import ConfigError, DataError, ModelError, unknown
 from fedkin.core.storage import user_path
 from fedkin.data.client_ids import whole_ids
 from fedkin.data.files import read_npz, read_table, table_kind
-from fedkin.data.label_tasks import RawLabels, as_rows, numbers_of, scores_of_numbers
+from fedkin.data.label_tasks import RawLabels, label_columns, numbers_of, scores_of_numbers
 from fedkin.data.tables import without_row_numbers
 from fedkin.data.user_arrays import missing_rows
 from fedkin.export.columns import is_table, values_of
@@ -171,7 +171,7 @@ def _predicted_numbers(
     label_column, _ = _columns(export)
     labels = numbers_of(file.y[rows], "label", f"{path}: column {label_column!r}")
     raw = RawLabels(labels, None if exposure is None else exposure[rows])
-    values = scores_of_numbers(task_type, scores[rows], as_rows(task_type, raw))
+    values = scores_of_numbers(task_type, scores[rows], label_columns(task_type, raw))
     return Predictions(table, None, len(rows), values)
 
 
