@@ -247,6 +247,12 @@ class FederatedData:
         check_validation(fraction)
         if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
             raise ConfigError(f"seed must be an integer of at least 0, got {seed!r}")
+        if self.task_type.by_time:
+            raise ConfigError(
+                f"{self.name}: validation samples drawn at random would be from the same time as "
+                "the training samples of a forecast; divide by date instead of data.validation: "
+                "data.validation_from = '2017-01'"
+            )
         if self.validation is not None:
             raise DataError(
                 f"{self.name} already has a validation split; leave out the fraction {fraction}"

@@ -78,6 +78,10 @@ class NaturalTable:
         }
         if self.about.exposure:
             options["exposure"] = self.about.exposure
+        if self.task_type == "forecast":
+            options["time"] = list(self.about.time)
+            options["season"] = self.about.season
+            options["lags"] = list(self.about.lags)
         return options
 
     def __repr__(self) -> str:
