@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     from fedkin.options.noise.data_noise import GaussianNoise as GaussianNoise
     from fedkin.options.noise.data_noise import PairFlips as PairFlips
     from fedkin.options.noise.data_noise import SymmetricFlips as SymmetricFlips
+    from fedkin.options.personal.linear import PersonalLinear as PersonalLinear
     from fedkin.options.personal.parts import FedBias as FedBias
     from fedkin.options.personal.parts import PersonalBatchNorm as PersonalBatchNorm
     from fedkin.options.personal.parts import PersonalHead as PersonalHead
@@ -165,6 +166,7 @@ _HOME = {
     "PairFlips": "fedkin.options.noise.data_noise",
     "PersonalBatchNorm": "fedkin.options.personal.parts",
     "PersonalHead": "fedkin.options.personal.parts",
+    "PersonalLinear": "fedkin.options.personal.linear",
     "PersonalModel": "fedkin.options.personal.parts",
     "Population": "fedkin.scenarios.population",
     "Progress": "fedkin.core.progress",

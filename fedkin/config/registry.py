@@ -33,10 +33,7 @@ def datasets() -> Registry:
     from fedkin.scenarios.planted_clusters import planted
 
     datasets = {"file": load, "planted": planted, "natural": natural_federation, **DATASETS}
-    return {
-        name: _with_common_options(make)
-        for name, make in datasets.items()
-    }
+    return {name: _with_common_options(make) for name, make in datasets.items()}
 
 
 @cache

@@ -7,7 +7,7 @@ client connects (handshake). Relative paths start at the folder of the file.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -17,7 +17,7 @@ from pydantic import model_validator
 
 from fedkin.config import registry, user_measures
 from fedkin.config.declarations import one_class
-from fedkin.config.deployment_checks import check_with_server
+from fedkin.config.deployment_checks import check_options, check_sums, check_with_server
 from fedkin.config.description import Description
 from fedkin.config.loader import Sections, read
 from fedkin.config.option_registry import made_options, own_sections, resolve_options
@@ -31,10 +31,13 @@ from fedkin.core.errors import ConfigError
 from fedkin.core.object_repr import listed
 from fedkin.core.storage import user_path
 from fedkin.core.training import LocalTraining
+from fedkin.data.label_tasks import given_statistics, task_type_of
 from fedkin.data.table_transform import NONE, TableTransform, given_transform
 from fedkin.measures.measure import Measure
 from fedkin.options import SECTIONS
 from fedkin.options.base import Option
+from fedkin.task_types.classification import CLASSIFICATION
+from fedkin.task_types.task_type import TaskType
 
 OPTIONS = tuple(name for name, section in SECTIONS.items() if not section.only_simulated)
 SERVER = ("federation", "samples", "model", "method", *OPTIONS, "local", "run")
@@ -51,6 +54,10 @@ class SamplesSection(Section):
     sites. ``scale_from`` has the ``mean`` and the ``scale`` of each column, by which all sites
     scale their tables. With ``scale`` the server computes these numbers before the first round,
     from sums over the training samples of all sites.
+
+    ``task`` and ``loss`` say what labels are that are no classes. The server computes the mean and
+    the standard deviation of numbers, or the rate of counts, in the same way, or they are given
+    (``label_scale_from``).
     """
 
     shape: list[Positive]
@@ -63,6 +70,42 @@ class SamplesSection(Section):
     scale: Scale | None = None
     # mean and scale of each of a table's columns, by which all sites scale their tables
     scale_from: dict[str, Any] | None = None
+    # what the labels are, if they are no classes, with the loss and its options, as in [data] of a
+    # simulation
+    task: str | None = None
+    loss: str | None = None
+    quantiles: list[float] | None = None
+    loss_options: dict[str, Any] | None = None
+    # statistics of labels that are numbers, by which all sites scale them; not set: the server
+    # computes them, by sums over the training samples of all sites
+    label_scale_from: dict[str, float] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _outputs(cls, values: Any) -> Any:
+        """The values with the number of outputs as ``classes``, if labels are numbers."""
+        asked = [values.get(key) for key in ("task", "loss", "quantiles")]
+        if asked == [None] * 3 or "classes" in values:
+            return values
+        task_type = task_type_of(*asked, values.get("loss_options"))
+        loss = None if task_type is None else task_type.loss
+        return values if loss is None else {**values, "classes": loss.outputs}
+
+    @model_validator(mode="after")
+    def _labels(self) -> SamplesSection:
+        """Check task type, loss and statistics of the labels."""
+        loss = self.task_type().loss
+        if loss is None and self.label_scale_from is not None:
+            raise ValueError(
+                'label_scale_from: scales labels that are numbers; set task = "regression", or '
+                "remove it"
+            )
+        if loss is not None and self.classes != loss.outputs:
+            raise ValueError(
+                f"classes: a model has {loss.outputs} output(s) for loss = {loss.name!r}, got "
+                f"{self.classes}; remove classes"
+            )
+        return self
 
     @model_validator(mode="after")
     def _names(self) -> SamplesSection:
@@ -98,6 +141,19 @@ class SamplesSection(Section):
     def summed(self) -> bool:
         """Whether the server computes the scaling from sums of all sites."""
         return self.scale not in (None, NONE)
+
+    @property
+    def labels_summed(self) -> bool:
+        """Whether the server computes the statistics of labels from sums of all sites."""
+        return self.task_type().loss is not None and self.label_scale_from is None
+
+    def task_type(self) -> TaskType:
+        """What the labels are, with their statistics if these are given."""
+        found = task_type_of(self.task, self.loss, self.quantiles, self.loss_options)
+        if found is None:
+            return CLASSIFICATION
+        given = self.label_scale_from
+        return found if given is None else given_statistics(found, given)
 
     def transform(self) -> TableTransform | None:
         """How all sites scale their tables; None if they do not.
@@ -137,6 +193,7 @@ class DataDescription:
     from_uint8: bool = False  # whether samples are known to be uint8 pixels divided by 255
     label_names: tuple[str, ...] | None = None  # names of the classes, if known
     transform: TableTransform | None = None  # how columns of a table are scaled, if they are
+    task_type: TaskType = CLASSIFICATION  # what the labels are
 
     @classmethod
     def of(cls, samples: SamplesSection, name: str) -> DataDescription:
@@ -155,6 +212,7 @@ class DataDescription:
             feature_names=features,
             label_names=labels,
             transform=samples.transform(),
+            task_type=samples.task_type(),
         )
 
 
@@ -288,9 +346,12 @@ def server_from_dict(raw: dict[str, Any], place: Place, folder: Path) -> ServerC
         run.measures or (), sections.place("run.measures")
     )
     option_entries = resolve_options(sections, (*OPTIONS, *own))
-    _check_options(option_entries, sections.place)
+    check_options(option_entries, sections.place)
     samples = sections.validate("samples", SamplesSection)
-    _check_scale(samples, option_entries, sections.place)
+    if samples.summed:
+        check_sums("samples.scale", option_entries, sections.place)
+    if samples.labels_summed:
+        check_sums("samples.task", option_entries, sections.place)
     settings = sections.validate("federation", ServerSettings)
     config = ServerConfig(
         federation=replace(settings, folder=str(folder / user_path(settings.folder))),
@@ -324,55 +385,6 @@ def _run_settings(sections: Sections) -> RunSettings:
     run = sections.validate("run", RunSettings)
     # A round with real sites takes much longer than a checkpoint, so every round is saved.
     return run if "checkpoint_every" in given else replace(run, checkpoint_every=1)
-
-
-def _check_options(entries: Mapping[str, Entry], place: Place) -> None:
-    """Raise ConfigError for settings that only a simulation has, and for differential privacy
-    without secure aggregation."""
-    late = entries.get("late")
-    if late is not None and late.values.get("share"):
-        raise ConfigError(
-            f"{place('late.share')}: this option makes simulated clients late, and does not apply "
-            "to real ones; remove it"
-        )
-    secret = entries.get("secret")
-    if secret is not None and secret.values.get("dropout"):
-        raise ConfigError(
-            f"{place('secret.dropout')}: this option makes simulated clients drop out, and does "
-            "not apply to real ones; remove it"
-        )
-    privacy = entries.get("privacy")
-    if privacy is not None and secret is None:
-        raise ConfigError(
-            f"{place('privacy')}: without secret sums the server sees every update of real sites "
-            "and would have to add the noise itself, which is not supported; add [secret] with "
-            'name = "sums", so that sites add the noise, or remove [privacy]'
-        )
-    if privacy is not None and privacy.values.get("testing_only_seeded_noise"):
-        name = place("privacy.testing_only_seeded_noise")
-        raise ConfigError(
-            f"{name}: seeded noise is for tests of simulations, not for real sites; remove it"
-        )
-
-
-def _check_scale(samples: SamplesSection, entries: Mapping[str, Entry], place: Place) -> None:
-    """Raise ConfigError if sums of columns would break a promise of privacy or secret sums."""
-    if not samples.summed:
-        return
-    cure = (
-        "give known numbers instead: samples.scale_from = {mean = {age = 50.0}, scale = {age = "
-        "12.0}}, in every file"
-    )
-    if "privacy" in entries:
-        raise ConfigError(
-            f"{place('samples.scale')}: the sums of columns come from the clients' samples and get "
-            f"no noise, so [privacy] refuses them; {cure}"
-        )
-    if "secret" in entries:
-        raise ConfigError(
-            f"{place('samples.scale')}: secret sums add up trained models only, so the server "
-            f"would see the sums of columns of each site; {cure}"
-        )
 
 
 def load_client(path: Path, overrides: Sequence[str] = ()) -> ClientConfig:

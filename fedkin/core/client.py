@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float, Int
 
 from fedkin.core.client_engine import ClientEngine, ClientSamples
 from fedkin.core.client_memory import ClientMemory, OwnMemory, client_name
-from fedkin.core.columns import raw_values
+from fedkin.core.columns import raw_labels, raw_values
 from fedkin.core.engine_protocols import LocalUpdates, Scorer, ScoreSums, Trainer
 from fedkin.core.errors import TaskError
 from fedkin.core.model_spec import BYTES_PER_NUMBER
@@ -72,6 +72,11 @@ class Client:
         x = data.x[positions]
         return (raw_values(data, x) if raw else x), data.y[positions]
 
+    def raw_labels(self) -> Float[np.ndarray, "s 3"]:
+        """The client's training labels in their own unit, with exposures and weights; for labels
+        that are numbers."""
+        return raw_labels(self._rows.data, self.samples()[1])
+
     @property
     def label_counts(self) -> Int[np.ndarray, "C"]:
         """The client's number of training samples of each class."""
@@ -94,6 +99,23 @@ class Client:
     def task_type(self) -> Any:
         """What the labels are (``TaskType``): classes, numbers, counts, ..."""
         return self._rows.data.task_type
+
+    def fact(self, column: str) -> str | None:
+        """A fact about the client, from a column of its table: one of ``client_columns``, or a
+        feature with the same value in all training samples. None if there is no such column."""
+        data = self._rows.data
+        client = int(self._position[0])
+        if column in (data.client_columns or {}):
+            return data.client_columns[column][client]
+        if column not in (data.feature_names or ()):
+            return None
+        values = self.samples(raw=True)[0][:, data.feature_names.index(column)]
+        return f"{values[0]:.6g}" if np.ptp(values) <= 1e-6 * abs(values[0]) else None
+
+    @property
+    def has_validation(self) -> bool:
+        """Whether the data set has a validation split."""
+        return self._rows.data.validation is not None
 
     @property
     def detects_shifts(self) -> bool:

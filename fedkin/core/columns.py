@@ -1,6 +1,6 @@
-"""Facts about the columns of all clients' tables, as servers and sites exchange them.
+"""Facts about the columns and labels of all clients' tables, as servers and sites exchange them.
 
-Shapes: d columns.
+Shapes: d columns, s samples, L statistics of labels.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float64, Shaped
+from jaxtyping import Float64, Real, Shaped
 
 
 @dataclass(frozen=True)
@@ -43,13 +43,35 @@ def raw_values(data: Any, x: Shaped[np.ndarray, "s ..."]) -> Float64[np.ndarray,
     return np.asarray(x if transform is None else transform.undo(x), np.float64)
 
 
+def raw_labels(data: Any, y: Real[np.ndarray, "s ..."]) -> Float64[np.ndarray, "s 3"]:
+    """The labels of samples in their own unit, with the exposures and the weights of the samples.
+
+    Args:
+        data: the data (``FederatedData``) that the samples are from.
+        y: the samples' rows of ``data.y``.
+    """
+    task_type = data.task_type
+    rows = np.asarray(y, np.float64)
+    rows = rows[:, None] if rows.ndim == 1 else rows
+    ones = np.ones(len(rows))
+    weight = rows[:, 2] if rows.shape[1] > 2 else ones
+    if y.dtype == np.float64:  # labels that the server has not scaled yet
+        exposure = rows[:, 1] if rows.shape[1] > 1 else ones
+        return np.stack([rows[:, 0], exposure, weight], axis=1)
+    label = rows[:, 0] * task_type.label.scale + task_type.label.mean
+    exposure = np.exp(rows[:, 1]) / task_type.rate if rows.shape[1] > 1 else ones
+    return np.stack([label, exposure, weight], axis=1)
+
+
 class CommonScaling(NamedTuple):
-    """How all sites scale the columns of their tables: ``(x - mean) / scale``.
+    """How all sites scale the columns of their tables, ``(x - mean) / scale``, and their labels.
 
     Attributes:
-        mean: the value of each column that becomes 0.
-        scale: the difference in each column that becomes 1.
+        mean: the value of each column that becomes 0; None if the server does not scale columns.
+        scale: the difference in each column that becomes 1; None with ``mean``.
+        labels: statistics of labels that are numbers (``TaskType.statistics``); None for classes.
     """
 
-    mean: Float64[np.ndarray, "d"]
-    scale: Float64[np.ndarray, "d"]
+    mean: Float64[np.ndarray, "d"] | None = None
+    scale: Float64[np.ndarray, "d"] | None = None
+    labels: Float64[np.ndarray, "L"] | None = None

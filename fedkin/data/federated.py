@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from jaxtyping import Bool, Float32, Int, Shaped
+from jaxtyping import Bool, Float, Float32, Int, Shaped
 
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.object_repr import client_list, count, html_table, listed
@@ -40,7 +40,8 @@ class FederatedData:
         name: name of the data set.
         x: features of all M samples, float32; or word indices of text [M, L], integers.
         y: labels 0 .. classes-1. For other task types than classes: float32 numbers [M], or columns
-            [M q] with the label, its offset and, if samples are weighted, its weight.
+            [M q] with the label, its offset and, if samples are weighted, its weight. In float64:
+            labels that a server has not scaled yet, with exposures in place of offsets.
         classes: number of classes C; for other task types, number of outputs of a model.
         train: rows of each client's training samples.
         test: rows of each client's test samples.
@@ -59,6 +60,7 @@ class FederatedData:
         transform: for a table: how its columns became x. None if they kept their values, and for
             other data.
         task_type: what the labels are: classes, numbers, counts, ...
+        client_columns: facts about clients, such as their sector: a value for each client, by name.
         packed: the files of packed data (``fedkin.data.pack``), from which the arrays are mapped;
             None for data in memory.
 
@@ -69,7 +71,7 @@ class FederatedData:
 
     name: str
     x: Shaped[np.ndarray, "M ..."]
-    y: Int[np.ndarray, "M"] | Float32[np.ndarray, "M ..."]
+    y: Int[np.ndarray, "M"] | Float[np.ndarray, "M ..."]
     classes: int
     train: Ragged
     test: Ragged
@@ -84,6 +86,7 @@ class FederatedData:
     from_uint8: bool = False
     transform: TableTransform | None = None
     task_type: TaskType = CLASSIFICATION
+    client_columns: Mapping[str, tuple[str, ...]] | None = None
     # Not a field of the dataclass: the class method ``trusted`` sets it on an instance.
     packed: ClassVar[PackedFiles | None] = None
 
@@ -267,7 +270,10 @@ class FederatedData:
             names = ClientNames.of(self.client_names).select(clients)
         # A shallow copy is needed, since ``with_rows`` cannot remove a field.
         bare = copy.copy(self)
-        bare.__dict__.update(true_clusters=None, client_names=names)
+        facts = self.client_columns
+        if facts is not None:
+            facts = {name: tuple(values[c] for c in clients) for name, values in facts.items()}
+        bare.__dict__.update(true_clusters=None, client_names=names, client_columns=facts)
         validation = None if self.validation is None else self.validation.select(clients)
         return bare.with_rows(
             train=self.train.select(clients),

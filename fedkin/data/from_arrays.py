@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedkin.core.errors import ConfigError, DataError
+from fedkin.data.client_columns import names_of
 from fedkin.data.client_ids import client_ids
 from fedkin.data.federated import FederatedData
 from fedkin.data.label_tasks import task_type_of
@@ -154,6 +155,7 @@ def from_pandas(
     categories: Any = None,
     min_frequency: int | None = None,
     min_clients: int | None = None,
+    client_columns: Any = None,
 ) -> FederatedData:
     """A federation from a DataFrame with one row per sample.
 
@@ -181,6 +183,8 @@ def from_pandas(
         weight: column of the weights of samples.
         categories, min_frequency, min_clients: columns of numbers that are categories, and which
             categories get a feature, as in ``load``.
+        client_columns: columns that describe clients and not samples, such as ``["sector"]``: the
+            method ``Given`` can use them, and they are no features.
 
     Returns:
         The federation.
@@ -218,7 +222,8 @@ def from_pandas(
     split = test if isinstance(test, str) else None
     if isinstance(features, str):
         features = [features]
-    roles = (label, client, split, exposure, weight, *(features or ()))
+    facts = names_of(client_columns)
+    roles = (label, client, split, exposure, weight, *facts, *(features or ()))
     used = [column for column in roles if column is not None]
     columns = Columns(
         label=label,
@@ -228,6 +233,7 @@ def from_pandas(
         unused=table_options.dropped(frame, used, name),
         exposure=exposure,
         weight=weight,
+        client_columns=facts,
     )
     samples = table_samples(
         frame,

@@ -16,14 +16,19 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Float64, Int
 
+from fedkin.core.columns import raw_labels as column_labels
 from fedkin.core.errors import ConfigError, DataError, unknown
 from fedkin.core.object_repr import of_client
+from fedkin.data.federated import FederatedData
 from fedkin.task_types.catalogue import LOSSES, TASK_TYPES
 from fedkin.task_types.count import Count
 from fedkin.task_types.quantile import Quantile
 from fedkin.task_types.task_type import LabelScale, TaskType
 
 _log = logging.getLogger("fedkin")
+# Keys of the user that say what labels are and how they are scaled.
+LABEL_KEYS = ("task", "loss", "quantiles", "loss_options", "label_scale_from")
+RAW = "raw"  # labels keep their values until the server has computed their statistics
 
 
 @dataclass(frozen=True)
@@ -51,8 +56,12 @@ class RawLabels:
 
 
 def fitted(
-    task_type: TaskType, raw: RawLabels, train: Int[np.ndarray, "t"], place: Path | str
-) -> tuple[TaskType, Float32[np.ndarray, "M ..."]]:
+    task_type: TaskType,
+    raw: RawLabels,
+    train: Int[np.ndarray, "t"],
+    place: Path | str,
+    known: Any = None,
+) -> tuple[TaskType, Float[np.ndarray, "M ..."]]:
     """The task type with the statistics of the training labels, and ``y`` of all samples.
 
     Args:
@@ -60,13 +69,25 @@ def fitted(
         raw: labels, exposures and weights of all M samples.
         train: rows of the training samples of all clients.
         place: file or name with which messages begin.
+        known: known statistics (``given_statistics``), or ``RAW`` for labels that a server scales
+            later; None for those of the training labels.
 
     Raises:
         DataError: a label, an exposure or a weight is impossible, or all training labels are equal.
+        ConfigError: exposure is given for labels other than counts, or ``known`` is impossible.
     """
     task_type.check_labels(raw.label, raw.place("label", place), raw.clients)
     _check_positive(raw.exposure, "exposure", raw, place)
     _check_positive(raw.weight, "weight", raw, place)
+    if raw.exposure is not None and not isinstance(task_type, Count):
+        raise ConfigError(
+            "exposure applies to counts only; set task = 'count', or leave exposure out"
+        )
+    if known == RAW:
+        return task_type, _raw_columns(raw)
+    if known is not None:
+        found = given_statistics(task_type, known)
+        return found, label_columns(found, raw)
     of_training = raw.label[train]
     if not len(of_training) or of_training.min() == of_training.max():
         value = f"{of_training[0]:g}" if len(of_training) else "missing"
@@ -74,42 +95,175 @@ def fitted(
             f"{raw.place('label', place)}: all training labels are {value}, so there is nothing "
             "to learn; name another label column, such as data.label=score"
         )
-    if isinstance(task_type, Count):
-        return _of_counts(task_type, raw, train)
-    return _of_numbers(task_type, raw, train)
+    found = _with_pooled(task_type, raw, train)
+    return found, label_columns(found, raw)
 
 
-def _of_counts(
-    task_type: Count, raw: RawLabels, train: Int[np.ndarray, "t"]
-) -> tuple[TaskType, Float32[np.ndarray, "M q"]]:
-    """Counts with their offsets: log exposure + log pooled rate."""
-    exposure = np.ones(len(raw.label)) if raw.exposure is None else raw.exposure
-    weight = np.ones(len(raw.label)) if raw.weight is None else raw.weight
-    events = float((raw.label * weight)[train].sum())
-    time = float((exposure * weight)[train].sum())
-    rate = events / time
-    offset = np.log(exposure) + np.log(rate)
-    deviation = float(raw.label[train].std())
-    found = replace(task_type, rate=rate, deviation=deviation)
-    return found, _columns(raw.label, offset, raw.weight)
-
-
-def _of_numbers(
-    task_type: TaskType, raw: RawLabels, train: Int[np.ndarray, "t"]
+def given(
+    task_type: TaskType, raw: RawLabels, place: Path | str
 ) -> tuple[TaskType, Float32[np.ndarray, "M ..."]]:
-    """Real numbers, centred and scaled, with the scores of the constant model."""
-    if raw.exposure is not None:
-        raise ConfigError(
-            "exposure applies to counts only; set task = 'count', or leave exposure out"
-        )
+    """A task type whose statistics are known, such as those of a run, and ``y`` of all samples.
+
+    Args:
+        task_type: task type, loss and statistics.
+        raw: labels, exposures and weights of all M samples.
+        place: file or name with which messages begin.
+
+    Raises:
+        DataError: a label, an exposure or a weight is impossible.
+    """
+    task_type.check_labels(raw.label, raw.place("label", place), raw.clients)
+    _check_positive(raw.exposure, "exposure", raw, place)
+    _check_positive(raw.weight, "weight", raw, place)
+    return task_type, label_columns(task_type, raw)
+
+
+def _with_pooled(task_type: TaskType, raw: RawLabels, train: Int[np.ndarray, "t"]) -> TaskType:
+    """The task type with the statistics of the training samples: for counts the rate, and for
+    numbers mean, standard deviation and the scores of the constant model."""
     of_training = raw.label[train]
-    label = LabelScale(float(of_training.mean()), float(of_training.std()))
+    deviation = float(of_training.std())
+    if isinstance(task_type, Count):
+        exposure = np.ones(len(raw.label)) if raw.exposure is None else raw.exposure
+        weight = np.ones(len(raw.label)) if raw.weight is None else raw.weight
+        events = float((raw.label * weight)[train].sum())
+        time = float((exposure * weight)[train].sum())
+        return replace(task_type, rate=events / time, deviation=deviation)
+    label = LabelScale(float(of_training.mean()), deviation)
     scaled = (raw.label - label.mean) / label.scale
-    constant = task_type.constant_of(scaled[train])
-    found = replace(task_type, label=label, constant=constant)
+    return replace(task_type, label=label, constant=task_type.constant_of(scaled[train]))
+
+
+def given_statistics(task_type: TaskType, given: Any) -> TaskType:
+    """The task type with known statistics of the labels.
+
+    Args:
+        task_type: task type and loss, without statistics.
+        given: ``{"mean": .., "scale": ..}`` for numbers, and ``{"rate": ..}`` for counts, with an
+            optional ``deviation`` (1 if it is missing).
+
+    Raises:
+        ConfigError: a number is missing, unknown or not positive.
+    """
+    counts = isinstance(task_type, Count)
+    example = "{rate = 2.5}" if counts else "{mean = 50.0, scale = 12.0}"
+    needed = {"rate"} if counts else {"mean", "scale"}
+    known = {*needed, "deviation"} if counts else needed
+    if not isinstance(given, Mapping) or not needed <= given.keys() <= known:
+        raise ConfigError(
+            f"label_scale_from must be {example} for task = {task_type.name!r}, got {given!r}"
+        )
+    numbers = {}
+    for name, value in given.items():
+        numbers[name] = _given_number(name, value, example)
+    if counts:
+        rate, deviation = numbers["rate"], numbers.get("deviation", 1.0)
+        return replace(task_type, rate=rate, deviation=deviation)
+    outputs = 1 if task_type.loss is None else task_type.loss.outputs
+    label = LabelScale(numbers["mean"], numbers["scale"])
+    return replace(task_type, label=label, constant=(0.0,) * outputs)
+
+
+def _given_number(name: str, value: Any, example: str) -> float:
+    """A given statistic of labels. Raises ConfigError unless it is a number, above 0 if it is no
+    mean."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if is_number and np.isfinite(value) and (value > 0 or name == "mean"):
+        return float(value)
+    kind = "a number" if name == "mean" else "a number above 0"
+    raise ConfigError(
+        f"label_scale_from: {name} must be {kind}, such as in {example}; got {value!r}"
+    )
+
+
+def label_columns(task_type: TaskType, raw: RawLabels) -> Float32[np.ndarray, "M ..."]:
+    """``FederatedData.y`` of samples, from the statistics of a task type: scaled numbers, or counts
+    with their offsets log exposure + log rate; and weights, if there are any."""
+    if isinstance(task_type, Count):
+        exposure = np.ones(len(raw.label)) if raw.exposure is None else raw.exposure
+        return _columns(raw.label, np.log(exposure) + np.log(task_type.rate), raw.weight)
+    scaled = (raw.label - task_type.label.mean) / task_type.label.scale
     if raw.weight is None:
-        return found, scaled.astype(np.float32)
-    return found, _columns(scaled, np.zeros(len(scaled)), raw.weight)
+        return scaled.astype(np.float32)
+    return _columns(scaled, np.zeros(len(scaled)), raw.weight)
+
+
+def converted_rows(
+    y: Float32[np.ndarray, "M ..."], before: TaskType, after: TaskType
+) -> Float32[np.ndarray, "M ..."]:
+    """Rows of ``FederatedData.y`` with the statistics of another task type.
+
+    Args:
+        y: rows with the statistics of ``before``.
+        before: task type of the rows.
+        after: task type of a run.
+    """
+    same = (before.label, before.rate) == (after.label, after.rate)
+    if same:
+        return y
+    rows = y.astype(np.float64)
+    if y.ndim == 1:
+        return ((raw_labels(before, y) - after.label.mean) / after.label.scale).astype(np.float32)
+    rows[:, 0] = (raw_labels(before, y) - after.label.mean) / after.label.scale
+    rows[:, 1] += np.log(after.rate) - np.log(before.rate)
+    return rows.astype(np.float32)
+
+
+def number_sums(
+    task_type: TaskType, scores: Float[np.ndarray, "B C"], y: Float[np.ndarray, "B ..."]
+) -> dict[str, float]:
+    """The sums of a task type over samples, by name.
+
+    Args:
+        task_type: what the labels are, with statistics.
+        scores: outputs of a model.
+        y: rows of ``FederatedData.y``.
+    """
+    own = task_type.sample_scores(np, np.asarray(scores, np.float64), y.astype(np.float64))
+    parts = (*own, *task_type.constant_scores(y))
+    names = task_type.sums
+    return {name: float(np.sum(part)) for name, part in zip(names, parts, strict=True)}
+
+
+def scores_of_numbers(
+    task_type: TaskType, scores: Float[np.ndarray, "B C"], y: Float[np.ndarray, "B ..."]
+) -> dict[str, float]:
+    """The measures of a model over samples, by name; NaN where undefined. Arguments as of
+    ``number_sums``."""
+    values = task_type.values(number_sums(task_type, scores, y), len(y))
+    return {name: float(value) for name, value in values.items()}
+
+
+def _raw_columns(raw: RawLabels) -> Float64[np.ndarray, "M q"]:
+    """Labels, and exposures and weights if there are any, in float64: what a site keeps until its
+    server has sent the statistics."""
+    ones = np.ones(len(raw.label))
+    if raw.weight is not None:
+        exposure = ones if raw.exposure is None else raw.exposure
+        return np.stack([raw.label, exposure, raw.weight], axis=1)
+    parts = [raw.label] if raw.exposure is None else [raw.label, raw.exposure]
+    return np.stack(parts, axis=1)
+
+
+def with_label_statistics(
+    data: FederatedData, statistics: Float64[np.ndarray, "L"]
+) -> FederatedData:
+    """Federated data with labels that are scaled by other statistics (``TaskType.statistics``).
+
+    Args:
+        data: the data, whose labels may be raw (``RAW``).
+        statistics: the statistics that all sites use.
+    """
+    task_type = data.task_type.with_statistics(statistics)
+    columns = column_labels(data, data.y)
+    has_exposure = data.y.ndim > 1 and data.y.shape[1] > 1
+    has_weight = data.y.ndim > 1 and data.y.shape[1] > 2
+    raw = RawLabels(
+        label=columns[:, 0],
+        exposure=columns[:, 1] if has_exposure else None,
+        weight=columns[:, 2] if has_weight else None,
+    )
+    return replace(data, y=label_columns(task_type, raw), task_type=task_type)
 
 
 def _columns(

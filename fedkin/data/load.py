@@ -9,6 +9,7 @@ from typing import Any
 
 from fedkin.core.errors import ConfigError, DataError, unknown
 from fedkin.core.storage import user_path
+from fedkin.data.client_columns import names_of
 from fedkin.data.column_checks import check_columns
 from fedkin.data.federated import FederatedData
 from fedkin.data.files import ENDINGS_OF, read_npy_folder, read_npz, read_table, table_kind
@@ -21,6 +22,7 @@ from fedkin.data.partition_options import checked
 from fedkin.data.table_options import TableOptions, refuse_table_options
 from fedkin.data.tables import Columns, column_facts, table_samples
 from fedkin.data.user_samples import OwnSamples, own_partition
+from fedkin.task_types.task_type import TaskType
 
 ENDINGS = tuple(ending for endings in ENDINGS_OF.values() for ending in endings)
 # Default names of columns.
@@ -53,11 +55,13 @@ def load(
     loss: str | None = None,
     quantiles: Any = None,
     loss_options: Any = None,
+    label_scale_from: Any = None,
     exposure: str | int | None = None,
     weight: str | int | None = None,
     categories: Any = None,
     min_frequency: int | None = None,
     min_clients: int | None = None,
+    client_columns: Any = None,
 ) -> FederatedData:
     """A federation from a file with an entry for each sample, or from a folder in LEAF's layout.
 
@@ -126,6 +130,8 @@ def load(
             ``quantile``. None for the task's first one.
         quantiles: levels of the task ``quantile``; None for 0.1, 0.5 and 0.9.
         loss_options: options of the loss, such as ``{"delta": 1.0}`` of ``huber``.
+        label_scale_from: known statistics of labels that are numbers, in place of those of the
+            training samples: ``{"mean": 50.0, "scale": 12.0}``, or ``{"rate": 2.5}`` for counts.
         exposure: column (or array) of the exposure of counts, such as years of observation.
         weight: column (or array) of the weights of samples in the loss.
         categories: columns of numbers that are categories, such as ``["month"]``. Columns of text
@@ -133,6 +139,8 @@ def load(
         min_frequency: a category with fewer training samples shares the column ``infrequent``; None
             for 10.
         min_clients: a category that fewer clients have shares it as well; None for 2.
+        client_columns: columns of a table that describe clients and not samples, such as
+            ``["sector"]``: the method ``given`` can use them, and they are no features.
 
     Returns:
         The federation.
@@ -191,12 +199,67 @@ def load(
         options=table_options,
         exposure=None if exposure is None else str(exposure),
         weight=None if weight is None else str(weight),
+        client_columns=names_of(client_columns),
     )
-    samples = replace(samples, task_type=task_type)
+    if label_scale_from is not None and task_type is None:
+        raise ConfigError(
+            "label_scale_from scales labels that are numbers; set task = 'regression', or leave "
+            "label_scale_from out"
+        )
+    samples = replace(samples, task_type=task_type, label_scale_from=label_scale_from)
     if samples.split is not None:
         _refuse_split(path, train_fraction, seed if options is None else None)
     fraction = 0.9 if train_fraction is None else train_fraction
     return samples.federation(options, fraction, seed or 0)
+
+
+def load_with(
+    task_type: TaskType,
+    path: Path,
+    *,
+    label: str = LABEL,
+    client: str = CLIENT,
+    features: Any = None,
+    exposure: str | None = None,
+    weight: str | None = None,
+    partition: str | None = None,
+    clients: int | None = None,
+    scale_from: Any = None,
+    rename: Any = None,
+) -> FederatedData:
+    """A federation of numbers from a file, with the statistics of a run's labels.
+
+    Args:
+        task_type: task type of the run, with statistics.
+        path: a table or an npz file.
+        label, client, features, exposure, weight, partition, clients: as for ``load``.
+        scale_from, rename: as for ``load``.
+
+    Raises:
+        DataError, ConfigError: as for ``load``.
+    """
+    options = own_partition(
+        partition=partition,
+        clients=clients,
+        classes_per_client=None,
+        alpha=None,
+        min_samples=None,
+        count="clients",
+    )
+    samples = _samples(
+        path=path,
+        label=str(label),
+        client=str(client),
+        features=None if features is None else _feature_names(features),
+        owned=options is None,
+        label_names=None,
+        classes=None,
+        options=TableOptions.of(scale_from=scale_from, rename=rename),
+        exposure=exposure,
+        weight=weight,
+    )
+    samples = replace(samples, task_type=task_type, task_type_is_given=True)
+    return samples.federation(options, 0.9, 0)
 
 
 def _refuse_two_divisions(client: str | int | None, partition: str | None) -> None:
@@ -245,6 +308,7 @@ def _samples(
     options: TableOptions,
     exposure: str | None = None,
     weight: str | None = None,
+    client_columns: tuple[str, ...] = (),
 ) -> OwnSamples:
     """The samples of a file, or of a folder of arrays. ``options`` are those of tables.
 
@@ -263,6 +327,7 @@ def _samples(
     table = options.rename(table, path)
     needed = [label, client] if owned else [label]
     needed += [name for name in (exposure, weight) if name is not None]
+    needed += client_columns
     check_columns(table, needed, path, _CURES)
     dropped = options.dropped(table, [*needed, *(features or ())], path)
     columns = Columns(
@@ -273,6 +338,7 @@ def _samples(
         unused=(client, *dropped),
         exposure=exposure,
         weight=weight,
+        client_columns=client_columns,
     )
     scaling = options.scaling()
     if kind == "parquet":

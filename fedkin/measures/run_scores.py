@@ -4,7 +4,7 @@ the worst clients, and so on. They have the names, the direction, the unit and t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -112,10 +112,16 @@ def difference_word(measure: Measure) -> str:
 
 def scores_in(record: Mapping[str, Any]) -> RunScores:
     """The measures of a run's score, from a record of a round or a summary."""
-    names = names_in(record)
-    others = tuple(
-        name
-        for name in OTHER_MEASURES
-        if name != names.score and (name in record or ScoreNames(name).final in record)
-    )
-    return RunScores(names, others)
+    found = [name for name in OTHER_MEASURES if name in record or ScoreNames(name).final in record]
+    return scores_of([names_in(record).score, *found])
+
+
+def scores_of(measures: Sequence[str]) -> RunScores:
+    """The measures of a run's score.
+
+    Args:
+        measures: names of the task type's measures; the first one is the score.
+    """
+    score, *others = measures
+    ordered = (name for name in OTHER_MEASURES if name in others and name != score)
+    return RunScores(ScoreNames(score), tuple(ordered))

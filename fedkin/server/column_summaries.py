@@ -21,7 +21,9 @@ from fedkin.core.task import Task
 from fedkin.core.world import World, client_names
 from fedkin.measures.quantile_search import RankCounts, search_quantiles
 from fedkin.server.remote_world import RemoteWorld
+from fedkin.task_types.task_type import TaskType
 from fedkin.tasks.columns import ColumnCounts, ColumnSums, ScaledColumns
+from fedkin.tasks.label_columns import LABEL_COLUMNS, LabelCounts, LabelSums
 
 _QUARTILES = (0.25, 0.5, 0.75)
 # A quartile is within sqrt(3) standard deviations of the mean (Cantelli's inequality).
@@ -53,13 +55,10 @@ def column_summaries(
     first = _asked(world, ColumnSums(np.zeros(len(names))))
     shift = first.total / first.count
     sums = _asked(world, ColumnSums(shift))
-    mean = shift + sums.total / sums.count
-    variance = (sums.squares - sums.total**2 / sums.count) / sums.count
-    deviation = np.sqrt(np.maximum(variance, 0))
-    deviation = np.where(deviation <= _ROUNDING * np.abs(mean), 0, deviation)
+    mean, deviation = _moments(sums, shift)
     found = None
     if quartiles:
-        found = _quartiles(world, mean, deviation)
+        found = _quantiles(world, mean, deviation, _QUARTILES)
         found = np.where(sums.fractions == 0, np.floor(found), found)
     return [
         ColumnSummary(
@@ -73,24 +72,83 @@ def column_summaries(
     ]
 
 
+def label_statistics(world: World, task_type: TaskType) -> TaskType:
+    """A task type with the statistics of the labels over the training samples of all clients that
+    reply.
+
+    The first request finds the means, the second the sums of differences from these means. If the
+    constant model is a quantile (of absolute errors, and of quantiles), further requests find it.
+
+    Args:
+        world: the clients, whose labels may be raw.
+        task_type: task type and loss, without statistics.
+
+    Raises:
+        ConfigError: no client replies, or all labels are equal.
+    """
+    first = _asked(world, LabelSums(np.zeros(LABEL_COLUMNS)))
+    shift = first.total / first.count
+    sums = _asked(world, LabelSums(shift))
+    mean, deviation = _moments(sums, shift)
+    if not deviation[0]:
+        raise ConfigError(
+            f"samples.task: all training labels of all sites are {mean[0]:g}, so there is nothing "
+            "to learn; name another label column at each site (data.label)"
+        )
+    _, events, time = mean
+    levels = task_type.constant_levels
+    constant = (0.0,) * len(task_type.constant_of(np.zeros(1)))
+    if levels:
+        found = _quantiles(world, mean, deviation, levels, LabelCounts)[:, 0]
+        constant = tuple(((found - mean[0]) / deviation[0]).tolist())
+    counts = task_type.scales_by_rate
+    return task_type.with_statistics(
+        np.array(
+            [
+                0.0 if counts else mean[0],
+                1.0 if counts else deviation[0],
+                events / time if counts else 1.0,
+                deviation[0] if counts else 1.0,
+                *constant,
+            ]
+        )
+    )
+
+
 def scale_columns(world: RemoteWorld, scaling: CommonScaling) -> None:
     """Let all sites of a world scale their columns from its next request on."""
     world.announce_scaling(scaling, ScaledColumns(*scaling))
 
 
-def _quartiles(
-    world: World, mean: Float64[np.ndarray, "d"], deviation: Float64[np.ndarray, "d"]
-) -> Float64[np.ndarray, "3 d"]:
-    """The quartiles of each column over the training samples of all clients that reply."""
+def _moments(
+    sums: Reply, shift: Float64[np.ndarray, "d"]
+) -> tuple[Float64[np.ndarray, "d"], Float64[np.ndarray, "d"]]:
+    """Mean and standard deviation of each column, from sums of differences from ``shift``."""
+    mean = shift + sums.total / sums.count
+    variance = (sums.squares - sums.total**2 / sums.count) / sums.count
+    deviation = np.sqrt(np.maximum(variance, 0))
+    return mean, np.where(deviation <= _ROUNDING * np.abs(mean), 0, deviation)
+
+
+def _quantiles(
+    world: World,
+    mean: Float64[np.ndarray, "d"],
+    deviation: Float64[np.ndarray, "d"],
+    levels: Sequence[float],
+    counts: type[ColumnCounts] | type[LabelCounts] = ColumnCounts,
+) -> Float64[np.ndarray, "q d"]:
+    """Quantiles of each column over the training samples of all clients that reply."""
 
     def counter(low: Float64[np.ndarray, "q d"], high: Float64[np.ndarray, "q d"]) -> RankCounts:
-        reply = _asked(world, ColumnCounts(low, high, _BINS))
+        reply = _asked(world, counts(low, high, _BINS))
         return RankCounts(reply.not_above, reply.count)
 
-    distance = _FARTHEST_QUARTILE * deviation
+    # A quantile at level q is within sqrt((1 - q) / q) or its inverse of the mean (Cantelli).
+    odds = max(max(level / (1 - level), (1 - level) / level) for level in levels)
+    distance = max(_FARTHEST_QUARTILE, 1.01 * np.sqrt(odds)) * deviation
     return search_quantiles(
         counter,
-        _QUARTILES,
+        levels,
         low=mean - distance,
         high=mean + distance,
         histograms=_HISTOGRAMS,
@@ -108,9 +166,9 @@ def _asked(world: World, task: Task) -> Reply:
     silent = clients[~reply.arrived]
     if len(silent) == len(clients):
         raise ConfigError(
-            f"samples.scale: no client has replied to {task.name}, so the columns cannot be "
+            f"samples: no client has replied to {task.name}, so columns and labels cannot be "
             "scaled; see the sites' logs, and start again. Or give the numbers: samples.scale_from "
-            "= {mean = {age = 50.0}, scale = {age = 12.0}}"
+            "= {mean = {age = 50.0}, scale = {age = 12.0}}, and samples.label_scale_from"
         )
     if len(silent):
         names = client_names(world)

@@ -17,6 +17,8 @@ from jaxtyping import Float
 from fedkin.core.codec import digest
 from fedkin.core.model_spec import ModelSpec
 from fedkin.server.message import InvalidMessageError, RpcMessage, one_line
+from fedkin.task_types.classification import CLASSIFICATION
+from fedkin.task_types.task_type import TaskType
 
 # Fields that must be equal, in the order of comparison, with their names in error messages.
 _COMPARED = {
@@ -24,6 +26,7 @@ _COMPARED = {
     "version": "fedkin is version",
     "parameters": "the number of the model's parameters is",
     "layout": "the model's layers (names, sizes, order) have the digest",
+    "labels": "the task type, the loss and the label scale are",
     "samples": "the shape of a sample and the number of classes are",
     "config": "the configuration of samples and model has the hash",
 }
@@ -41,7 +44,8 @@ class Handshake:
 
     ``federation`` and ``config`` (a digest of samples and model) are empty if the client is made by
     Python code, not by a file. ``start`` is a digest of the initial model from a fixed seed. If
-    this digest is equal on both sides, a model can be sent as its seed.
+    this digest is equal on both sides, a model can be sent as its seed. ``labels`` says what labels
+    are that are no classes.
     """
 
     federation: str
@@ -51,6 +55,7 @@ class Handshake:
     samples: str
     config: str = ""
     start: str = ""
+    labels: str = ""
 
     def header(self) -> dict[str, Any]:
         """The facts of this handshake as entries of a message's header."""
@@ -105,6 +110,7 @@ def make_handshake(
     shape: tuple[int, ...],
     classes: int,
     config: str = "",
+    labels: str = "",
 ) -> Handshake:
     """The handshake of one side, without ``start`` (the digest of the initial model).
 
@@ -115,6 +121,7 @@ def make_handshake(
         shape: shape of one sample.
         classes: number of classes C.
         config: digest of the configuration of samples and model; may be empty.
+        labels: what the labels are (``label_words``); empty for classes.
     """
     layout = [(name, part.start, part.stop) for name, part in spec.slices.items()]
     return Handshake(
@@ -124,7 +131,24 @@ def make_handshake(
         layout=digest([layout, spec.detects]),
         samples=f"{list(shape)} -> {classes}",
         config=config,
+        labels=labels,
     )
+
+
+def label_words(task_type: TaskType, given: Any = None) -> str:
+    """What labels are, in words that server and sites compare: task type, loss with its options,
+    and how labels are scaled; empty for classes.
+
+    Args:
+        task_type: the task type.
+        given: the statistics of [samples], ``label_scale_from``; None if the server computes them.
+    """
+    if task_type.loss is None:
+        return "" if task_type.name == CLASSIFICATION.name else task_type.name
+    options = ", ".join(f"{name} {value}" for name, value in asdict(task_type.loss).items())
+    loss = f"{task_type.loss.name} ({options})" if options else task_type.loss.name
+    numbers = ", ".join(f"{name} {value:g}" for name, value in sorted((given or {}).items()))
+    return f"{task_type.name}, {loss}, {numbers or 'scaled by the server'}"
 
 
 def model_digest(model: Float[np.ndarray, "..."]) -> str:

@@ -42,6 +42,7 @@ from fedkin.server.task_messages import (
     used_in_reply,
 )
 from fedkin.task_types.classification import CLASSIFICATION
+from fedkin.task_types.task_type import TaskType
 
 _log = logging.getLogger("fedkin")
 # Names of this world's arrays in a checkpoint.
@@ -63,6 +64,7 @@ class RemoteWorld:
         work: the run's local training.
         run: name under which nodes store this run's arrays on their disks. It is saved in
             checkpoints.
+        task_type: what the labels are: classes, numbers, counts, ...
     """
 
     true_clusters = None
@@ -74,7 +76,9 @@ class RemoteWorld:
         initial: Callable[[np.ndarray], np.ndarray],
         work: LocalTraining,
         run: str,
+        task_type: TaskType = CLASSIFICATION,
     ) -> None:
+        self.task_type = task_type
         self.membership = membership
         self.spec = spec
         self.work = work
@@ -358,6 +362,6 @@ class RemoteWorld:
         return {
             "P": self.spec.parameters,
             "C": self.membership.classes,
-            **CLASSIFICATION.sizes(),
+            **self.task_type.sizes(),
             **self.membership.own.sizes(),
         }

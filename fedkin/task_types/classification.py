@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from jaxtyping import Float
-
 from fedkin.measures.scores import ACCURACY
 from fedkin.task_types.loss import Loss
 from fedkin.task_types.task_type import Sums, TaskType, share_of
@@ -34,7 +31,14 @@ class Classification(TaskType):
     def sample_scores(self, xp: Any, scores: Any, y: Any) -> tuple[Any, ...]:
         return (scores.argmax(-1) == y,)
 
-    def constant_scores(self, y: Any) -> tuple[Float[np.ndarray, "B"], ...]:
+    def sample_losses(
+        self, scores: Float[np.ndarray, "B C"], y: np.ndarray
+    ) -> Float[np.ndarray, "B"]:
+        highest = scores.max(axis=1)
+        total = highest + np.log(np.exp(scores - highest[:, None]).sum(axis=1))
+        return total - scores[np.arange(len(y)), y]
+
+    def constant_scores(self, y: Any) -> tuple[Any, ...]:
         return ()
 
     def values(self, sums: Sums, examples: Any) -> dict[str, Any]:
@@ -42,3 +46,12 @@ class Classification(TaskType):
 
 
 CLASSIFICATION = Classification()
+
+
+def task_type_of_samples(samples: Any) -> TaskType:
+    """What the labels of samples are: classes, unless the samples say otherwise.
+
+    Args:
+        samples: federated data, or a description of samples.
+    """
+    return getattr(samples, "task_type", CLASSIFICATION)

@@ -196,6 +196,10 @@ class Count(TaskType):
     loss: CountLoss = Poisson()  # type: ignore[assignment]
 
     @property
+    def scales_by_rate(self) -> bool:
+        return True
+
+    @property
     def measures(self) -> tuple[str, ...]:
         return "mean_deviance", "mean_absolute_error", "d2_score"
 

@@ -99,6 +99,10 @@ class Quantile(TaskType):
         of_interval = ("coverage", "coverage_gap", "interval_width")
         return "mean_pinball_loss", "d2_pinball_score", *of_interval
 
+    @property
+    def constant_levels(self) -> tuple[float, ...]:
+        return self.loss.levels
+
     def constant_of(self, labels: Float[np.ndarray, "t"]) -> tuple[float, ...]:
         return tuple(np.quantile(labels, self.loss.levels).tolist())
 
@@ -110,7 +114,7 @@ class Quantile(TaskType):
         covered = (low <= targets.label) & (targets.label <= high)
         return self.loss.of(xp, ordered, targets), covered, high - low
 
-    def constant_scores(self, y: Any) -> tuple[Float[np.ndarray, "B"], ...]:
+    def constant_scores(self, y: Any) -> tuple[Any, ...]:
         return super().constant_scores(y)[:1]
 
     def predict(

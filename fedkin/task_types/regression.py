@@ -136,6 +136,10 @@ class Regression(TaskType):
             return "mean_absolute_error", "root_mean_squared_error", "r2_score"
         return "root_mean_squared_error", "mean_absolute_error", "r2_score"
 
+    @property
+    def constant_levels(self) -> tuple[float, ...]:
+        return (0.5,) if isinstance(self.loss, AbsoluteError) else ()
+
     def constant_of(self, labels: Float[np.ndarray, "t"]) -> tuple[float, ...]:
         best = float(np.median(labels)) if isinstance(self.loss, AbsoluteError) else 0.0
         return (best, *[0.0] * (self.loss.outputs - 1))

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Float64
 
 from fedkin.core.errors import DataError
 from fedkin.core.object_repr import of_client
 from fedkin.measures.measure import Measure
 from fedkin.measures.scores import ScoreNames
 from fedkin.measures.table import MEASURES
-from fedkin.task_types.loss import Loss
+from fedkin.task_types.loss import Loss, targets_of
 
 Sums = Mapping[str, Any]  # arrays or single numbers
 
@@ -100,10 +100,53 @@ class TaskType(ABC):
             y: rows of ``FederatedData.y``.
         """
 
-    def constant_scores(self, y: Any) -> tuple[Float[np.ndarray, "B"], ...]:
+    def sample_losses(
+        self, scores: Float[np.ndarray, "B C"], y: np.ndarray
+    ) -> Float[np.ndarray, "B"]:
+        """The training loss of each sample in NumPy, times the sample's weight.
+
+        Args:
+            scores: outputs of a model.
+            y: rows of ``FederatedData.y``.
+        """
+        assert self.loss is not None
+        targets = targets_of(y)
+        losses = self.loss.of(np, scores, targets)
+        return losses if targets.weight is None else losses * targets.weight
+
+    def constant_scores(self, y: Any) -> tuple[Any, ...]:
         """The same sums for the constant model, for the other names in ``sums``."""
         scores = np.tile(np.array(self.constant, np.float64), (len(y), 1))
         return self.sample_scores(np, scores, np.asarray(y, np.float64))
+
+    @property
+    def statistics(self) -> Float64[np.ndarray, "L"]:
+        """The statistics of the labels in one array, from which ``with_statistics`` makes them:
+        mean, scale, rate, deviation and the constant scores."""
+        head = (self.label.mean, self.label.scale, self.rate, self.deviation)
+        return np.array([*head, *self.constant], np.float64)
+
+    def with_statistics(self, numbers: Float64[np.ndarray, "L"]) -> TaskType:
+        """The task type with other ``statistics`` of the labels."""
+        mean, scale, rate, deviation, *constant = (float(number) for number in numbers)
+        return replace(
+            self,
+            label=LabelScale(mean, scale),
+            constant=tuple(constant),
+            rate=rate,
+            deviation=deviation,
+        )
+
+    @property
+    def constant_levels(self) -> tuple[float, ...]:
+        """The quantiles of the labels that the constant model predicts, one for each output; empty
+        if it predicts the mean or the rate."""
+        return ()
+
+    @property
+    def scales_by_rate(self) -> bool:
+        """Whether labels keep their unit, and the pooled rate is part of every offset (counts)."""
+        return False
 
     def constant_of(self, labels: Float[np.ndarray, "t"]) -> tuple[float, ...]:
         """The scores of the best constant model, from the pooled training labels as models see

@@ -37,18 +37,7 @@ class ColumnSums(Task):
     detectors = None
 
     def compute(self, client: Client) -> dict[str, Any]:
-        columns = len(self.around)
-        count = np.zeros(columns, np.int64)
-        fractions = np.zeros(columns, np.int64)
-        total = np.zeros(columns)
-        squares = np.zeros(columns)
-        for block in _raw_blocks(client):
-            differences = block - self.around
-            count += len(block)
-            fractions += (block != np.floor(block)).sum(axis=0)
-            total += differences.sum(axis=0)
-            squares += (differences**2).sum(axis=0)
-        return {"count": count, "fractions": fractions, "total": total, "squares": squares}
+        return shifted_sums(_raw_blocks(client), self.around)
 
 
 @dataclass(frozen=True)
@@ -70,13 +59,7 @@ class ColumnCounts(Task):
     detectors = None
 
     def compute(self, client: Client) -> dict[str, Any]:
-        edges = bin_edges(self.low, self.high, self.bins)
-        count = np.zeros(self.low.shape[1], np.int64)
-        not_above = np.zeros(edges.shape, np.int64)
-        for block in _raw_blocks(client):
-            count += len(block)
-            not_above += values_not_above(block, edges)
-        return {"count": count, "not_above": not_above}
+        return counts_in_bins(_raw_blocks(client), bin_edges(self.low, self.high, self.bins))
 
     def sizes(self) -> dict[str, int]:
         return {**super().sizes(), "E": self.bins + 1}
@@ -84,18 +67,20 @@ class ColumnCounts(Task):
 
 @dataclass(frozen=True)
 class ScaledColumns(Task):
-    """The scaling of all clients' columns.
+    """The scaling of all clients' columns and labels.
 
     A real site gets it with every request, so that a site that joins or starts again has it, too.
     It is counted once for each client. Simulated clients have scaled data from the start.
 
     Attributes:
-        mean: the value of each column that becomes 0.
-        scale: the difference in each column that becomes 1.
+        mean: the value of each column that becomes 0; None if columns are not scaled.
+        scale: the difference in each column that becomes 1; None with ``mean``.
+        labels: statistics of labels that are numbers (``TaskType.statistics``); None for classes.
     """
 
-    mean: Float64[np.ndarray, "d"] = kept("d")
-    scale: Float64[np.ndarray, "d"] = kept("d")
+    mean: Float64[np.ndarray, "d"] | None = kept("d", default=None)
+    scale: Float64[np.ndarray, "d"] | None = kept("d", default=None)
+    labels: Float64[np.ndarray, "L"] | None = kept("L", default=None)
 
     delivery = "announced"
     detectors = None
@@ -106,6 +91,36 @@ class ScaledColumns(Task):
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
         yield rows.every, {}
+
+
+def shifted_sums(
+    blocks: Iterator[Float64[np.ndarray, "b d"]], around: Float64[np.ndarray, "d"]
+) -> dict[str, Any]:
+    """The reply to ``ColumnSums`` for blocks of samples."""
+    columns = len(around)
+    count = np.zeros(columns, np.int64)
+    fractions = np.zeros(columns, np.int64)
+    total = np.zeros(columns)
+    squares = np.zeros(columns)
+    for block in blocks:
+        differences = block - around
+        count += len(block)
+        fractions += (block != np.floor(block)).sum(axis=0)
+        total += differences.sum(axis=0)
+        squares += (differences**2).sum(axis=0)
+    return {"count": count, "fractions": fractions, "total": total, "squares": squares}
+
+
+def counts_in_bins(
+    blocks: Iterator[Float64[np.ndarray, "b d"]], edges: Float64[np.ndarray, "E q d"]
+) -> dict[str, Any]:
+    """The reply to ``ColumnCounts`` for blocks of samples."""
+    count = np.zeros(edges.shape[2], np.int64)
+    not_above = np.zeros(edges.shape, np.int64)
+    for block in blocks:
+        count += len(block)
+        not_above += values_not_above(block, edges)
+    return {"count": count, "not_above": not_above}
 
 
 def _raw_blocks(client: Client) -> Iterator[Float64[np.ndarray, "b d"]]:

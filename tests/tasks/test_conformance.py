@@ -34,6 +34,7 @@ from fedkin.tasks.fedem import EvaluateMixture, MixtureWeights, TrainMixture
 from fedkin.tasks.fedper import EvaluatePersonal, Personal, body_of
 from fedkin.tasks.fedsoft import Importance, TrainTowards
 from fedkin.tasks.gradients import CriterionGradients, Gradients
+from fedkin.tasks.label_columns import LabelCounts, LabelSums
 from fedkin.tasks.label_errors import LabelErrors
 from fedkin.tasks.loss_shift import LossShifted
 from fedkin.tasks.losses import Losses
@@ -175,6 +176,8 @@ EXAMPLES = {
     "label errors": Example(lambda g: LabelErrors(g.models)),
     "label subspaces": Example(lambda g: LabelSubspaces(2)),
     "losses": Example(lambda g: Losses(g.models)),
+    "label sums": Example(lambda g: LabelSums(np.array([0.5, 0.1, 1.0]))),
+    "label counts": Example(lambda g: LabelCounts(-np.ones((2, 3)), 2 * np.ones((2, 3)), bins=3)),
     "loss shift": Example(
         lambda g: LossShifted(g.models, g.index),
         before=(lambda g: LossShifted(g.models[[0, 0, 0]], g.index),),
@@ -290,6 +293,8 @@ MODELLESS = {
     "shifted",
     "subspace",
     "label subspaces",
+    "label sums",
+    "label counts",
 }
 
 

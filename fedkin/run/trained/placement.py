@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 
 from fedkin.core.errors import ConfigError, MethodError
 from fedkin.core.method import UNASSIGNED, Method, State
@@ -84,14 +84,37 @@ def place(
         raise ConfigError(f"resamples must be an integer of at least 1, got {resamples!r}")
     samples, labels = newcomer_samples(trained.parts.samples, x, y)
     method = _placing(trained.method, trained.parts.method, trained.state)
+    needs_labels = requirements_of(method).data.newcomer_labels
+    if y is None and trained.state.clusters > 1 and needs_labels:
+        raise MethodError(
+            f"{trained.method} needs labels to place a newcomer; give them: run.place(x, y)"
+        )
+    return place_rows(trained, samples, labels, resamples=resamples, seed=seed)
+
+
+def place_rows(
+    trained: TrainedModels,
+    samples: Shaped[np.ndarray, "s ..."],
+    labels: Shaped[np.ndarray, "s ..."],
+    resamples: int = 20,
+    seed: int = 0,
+) -> Placement:
+    """Find the cluster of a client whose samples are like those of the run's data.
+
+    Args:
+        trained: the models of the run.
+        samples: features of the client's samples, scaled as in the run's data.
+        labels: rows like those of ``FederatedData.y``.
+        resamples, seed: as for ``place``.
+
+    Raises:
+        MethodError: the method does not place newcomers by their samples.
+    """
+    method = _placing(trained.method, trained.parts.method, trained.state)
     clusters = trained.state.clusters
     # With a single cluster there is no choice, and no labels are needed.
     if clusters == 1:
         return Placement(0, 1.0, np.ones(1))
-    if y is None and requirements_of(method).data.newcomer_labels:
-        raise MethodError(
-            f"{trained.method} needs labels to place a newcomer; give them: run.place(x, y)"
-        )
     rng = np.random.default_rng(seed)
     size = len(samples)
     # The first newcomer has all samples, and each of the others is a resample.

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float64, Int
 
 from fedkin import __version__
 from fedkin.config import registry
@@ -20,12 +21,13 @@ from fedkin.core.model_spec import ModelSpec
 from fedkin.core.object_repr import listed
 from fedkin.data.federated import FederatedData
 from fedkin.data.files import is_table_file
+from fedkin.data.label_tasks import LABEL_KEYS, RAW, with_label_statistics
 from fedkin.data.table_scaling import with_transform
 from fedkin.data.table_transform import RAW_VALUES, scaling_transform
 from fedkin.secret.signed_keys import Identity
 from fedkin.security.signatures import Signer
 from fedkin.server.deploy.node_disk import NodeDisk
-from fedkin.server.handshake import Handshake, make_handshake, model_digest
+from fedkin.server.handshake import Handshake, label_words, make_handshake, model_digest
 from fedkin.server.message import InvalidMessageError
 from fedkin.server.node import Node
 from fedkin.simulation.engine import SimulatedWorld
@@ -61,11 +63,21 @@ def node_from_config(config: ClientConfig) -> Node:
         data = _site_data(config)
     with error_context("model"):
         model = config.model.make(config.data_description())
-    return build_node(model, data, config.site, config.shared_digest)
+    return build_node(
+        model=model,
+        data=data,
+        site=config.site,
+        config_digest=config.shared_digest,
+        given_labels=config.samples.label_scale_from,
+    )
 
 
 def build_node(
-    model: Any, data: FederatedData, site: SiteSettings, config_digest: str = ""
+    model: Any,
+    data: FederatedData,
+    site: SiteSettings,
+    config_digest: str = "",
+    given_labels: Mapping[str, float] | None = None,
 ) -> Node:
     """A node that runs some clients of a data set.
 
@@ -76,6 +88,8 @@ def build_node(
         site: the site's name, folder and clients.
         config_digest: digest of the configuration that server and node share; empty if Python code
             makes the node.
+        given_labels: ``label_scale_from`` of [samples]; None if the server computes the statistics
+            of labels that are numbers.
     """
     of_site = data.select(site.client_numbers(data.clients))
 
@@ -87,6 +101,7 @@ def build_node(
             shape=of_site.x.shape[1:],
             classes=of_site.classes,
             config=config_digest,
+            labels=label_words(of_site.task_type, given_labels),
         )
 
     # A function, because only the reply to the handshake needs this initial model.
@@ -122,16 +137,41 @@ class ScaledSamples:
 
     def __init__(self, samples: FederatedData) -> None:
         self._samples = samples
-        self._scaled: FederatedData | None = None
+        self._scaled: tuple[Any, FederatedData] | None = None  # with the scaling that made it
 
     def by(self, scaling: CommonScaling) -> FederatedData:
-        """The samples with this scaling.
+        """The samples with this scaling of columns and labels.
 
         Raises:
-            InvalidMessageError: it has another number of columns than the samples.
+            InvalidMessageError: it has another number of columns than the samples, or statistics
+                of labels that are classes here.
             DataError: a scaled value is too large for float32.
         """
+        key = tuple(None if array is None else array.tobytes() for array in scaling)
+        if self._scaled is None or self._scaled[0] != key:
+            scaled = self._by_columns(scaling)
+            if scaling.labels is not None:
+                scaled = self._by_labels(scaled, scaling.labels)
+            self._scaled = (key, scaled)
+        return self._scaled[1]
+
+    def _by_labels(
+        self, samples: FederatedData, statistics: Float64[np.ndarray, "L"]
+    ) -> FederatedData:
+        """The samples with labels that are scaled by these statistics."""
+        loss = samples.task_type.loss
+        if loss is None or len(samples.task_type.statistics) > len(statistics):
+            raise InvalidMessageError(
+                "the server scales labels that are numbers, but this site's labels are "
+                f"{samples.task_type.name}; give client.toml the [samples] of server.toml"
+            )
+        return with_label_statistics(samples, statistics)
+
+    def _by_columns(self, scaling: CommonScaling) -> FederatedData:
+        """The samples with scaled columns."""
         samples = self._samples
+        if scaling.mean is None:
+            return samples
         if samples.x.shape[1:] != scaling.mean.shape:
             raise InvalidMessageError(
                 f"the server scales {len(scaling.mean)} columns, but the samples of this site have "
@@ -140,11 +180,7 @@ class ScaledSamples:
         names = samples.feature_names or tuple(map(str, range(len(scaling.mean))))
         renamed = {} if samples.transform is None else samples.transform.renamed
         transform = scaling_transform(scaling, names, renamed)
-        scaled = self._scaled
-        if scaled is None or scaled.transform != transform:
-            scaled = with_transform(samples, transform)
-            self._scaled = scaled
-        return scaled
+        return with_transform(samples, transform)
 
 
 def _identity(site: SiteSettings) -> Identity | None:
@@ -174,6 +210,7 @@ def _site_data(config: ClientConfig) -> FederatedData:
     labels = config.samples.labels
     if labels is not None and values.get("name") == "file":
         values = {"label_names": labels, **values}
+    values = labelled_values(config, values)
     data = registry.make(registry.datasets(), scaled_values(config, values))
     expected = config.data_description()
     place = str(values.get("path", data.name))
@@ -189,6 +226,35 @@ def _site_data(config: ClientConfig) -> FederatedData:
     _check_order("labels", data.label_names, expected.label_names, "data.label_names")
     _check_order("features", data.feature_names, expected.feature_names, "data.features")
     return data
+
+
+def labelled_values(config: ClientConfig, values: Values) -> Values:
+    """The section [data] of a site with the task type and loss of [samples]. Labels that are
+    numbers keep their values if the server computes their statistics.
+
+    Args:
+        config: configuration of the site.
+        values: the section.
+
+    Raises:
+        ConfigError: the section says itself what the labels are, or the data are no file.
+    """
+    own = [key for key in LABEL_KEYS if values.get(key) is not None]
+    if own:
+        raise ConfigError(
+            f"data.{own[0]}: [samples] says what the labels of all sites are; write {own[0]} into "
+            "[samples] of server.toml and of every client.toml, and remove it here"
+        )
+    if config.samples.task_type().loss is None:
+        return values
+    if values.get("name") != "file":
+        raise ConfigError(
+            f"[samples] task = {config.samples.task_type().name!r} needs labels from a file; give "
+            'this site one, such as data.name = "file" and data.path = "patients.csv"'
+        )
+    shared = {key: getattr(config.samples, key) for key in LABEL_KEYS}
+    given = {key: value for key, value in shared.items() if value is not None}
+    return {**values, "label_scale_from": RAW, **given}
 
 
 def scaled_values(config: ClientConfig, values: Values) -> Values:

@@ -24,6 +24,7 @@ from fedkin.config.server import (
     load_server,
 )
 from fedkin.core.errors import ConfigError, FedkinError, unknown
+from fedkin.data.label_tasks import LABEL_KEYS
 from fedkin.server.deploy import deployment_folder as files
 from fedkin.server.deploy.build_node import node_from_config
 from fedkin.server.deploy.check import checked_model
@@ -89,6 +90,7 @@ def configurations(
             values["data"] = _existing_data(folder) or values["data"]
     else:
         server = {name: values[name] for name in SERVER}
+        _move_labels(values)
         data = values["data"]
         hidden = bool(values["secret"] or values["privacy"])
         scaling = samples_scaling(
@@ -97,7 +99,9 @@ def configurations(
         values["samples"] |= scaling
         if "scale_from" in values["samples"]:
             data = {**data, "scale_from": values["samples"]["scale_from"]}
-        server["samples"] = _samples(data, folder / names[0], values["samples"])
+        labels = {key: values["samples"][key] for key in LABEL_KEYS if key in values["samples"]}
+        described = {**data, **labels}
+        server["samples"] = _samples(described, folder / names[0], values["samples"])
     first = _next_number(folder)
     sites = {
         name: _site(
@@ -110,6 +114,14 @@ def configurations(
         for k, name in enumerate(new)
     }
     return server, sites
+
+
+def _move_labels(values: Files) -> None:
+    """Move what the labels are from [data] to [samples], because it must be equal at all sites."""
+    for key in LABEL_KEYS:
+        if values["data"].get(key) is not None:
+            values["samples"].setdefault(key, values["data"][key])
+    values["data"] = {key: value for key, value in values["data"].items() if key not in LABEL_KEYS}
 
 
 def _site(name: str, number: int, server: Files, client: Values, data: Values) -> Files:

@@ -20,6 +20,7 @@ from fedkin.export.predictor import Predictor
 from fedkin.server.column_messages import scaling_in
 from fedkin.server.deploy.build_node import scaled_values
 from fedkin.simulation.torch import wrap_module
+from fedkin.task_types.task_type import TaskType
 
 _SUFFIX = "-models.safetensors"
 
@@ -50,6 +51,7 @@ def export_site(config: ClientConfig, path: Path, format: str) -> Path:
         described,
         feature_names=_feature_names(config),
         transform=_transform(config, described.transform, scaling_in(arrays)),
+        task_type=_task_type(described.task_type, scaling_in(arrays)),
     )
     with error_context("model"):
         model = wrap_module(config.model.make(samples))
@@ -113,12 +115,20 @@ def _transform(
             sent none.
     """
     data = config.data_values
-    if received is not None and config.samples.features is not None:
+    has_columns = received is not None and received.mean is not None
+    if has_columns and config.samples.features is not None:
         return scaling_transform(received, config.samples.features, data.get("rename"))
     changes = described is not None or data.get("scale_from") or data.get("rename")
     if not changes or data.get("name") != "file" or not Path(data["path"]).is_file():
         return described
     return registry.make(registry.datasets(), scaled_values(config, data)).transform
+
+
+def _task_type(described: TaskType, received: CommonScaling | None) -> TaskType:
+    """What the labels are, with the statistics that the server has sent with the models."""
+    if received is None or received.labels is None:
+        return described
+    return described.with_statistics(received.labels)
 
 
 def _newest(folder: Path, site: str) -> tuple[str, dict[str, np.ndarray]]:

@@ -22,6 +22,7 @@ from fedkin.config.plan import Plan
 from fedkin.config.schema import Values, error_context
 from fedkin.config.server import ServerConfig
 from fedkin.core.codec import decode, encode
+from fedkin.core.columns import CommonScaling
 from fedkin.core.errors import CheckpointError, FedkinError, StorageError
 from fedkin.core.method import Method
 from fedkin.core.records import Record
@@ -39,9 +40,10 @@ from fedkin.run.metrics.partial_rounds import scored_text
 from fedkin.run.run import Run
 from fedkin.run.trained.ingredients import Ingredients
 from fedkin.run.worlds import ClientFacts, Digests, Methods, OpenWorld, named_methods
-from fedkin.server.column_summaries import column_summaries, scale_columns
+from fedkin.server.column_summaries import column_summaries, label_statistics, scale_columns
 from fedkin.server.deploy.build_node import HANDSHAKE_SEED
-from fedkin.server.handshake import make_handshake, model_digest
+from fedkin.server.deploy.kept_statistics import LABELS, read_statistics, write_statistics
+from fedkin.server.handshake import label_words, make_handshake, model_digest
 from fedkin.server.membership import Membership
 from fedkin.server.node_registry import Memory
 from fedkin.server.remote_world import RemoteWorld
@@ -201,6 +203,7 @@ class RemoteWorlds:
             shape=shape,
             classes=data.classes,
             config=config.shared_digest,
+            labels=label_words(data.task_type, config.samples.label_scale_from),
         )
         file = RegistryFile(Path(config.federation.folder))
         secret = config.option_entries.get("secret")
@@ -213,6 +216,8 @@ class RemoteWorlds:
         )
         self.membership.removed = removed
         self._agreed: TableTransform | None = None  # the scaling of all sites, once it is known
+        self.task_type = data.task_type  # with the statistics of all sites, once they are known
+        self._labels_known = not config.samples.labels_summed
         # Nodes that joined after the last checkpoint keep their ids too.
         registered = file.load()
         if registered is not None:
@@ -236,14 +241,19 @@ class RemoteWorlds:
             initial=self.model.initial,
             work=self.config.work,
             run=name,
+            task_type=self.task_type,
         )
         transform = self._transform(world)
-        if transform is not None:
-            scale_columns(world, transform.scaling)
+        self._find_label_statistics(world)
+        columns = CommonScaling() if transform is None else transform.scaling
+        summed = self.config.samples.labels_summed
+        scaling = columns._replace(labels=self.task_type.statistics if summed else None)
+        if any(array is not None for array in scaling):
+            scale_columns(world, scaling)
         # Clients answer these tasks in every reply, from the first one on.
         for task in requirements_of(method).reads.standing:
             world.expect(task)
-        samples = self.config.data_description()
+        samples = replace(self.config.data_description(), task_type=self.task_type)
         if transform is not None:
             samples = replace(samples, transform=transform)
         parts = Ingredients(method, self.model, samples, self.config.work)
@@ -273,6 +283,25 @@ class RemoteWorlds:
                 )
                 self._agreed = summarised_transform(str(samples.scale), summaries)
         return self._agreed
+
+    def _find_label_statistics(self, world: RemoteWorld) -> None:
+        """Compute the statistics of labels that are numbers with the sites, once for all runs of
+        this server's folder. A run that is resumed keeps its statistics.
+
+        Raises:
+            ConfigError: no site replies, or all labels are equal.
+            CheckpointError: the folder of the resumed run lacks the statistics.
+        """
+        if not self._labels_known:
+            folder = Path(self.config.federation.folder)
+            file = folder / LABELS
+            if holds_run(folder):
+                self.task_type = self.task_type.with_statistics(read_statistics(file))
+            else:
+                self.task_type = label_statistics(world, self.task_type)
+                write_statistics(file, self.task_type)
+            self._labels_known = True
+        world.task_type = self.task_type
 
     def _kept_transform(self, folder: Path) -> TableTransform:
         """The scaling of the run in a folder. Raises CheckpointError if the folder has none."""

@@ -1,0 +1,170 @@
+"""The client's own linear model, pulled to its cluster's model: the choice of the pull's strength,
+and the evaluation.
+
+A client fits its own model from the model of its cluster, to the minimum
+(``fedkin.measures.pulled_fit``). The fit depends on the shared model and the client's samples
+alone, so a client makes it when it is evaluated. Nothing of it leaves the client but the losses
+from which the strength is chosen.
+
+Shapes: n rows (clients with their models), or samples of a client; K models, P parameters, s
+strengths, C outputs, d features, q features that are fitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Float64, Int
+
+from fedkin.core.client import Client, ClientRows
+from fedkin.core.errors import ModelError
+from fedkin.core.schema import Memory, Sums, floats, integers
+from fedkin.core.task import Task, chosen, each, shared
+from fedkin.measures.pulled_fit import STRENGTHS as STRENGTHS
+from fedkin.measures.pulled_fit import SampleLoss, held_out_losses, pulled_fits
+from fedkin.tasks.evaluate import score_reply
+from fedkin.tasks.own_model import OWN, EvaluateOwn
+
+_MEMORY = {OWN: Memory("P", np.float32)}
+FOLDS = 5
+MODEL = "model"
+INTERCEPT = "intercept"
+_DIFFERENCE = 1e-3  # largest difference of the scores of a linear model, from float32
+
+
+@dataclass(frozen=True)
+class ChooseStrength(Task):
+    """The summed loss of each client's held-out samples, for each strength of the pull.
+
+    Validation samples are held out if the data have them. Otherwise it is cross-validation over
+    ``FOLDS`` random parts of the training samples.
+
+    Attributes:
+        models: models of the clusters.
+        strengths: pulls that are compared, in samples.
+        model_index: the model of each row (a client).
+        fits: ``model`` or ``intercept``.
+    """
+
+    models: Float[np.ndarray, "K P"] = chosen("K P")
+    strengths: Float64[np.ndarray, "s"] = shared("s")
+    model_index: Int[np.ndarray, "n"] = each()
+    fits: str = MODEL
+
+    up = Sums(loss=floats("s", missing=0.0), examples=integers())
+
+    def compute(self, client: Client) -> dict[str, Any]:
+        model = self.models[self.model_index[0]]
+        train = _OwnData(client, model, self.fits, "train")
+        strengths = self.strengths.tolist()
+        if client.has_validation:
+            held = _OwnData(client, model, self.fits, "validation")
+            fits = pulled_fits(train.design, train.base, train.loss(), strengths)
+            loss = held.loss()
+            losses = [loss(held.base + held.design @ fit).sum() for fit in fits]
+            return {"loss": np.array(losses), "examples": len(held.design)}
+        # Every fold has as many samples as the others, or one more.
+        fold = client.rng().permutation(len(train.design)) % FOLDS
+        losses = held_out_losses(train.design, train.base, train.loss, strengths, fold)
+        return {"loss": losses, "examples": len(train.design)}
+
+
+@dataclass(frozen=True)
+class EvaluatePulled(EvaluateOwn):
+    """Evaluation of each client's own model, which it fits now and stores.
+
+    Attributes:
+        models: models of the clusters.
+        model_index: for each row (a client), the model of its cluster.
+        split: ``test``, ``train``, or ``validation`` if the data have one.
+        strength: the pull, in samples.
+        fits: ``model`` for all parameters, ``intercept`` for the bias alone.
+    """
+
+    strength: float = 1.0
+    fits: str = MODEL
+
+    memory = _MEMORY
+
+    def compute(self, client: Client) -> dict[str, Any]:
+        own_model = self._fit(client)
+        client.memory[OWN] = own_model
+        return score_reply(client.score(own_model[None], np.asarray(0), self.split))
+
+    def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
+        return rows.one_by_one(self)
+
+    def _fit(self, client: Client) -> Float[np.ndarray, "P"]:
+        """The client's own model."""
+        model = self.models[self.model_index[0]]
+        data = _OwnData(client, model, self.fits, "train")
+        fit = pulled_fits(data.design, data.base, data.loss(), [self.strength])[0]
+        return data.moved(fit)
+
+
+class _OwnData:
+    """A client's samples, the scores of its cluster's model, and the features that the client fits.
+
+    Args:
+        client: the client.
+        model: parameters of the model. To fit all of them, they are weights [C d], then biases [C].
+        fits: what the client fits itself: ``model`` or ``intercept``.
+        split: the part of its samples.
+
+    Raises:
+        ModelError: all parameters are to be fitted, and the model is not linear in the features.
+    """
+
+    def __init__(
+        self, client: Client, model: Float[np.ndarray, "P"], fits: str, split: str
+    ) -> None:
+        x, self._y = client.samples(split)
+        self._model = model
+        self._fits = fits
+        self._task_type = client.task_type
+        self.base = client.scores(model, split).astype(np.float64)
+        self.design = np.ones((len(x), 1))
+        if fits == MODEL:
+            features = x.reshape(len(x), -1).astype(np.float64)
+            self._check_linear(features)
+            self.design = np.concatenate([features, self.design], axis=1)
+
+    def _check_linear(self, features: Float64[np.ndarray, "n d"]) -> None:
+        """Compare the engine's scores with those of a linear model with these parameters."""
+        outputs = self.base.shape[1]
+        linear = len(self._model) == (features.shape[1] + 1) * outputs
+        if linear:
+            weights = self._model[:-outputs].reshape(outputs, -1).astype(np.float64)
+            scores = features @ weights.T + self._model[-outputs:]
+            linear = bool(np.allclose(scores, self.base, rtol=_DIFFERENCE, atol=_DIFFERENCE))
+        if not linear:
+            raise ModelError(
+                "an own fit of the whole model needs a model that is linear in its features, such "
+                "as model.name=mclr; set personal.fits=intercept, or personal.name=ditto, which "
+                "trains models of any kind"
+            )
+
+    def loss(self, rows: Int[np.ndarray, "_"] | None = None) -> SampleLoss:
+        """The loss of samples as a function of their scores.
+
+        Args:
+            rows: the samples; None for all.
+        """
+        y = self._y if rows is None else self._y[rows]
+        y = y.astype(np.float64) if y.dtype.kind == "f" else y
+
+        def losses(scores: np.ndarray) -> np.ndarray:
+            return self._task_type.sample_losses(scores, y)
+
+        return losses
+
+    def moved(self, fit: Float64[np.ndarray, "q C"]) -> Float[np.ndarray, "P"]:
+        """The model after a move of its fitted parameters, which are its last ones."""
+        # Weights are stored output by output, then the biases.
+        move = np.concatenate([fit[:-1].T.ravel(), fit[-1]])
+        model = self._model.copy()
+        model[len(model) - len(move) :] += move.astype(np.float32)
+        return model
