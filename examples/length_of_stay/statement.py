@@ -94,7 +94,7 @@ def statement(
         "|---|---|",
         f"| patients | {len(days):,} |",
         f"| mean stay | {days.mean():.1f} days |",
-        *error_rows(check),
+        *error_rows(hospital.served_by, check),
         "",
         "## What we recommend",
         "",
@@ -109,15 +109,18 @@ def statement(
     return "\n".join(lines) + "\n"
 
 
-def error_rows(check: Check | None) -> list[str]:
+def error_rows(served_by: str, check: Check | None) -> list[str]:
     """The rows of the table about errors."""
     if check is None:
         return []
-    return [
-        f"| recommended prediction: mean error | {check.served.mean():.1f} days |",
-        f"| prediction from your patients alone: mean error | {check.own.mean():.1f} days |",
-        f"| always your mean stay: mean error | {check.mean.mean():.1f} days |",
+    rows = [
+        f"| error of a prediction from your patients alone | {check.own.mean():.1f} days |",
+        f"| error if you always expect your mean stay | {check.mean.mean():.1f} days |",
     ]
+    if served_by != OWN:
+        recommended_row = f"| error of the recommended prediction | {check.served.mean():.1f} days |"
+        rows.insert(0, recommended_row)
+    return rows
 
 
 def recommended(served: ServedModels, hospital: ServedClient) -> str:
@@ -142,28 +145,30 @@ def reason(served: ServedModels, hospital: ServedClient) -> str:
     """Why this prediction serves a hospital."""
     if hospital.held_out == 0:
         return "You have too few patients to find out whether other hospitals help you."
+    gain = served.service.gain
     hidden = (
         f"For {hospital.held_out} of your patients we hid the stay and predicted it. "
-        f"On them, the shared prediction was {better(hospital.gain)} than yours alone"
+        f"On them, the shared prediction was {compared(hospital.gain)} yours alone"
     )
-    own = hospital.served_by == OWN
+    all_hospitals = f"On average over all hospitals, sharing is {compared(gain)} working alone"
+    is_own = hospital.served_by == OWN
+    if is_own and served.service.gate:
+        return f"{all_hospitals}, but you are an exception. {hidden}. So you keep your own."
+    if is_own and hospital.gain > 0:
+        return f"{all_hospitals}. {hidden}. This may be chance, so you keep your own."
+    if is_own:
+        return f"{all_hospitals}. {hidden}. So you keep your own."
     if served.service.gate:
-        helps = f"On average over all hospitals, sharing helps by {served.service.gain:.0%}. "
-        if own:
-            return f"{helps}You are an exception. {hidden}, so you keep your own."
-        return f"{helps}{hidden}. Your patients give no reason against it."
-    helps = f"On average over all hospitals, sharing helps little ({served.service.gain:+.0%}). "
-    if own:
-        return f"{helps}{hidden}. This may be chance, so you keep your own."
-    return f"{helps}But it helps you. {hidden}. This is more than chance explains."
+        return f"{all_hospitals}. {hidden}. Your patients give no reason against it."
+    return f"{all_hospitals}. {hidden}. This is more than chance explains."
 
 
-def better(gain: float) -> str:
-    """How much better the shared prediction is, in words."""
+def compared(gain: float) -> str:
+    """How the shared prediction compares with the own one, in words."""
     size = f"{abs(gain):.0%}"
     if size == "0%":
-        return "as good, not better,"
-    return f"{size} {'better' if gain > 0 else 'worse'}"
+        return "as good as"
+    return f"{size} {'better' if gain > 0 else 'worse'} than"
 
 
 def how_sure(served: ServedModels, hospital: ServedClient, check: Check | None) -> list[str]:
@@ -171,7 +176,10 @@ def how_sure(served: ServedModels, hospital: ServedClient, check: Check | None) 
     if check is None:
         return ["Too few of your patients were left to check the errors."]
     count = len(check.own)
-    lines = [f"The errors are those for {count} further patients, which were used for nothing else."]
+    lines = [
+        f"The errors in the table are means over {count} other patients, who were used for nothing "
+        "else. Percentages are of a score in which a long stay counts more than a short one."
+    ]
     if count < FEW:
         lines.append("These are few patients, so the errors are uncertain.")
     if hospital.served_by != OWN:
