@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -50,7 +51,7 @@ def main() -> None:
     run = fk.Run.load(options.run)
     served = fk.serve(run, folds=options.folds)
     settings = run.config.data
-    stays = pd.read_csv(settings["path"])
+    stays: Any = pd.read_csv(settings["path"])
     folder = options.run / "statements"
     folder.mkdir(exist_ok=True)
     for hospital in served.rows:
@@ -62,7 +63,7 @@ def main() -> None:
 
 
 def errors_in_days(
-    served: ServedModels, hospital: ServedClient, patients: pd.DataFrame, label: str
+    served: ServedModels, hospital: ServedClient, patients: Any, label: str
 ) -> Check | None:
     """The errors for the patients kept for the check; None for fewer than two."""
     checked = patients[patients["split"] == "test"]
@@ -118,7 +119,9 @@ def error_rows(served_by: str, check: Check | None) -> list[str]:
         f"| error if you always expect your mean stay | {check.mean.mean():.1f} days |",
     ]
     if served_by != OWN:
-        recommended_row = f"| error of the recommended prediction | {check.served.mean():.1f} days |"
+        recommended_row = (
+            f"| error of the recommended prediction | {check.served.mean():.1f} days |"
+        )
         rows.insert(0, recommended_row)
     return rows
 
@@ -151,6 +154,8 @@ def reason(served: ServedModels, hospital: ServedClient) -> str:
         f"On them, the shared prediction was {compared(hospital.gain)} yours alone"
     )
     all_hospitals = f"On average over all hospitals, sharing is {compared(gain)} working alone"
+    if not served.service.gate:
+        all_hospitals += ". That is too little for a rule, so each hospital's own patients decide"
     is_own = hospital.served_by == OWN
     if is_own and served.service.gate:
         return f"{all_hospitals}, but you are an exception. {hidden}. So you keep your own."

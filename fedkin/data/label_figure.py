@@ -168,7 +168,7 @@ class NumberQuantiles:
         # A column for each client: quantiles 0.1, 0.25, 0.5, 0.75 and 0.9; NaN without samples.
         self._quantiles = np.full((len(_QUANTILES), data.clients), np.nan)
         part = data.part(split)
-        for client in np.flatnonzero(part.sizes):
+        for client in np.flatnonzero(part.sizes).tolist():
             self._quantiles[:, client] = np.quantile(labels[part[client]], _QUANTILES)
         true_clusters = data.true_clusters
         if true_clusters is None:

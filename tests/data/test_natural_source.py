@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -20,7 +21,7 @@ from fedkin.data.natural_sets import NATURAL
 FILES = tuple(dict.fromkeys(about.file or name for name, about in NATURAL.items()))
 # Their recipes compute columns, or join tables, so that the file does not give the source.
 COMPUTED = ("txhousing_lags", "employment", "flights", "randhie")
-Tables = Mapping[str, pd.DataFrame]
+Tables = Mapping[str, Any]
 
 
 @pytest.fixture
@@ -66,7 +67,7 @@ def source_of(name: str) -> pd.DataFrame:
     }
     for new in table.columns:
         column = columns.get(new, Column(new))
-        values = table[new]
+        values: Any = table[new]
         if column.codes:
             values = values.map({code: value for value, code in column.codes.items()})
         if column.prefix:
@@ -141,7 +142,12 @@ def test_the_growth_of_employment(
     months = pd.date_range("1998-12-01", periods=len(level), freq="MS").strftime("%Y %b")
     title = industry["title"].iloc[0]
     series = pd.DataFrame(
-        {"Month": months, "Series_ID": industry["client"].iloc[0], "Title": title, "Employed": level}
+        {
+            "Month": months,
+            "Series_ID": industry["client"].iloc[0],
+            "Title": title,
+            "Employed": level,
+        }
     )
     total = series.assign(Series_ID="CEU05", Title="Total Private")
     install({"fpp3/us_employment": pd.concat([total, series])})
@@ -283,7 +289,7 @@ def test_packages_with_other_tables_are_refused(
     with pytest.raises(DataError, match=r"SurvSet has no table LeukSurv \(LeukSurv not found"):
         fk.data.natural("leuksurv")
     install({"mlmRev/Hsb82": school.drop(columns="sx")})
-    with pytest.raises(DataError, match="mlmRev/Hsb82 .* do not have the column 'sx'"):
+    with pytest.raises(DataError, match=r"mlmRev/Hsb82 .* do not have the column 'sx'"):
         fk.data.natural("hsb82")
     install({"mlmRev/Hsb82": school.assign(sx="female")})
     with pytest.raises(DataError, match="sx: expected Male, Female, got 'female'"):
