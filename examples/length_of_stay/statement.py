@@ -4,7 +4,7 @@ what, and why.
     python examples/length_of_stay/statement.py runs/stays
 
 The argument is the folder of a finished run. Pages are written into its folder ``statements``. The
-choice is that of ``fedkin serve-choice``, with the same number of parts (``--folds``).
+choice is the same as with ``fedkin serve-choice``, for an equal number of parts (``--folds``).
 """
 
 from __future__ import annotations
