@@ -153,6 +153,16 @@ class ScoreNames:
         return f"validation_{self.score}"
 
     @property
+    def honest(self) -> str:
+        """The mean score of the honest clients, in a run with attackers."""
+        return f"honest_{self.score}"
+
+    @property
+    def honest_worst(self) -> str:
+        """The mean score of the worst 10% of the honest clients."""
+        return f"honest_{self.worst}"
+
+    @property
     def mean(self) -> str:
         """The mean of the rounds."""
         return f"mean_{self.score}"
@@ -188,6 +198,7 @@ def family(score: Measure) -> tuple[Measure, ...]:
             name=names.all_clients,
             title=f"final {head} over all clients, including clients without a cluster",
             head=f"final {head}, all clients",
+            short=f"{narrow}, all clients",
             by=names.all_clients,
         ),
         replace(
@@ -216,6 +227,7 @@ def family(score: Measure) -> tuple[Measure, ...]:
             name=names.validation,
             title=f"best {head} on validation samples",
             head="best on validation",
+            short="best on validation",
             phrase=f"best validation {head}",
             by="validation",
             moment="best",
@@ -225,7 +237,26 @@ def family(score: Measure) -> tuple[Measure, ...]:
             name=names.mean,
             title=f"mean {head} of the rounds",
             head="mean of rounds",
+            short="mean of rounds",
             by=names.mean,
+        ),
+        replace(
+            run,
+            name=names.honest,
+            column=names.honest,
+            title=f"mean {head} of the honest clients",
+            head=f"{head} of honest clients",
+            short="honest clients",
+            by=names.honest,
+        ),
+        replace(
+            run,
+            name=names.honest_worst,
+            column=names.honest_worst,
+            title=f"mean {head} of the worst 10% of the honest clients",
+            head="worst 10% of honest clients",
+            short="honest worst 10%",
+            by=names.honest_worst,
         ),
         replace(
             score,
@@ -233,6 +264,7 @@ def family(score: Measure) -> tuple[Measure, ...]:
             column=names.median,
             title=f"{head} of the median client",
             head="median client",
+            short="median client",
             by=names.median,
         ),
         replace(
