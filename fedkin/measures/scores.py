@@ -112,6 +112,7 @@ class ScoreNames:
 
     @property
     def by_cluster(self) -> str:
+        """The score of each cluster's clients."""
         return f"{self.score}_by_cluster"
 
     @property
@@ -176,12 +177,20 @@ def names_in(record: Mapping[str, Any]) -> ScoreNames:
 
 def family(score: Measure) -> tuple[Measure, ...]:
     """The measures of a score, under the names of ``ScoreNames``."""
-    names = ScoreNames(score.name)
-    head = score.head
-    narrow = score.narrow
     run = replace(score, column=score.name, kept="run")
+    return (replace(score, kept="round"), *_of_runs(run), *_of_clients(score, run))
+
+
+def _of_runs(run: Measure) -> tuple[Measure, ...]:
+    """The measures of a whole run: of its last round, its best round and all rounds.
+
+    Args:
+        run: the score, kept in summaries.
+    """
+    names = ScoreNames(run.column)
+    head = run.head
+    narrow = run.narrow
     return (
-        replace(score, kept="round"),
         replace(
             run,
             name=names.final,
@@ -213,16 +222,6 @@ def family(score: Measure) -> tuple[Measure, ...]:
             moment="best",
         ),
         replace(
-            score,
-            name=names.worst,
-            column=names.worst,
-            title=f"mean {head} of the 10% of clients with the {score.worst_word} {head}",
-            head=f"{head} of the worst 10% of clients",
-            short="worst 10%",
-            phrase=f"{{split}} {head} of the worst 10% of clients",
-            by="bottom",
-        ),
-        replace(
             run,
             name=names.validation,
             title=f"best {head} on validation samples",
@@ -239,6 +238,30 @@ def family(score: Measure) -> tuple[Measure, ...]:
             head="mean of rounds",
             short="mean of rounds",
             by=names.mean,
+        ),
+    )
+
+
+def _of_clients(score: Measure, run: Measure) -> tuple[Measure, ...]:
+    """The measures of clients: of the worst ones, the median one, each with the same weight, and
+    the honest ones.
+
+    Args:
+        score: the score.
+        run: the score, kept in summaries.
+    """
+    names = ScoreNames(score.name)
+    head = score.head
+    return (
+        replace(
+            score,
+            name=names.worst,
+            column=names.worst,
+            title=f"mean {head} of the 10% of clients with the {score.worst_word} {head}",
+            head=f"{head} of the worst 10% of clients",
+            short="worst 10%",
+            phrase=f"{{split}} {head} of the worst 10% of clients",
+            by="bottom",
         ),
         replace(
             run,

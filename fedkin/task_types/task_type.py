@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Real
 
 from fedkin.core.errors import DataError
 from fedkin.core.object_repr import of_client
@@ -100,7 +100,7 @@ class TaskType(ABC):
             y: rows of ``FederatedData.y``.
         """
 
-    def constant_scores(self, y: Any) -> tuple[Float[np.ndarray, "B"], ...]:
+    def constant_scores(self, y: Any) -> tuple[Real[np.ndarray, "B"] | Bool[np.ndarray, "B"], ...]:
         """The same sums for the constant model, for the other names in ``sums``."""
         scores = np.tile(np.array(self.constant, np.float64), (len(y), 1))
         return self.sample_scores(np, scores, np.asarray(y, np.float64))

@@ -190,7 +190,7 @@ def test_the_trials_of_a_search_are_sorted_by_the_lowest_error_first() -> None:
 
 def test_settings_with_different_measures_are_refused_before_the_first_run(tmp_path: Path) -> None:
     rows = "\n".join(f"{n % 4},{n},{3 * n + n % 5}" for n in range(40))
-    (tmp_path / "grades.csv").write_text(f"school,hours,grade\n{rows}\n")
+    (tmp_path / "grades.csv").write_text(f"school,hours,y\n{rows}\n")
     study = tmp_path / "study.toml"
     study.write_text(
         f"""
@@ -208,7 +208,6 @@ def test_settings_with_different_measures_are_refused_before_the_first_run(tmp_p
         name = "file"
         path = "{tmp_path}/grades.csv"
         client = "school"
-        label = "grade"
         task = "regression"
         """
     )

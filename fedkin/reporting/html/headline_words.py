@@ -52,7 +52,13 @@ def over_word(row: Mapping[str, Any], measure: Measure) -> str:
 
 def evidence_text(row: Mapping[str, Any], measure: Measure, brief: bool = False) -> str:
     """Text about the evidence for a difference of two methods: its interval and p, or that there
-    are too few seeds for a test."""
+    are too few seeds for a test.
+
+    Args:
+        row: the row of the table of tests.
+        measure: the compared measure.
+        brief: whether to write only p.
+    """
     seeds = f"{row['seeds']} seed{'s' if row['seeds'] != 1 else ''}"
     if row["p"] is None:
         return f"{seeds}: not tested"
