@@ -75,7 +75,7 @@ def parquet_samples(
     clients = None if columns.client is None else table[columns.client]
     x: ParquetColumns = ParquetFeatures(path, features, options, clients)
     scaling = more.get("scaling")
-    if scaling is not None and scaling.encodes(features, _is_complete(x, scaling)):
+    if scaling is not None and scaling.encodes(_is_complete(x, scaling)):
         x = ParquetTable(path, features, options, clients)
     return with_features(
         table=table,

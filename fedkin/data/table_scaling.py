@@ -65,17 +65,16 @@ class TableScaling:
     renamed: Mapping[str, str] = field(default_factory=dict)
     rules: EncodingRules = field(default_factory=EncodingRules)
 
-    def encodes(self, columns: Sequence[Any], is_complete: bool) -> bool:
+    def encodes(self, is_complete: bool) -> bool:
         """Whether a table needs an encoding before its columns are scaled. With given statistics,
         only a given encoding is used.
 
         Args:
-            columns: names of the feature columns.
-            is_complete: whether all of them are numbers without missing values.
+            is_complete: whether all columns are numbers without missing values.
         """
         if self.statistics is not None:
             return getattr(self.statistics, "encoding", None) is not None
-        return not is_complete or any(str(name) in self.rules.categories for name in columns)
+        return not is_complete or bool(self.rules.categories)
 
     def encoded_table(
         self, table: RawTable, train: Ragged, client_names: Sequence[str] | None

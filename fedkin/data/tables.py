@@ -83,7 +83,7 @@ def table_samples(
     clients = None if columns.client is None else table[columns.client]
     scaling = more.get("scaling")
     x: Any
-    if scaling is not None and scaling.encodes(features, is_complete(table, features, place)):
+    if scaling is not None and scaling.encodes(is_complete(table, features, place)):
         x = FrameTable(table, features, place, clients)
     else:
         x = numbers(table, features, place, clients=clients)
