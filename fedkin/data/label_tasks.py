@@ -20,6 +20,7 @@ from fedkin.core.columns import raw_labels as column_labels
 from fedkin.core.errors import ConfigError, DataError, unknown
 from fedkin.core.object_repr import of_client
 from fedkin.data.federated import FederatedData
+from fedkin.data.series_rows import SeriesRows
 from fedkin.task_types.catalogue import LOSSES, TASK_TYPES
 from fedkin.task_types.count import Count
 from fedkin.task_types.quantile import Quantile
@@ -42,6 +43,7 @@ class RawLabels:
         clients: client of each sample, for messages; None if it is unknown.
         columns: names of the columns of a table by their roles (label, exposure, weight), for
             messages.
+        series: of forecasts, scale and simple forecasts of each sample.
     """
 
     label: Float64[np.ndarray, "M"]
@@ -49,6 +51,7 @@ class RawLabels:
     weight: Float64[np.ndarray, "M"] | None = None
     clients: Any = None
     columns: Mapping[str, str] = field(default_factory=dict)
+    series: SeriesRows | None = None
 
     def place(self, role: str, place: Path | str) -> str:
         """The beginning of a message about a label, an exposure or a weight."""
@@ -164,8 +167,8 @@ def given_statistics(task_type: TaskType, given: Any) -> TaskType:
     for name, value in given.items():
         numbers[name] = _given_number(name, value, example)
     if counts:
-        rate, deviation = numbers["rate"], numbers.get("deviation", 1.0)
-        return replace(task_type, rate=rate, deviation=deviation)
+        deviation = numbers.get("deviation", 1.0)
+        return replace(task_type, rate=numbers["rate"], deviation=deviation)
     outputs = 1 if task_type.loss is None else task_type.loss.outputs
     label = LabelScale(numbers["mean"], numbers["scale"])
     return replace(task_type, label=label, constant=(0.0,) * outputs)
@@ -186,6 +189,8 @@ def _given_number(name: str, value: Any, example: str) -> float:
 def label_columns(task_type: TaskType, raw: RawLabels) -> Float32[np.ndarray, "M ..."]:
     """``FederatedData.y`` of samples, from the statistics of a task type: scaled numbers, or counts
     with their offsets log exposure + log rate; and weights, if there are any."""
+    if raw.series is not None:
+        return raw.series.rows_with(raw.label, raw.weight)
     if isinstance(task_type, Count):
         exposure = np.ones(len(raw.label)) if raw.exposure is None else raw.exposure
         return _columns(raw.label, np.log(exposure) + np.log(task_type.rate), raw.weight)

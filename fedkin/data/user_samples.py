@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from fedkin.data.labels import LABELS, Names, encode_labels
 from fedkin.data.partition import by_writer, split_train_test
 from fedkin.data.partition_options import POOLED, Owned, PartitionOptions, positive
 from fedkin.data.raw_tables import RawTable
+from fedkin.data.series_rows import SeriesRows
 from fedkin.data.table_scaling import Scaled, TableScaling
 from fedkin.data.table_transform import TableTransform
 from fedkin.task_types.task_type import TaskType
@@ -59,6 +60,7 @@ class OwnSamples:
         label_scale_from: known statistics of the labels, as of ``label_tasks.fitted``.
         exposure: exposure of each sample [M], for counts; None if all are 1.
         weight: weight of each sample [M] in the loss; None if all are 1.
+        series: of forecasts, scale and simple forecasts of each sample.
     """
 
     place: Path | str
@@ -79,6 +81,7 @@ class OwnSamples:
     label_scale_from: Any = None
     exposure: Any = None
     weight: Any = None
+    series: SeriesRows | None = None
     # Facts about clients, by the column's name; a value for each sample.
     client_columns: dict[str, Any] | None = None
 
@@ -153,6 +156,11 @@ class OwnSamples:
         A partition by label divides the samples by ten bins of equal counts.
         """
         assert self.task_type is not None
+        if self.task_type.by_time and self.series is None:
+            raise ConfigError(
+                f"{self.place}: task = {self.task_type.name!r} needs a table with a column of the "
+                "time (.csv, .parquet, or fk.data.from_pandas): time = 'date'"
+            )
         raw, labelled = read_labels(
             self.labels,
             self.exposure,
@@ -161,6 +169,7 @@ class OwnSamples:
             clients=self.owners,
             columns=self.columns,
         )
+        raw = replace(raw, series=self.series)
         owners = None
         client_names = None
         if self.owners is not None:
@@ -174,7 +183,11 @@ class OwnSamples:
             task_type, y = given(self.task_type, raw, self.place)
         else:
             task_type, y = fitted(
-                self.task_type, raw, train.rows, self.place, self.label_scale_from
+                self.task_type,
+                raw,
+                train=train.rows,
+                place=self.place,
+                known=self.label_scale_from,
             )
         assert task_type.loss is not None
         transform = None

@@ -18,10 +18,12 @@ from fedkin.data.label_tasks import RawLabels, label_columns, numbers_of, scores
 from fedkin.data.tables import without_row_numbers
 from fedkin.data.user_arrays import missing_rows
 from fedkin.export.columns import is_table, values_of
+from fedkin.export.forecast_inputs import in_label_units, new_rows
 from fedkin.export.input_samples import exposures, raw_samples
 from fedkin.export.known_labels import encoded_labels, numbers_are_classes
 from fedkin.export.predictor import Classifier, Decisions
 from fedkin.export.reader import NEWCOMER, Export
+from fedkin.task_types.forecast import Forecast
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -89,6 +91,8 @@ def predict_file(
         ModelError: scores are NaN or infinite.
     """
     path = user_path(path)
+    if isinstance(export.samples.task_type, Forecast):
+        return _forecast_file(export, path, model=model, client=client, cluster=cluster)
     file = _npz(export, path) if table_kind(path) == "npz" else _table(export, path)
     x = _samples(export, file.x, path)
     if export.samples.task_type.loss is not None:
@@ -173,6 +177,36 @@ def _predicted_numbers(
     raw = RawLabels(labels, None if exposure is None else exposure[rows])
     values = scores_of_numbers(task_type, scores[rows], label_columns(task_type, raw))
     return Predictions(table, None, len(rows), values)
+
+
+def _forecast_file(
+    export: Export, path: Path, *, model: str | None, client: str | None, cluster: int | None
+) -> Predictions:
+    """The forecasts of the rows of a table of series, in units of the label; empty for rows without
+    all lags."""
+    import pandas as pd
+
+    task_type = export.samples.task_type
+    assert isinstance(task_type, Forecast)
+    _, column = _columns(export)
+    new = new_rows(read_table(path, column), export.samples, path, client)
+    inputs = new.table[new.complete]
+    scores = np.empty((len(inputs), int(export.samples.classes)))
+    if _by_row(export, (model, client, cluster)):
+        for one, rows in _models_of_rows(export, inputs[column].to_numpy(), path):
+            scores[rows] = _finite_scores(one, inputs[rows], path)
+    else:
+        one = export.model(model, client=client, cluster=cluster)
+        scores[:] = _finite_scores(one, inputs, path)
+    table = pd.DataFrame({PREDICTION: in_label_units(new, task_type, scores)})
+    label = new.label[new.complete]
+    known = ~np.isnan(label)
+    if not known.any():
+        return Predictions(table, None)
+    y = new.rows.select(new.complete).select(known).rows_with(label[known], None)
+    return Predictions(
+        table, None, int(known.sum()), scores_of_numbers(task_type, scores[known], y)
+    )
 
 
 def _exposures(export: Export, given: np.ndarray, path: Path) -> np.ndarray:

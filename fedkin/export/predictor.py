@@ -15,6 +15,7 @@ from jaxtyping import Float, Int, Shaped
 
 from fedkin.core.errors import ConfigError, ModelError
 from fedkin.core.model_spec import Samples
+from fedkin.export.forecast_inputs import forecasts
 from fedkin.export.input_samples import as_samples, exposures
 from fedkin.simulation.workers import AnyModel, ModelWithWorkers
 from fedkin.task_types.classification import CLASSIFICATION
@@ -89,7 +90,7 @@ class Classifier:
     def predict(self, x: Any, proba: bool = False, exposure: Any = None) -> np.ndarray:
         """Predict the classes [B] of samples: names if labels have names, otherwise numbers. For
         labels that are numbers, predict the labels [B] in their unit; for quantiles, a column for
-        each level [B, Q].
+        each level [B, Q]. For forecasts, x is a table of the past and of the rows to be forecast.
 
         Args:
             x: samples, as for calling the model.
@@ -109,6 +110,8 @@ class Classifier:
                     f"{self.name} predicts labels of {self.task_type.name}, which have no "
                     "probabilities; leave proba out"
                 )
+            if self.task_type.by_time:
+                return forecasts(self, x)
             return self.task_type.predict(
                 self.finite_scores(x), exposures(x, exposure, self.samples)
             )

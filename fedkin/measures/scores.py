@@ -88,6 +88,33 @@ SCORES = (
         direction="neither",
     ),
     Measure(
+        "mean_absolute_scaled_error",
+        title="error of forecasts: mean absolute error / error of the value one season before, in "
+        "the client's training period",
+        head="MASE",
+        unit="index",
+        direction="lower",
+        digits=3,
+    ),
+    Measure(
+        "seasonal_naive_error",
+        title="MASE of the seasonal naive forecast, the value one season before",
+        head="MASE of the seasonal naive forecast",
+        short="seasonal naive",
+        unit="index",
+        direction="neither",
+        digits=3,
+    ),
+    Measure(
+        "last_value_error",
+        title="MASE of the last value as a forecast",
+        head="MASE of the last value",
+        short="last value",
+        unit="index",
+        direction="neither",
+        digits=3,
+    ),
+    Measure(
         "interval_width",
         title="mean distance between the lowest and the highest quantile",
         head="interval width",

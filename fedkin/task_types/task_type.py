@@ -59,6 +59,7 @@ class TaskType(ABC):
     # A client with fewer scored samples is not ranked among the worst clients.
     least_ranked: ClassVar[int] = 10
     highest: ClassVar[float] = np.inf  # of the first sum, per sample
+    by_time: ClassVar[bool] = False  # whether samples are divided by time, never at random
 
     label: LabelScale = field(default_factory=LabelScale, compare=False, kw_only=True)
     constant: tuple[float, ...] = field(default=(0.0,), compare=False, kw_only=True)
@@ -212,6 +213,16 @@ class TaskType(ABC):
             clients: the client of each sample, for the message; None if it is unknown.
         """
         del labels, place, clients
+
+    def own_values(self) -> dict[str, Any]:
+        """Further values for JSON, from which ``own_fields`` makes fields. The default has none."""
+        return {}
+
+    @classmethod
+    def own_fields(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The fields of a task type that ``own_values`` turned into values."""
+        del values
+        return {}
 
 
 def row_of(wrong: np.ndarray) -> int:

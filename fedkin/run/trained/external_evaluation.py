@@ -28,6 +28,7 @@ from fedkin.data.table_transform import UNCHANGED, TableTransform, transform_of
 from fedkin.export.known_labels import encoded_labels, numbers_are_classes
 from fedkin.export.predictor import Decisions
 from fedkin.run.trained.evaluation import DIGEST, Evaluation, plain_value, tables
+from fedkin.run.trained.load_series import load_series
 from fedkin.run.trained.models import TrainedModels
 from fedkin.run.trained.number_evaluation import ClientSums, number_tables, sums_of
 from fedkin.task_types.classification import task_type_of_samples
@@ -155,6 +156,9 @@ def load_other(
             raise ConfigError(
                 f"{unknown('option', name, known)}; fedkin {command} --help lists the options"
             )
+    is_table = path.is_file() and table_kind(path) != "npz"
+    if task_type.by_time and is_table:
+        return load_series(path, samples)
     chosen = {
         name: own[name] for name in (*known, "label_names") if own.get(name) is not None
     } | options
@@ -169,7 +173,6 @@ def load_other(
     names = getattr(samples, "feature_names", None)
     if transform is not None and transform.encoding is not None:
         names = transform.inputs
-    is_table = path.is_file() and table_kind(path) != "npz"
     if is_table:
         columns = _column_names(path)
         chosen |= _transform_options(columns, samples)

@@ -114,7 +114,8 @@ class ModelAccess:
         Args:
             x: samples [B ...], in the format of the run's data. ``uint8`` values are divided by 255
                 if the run's data were, and refused otherwise. Columns of a DataFrame are matched by
-                name if the data have column names.
+                name if the data have column names. For forecasts, a DataFrame with time, client and
+                label: rows of the past, and rows to be forecast, whose label is missing.
             client: name or position of a client, as in ``model_for``.
             cluster: number of a cluster. With more than one model, ``client`` or ``cluster`` is
                 required.
@@ -130,6 +131,11 @@ class ModelAccess:
         if client is not None and cluster is not None:
             raise ConfigError(f"give client ({client!r}) or cluster ({cluster!r}), not both")
         if client is not None:
+            from fedkin.export.forecast_inputs import with_client
+
+            number = self.trained.client_number(client)
+            name = str(self.trained.names[number]) if self.trained.names else str(client)
+            x = with_client(x, self.trained.parts.samples, name)
             return self.model_for(client).predict(x, proba, exposure)
         if cluster is None and (self.trained.personal or self.state.clusters > 1):
             raise ConfigError(

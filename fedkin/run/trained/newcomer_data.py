@@ -11,6 +11,7 @@ from jaxtyping import Int, Shaped
 from fedkin.core.errors import DataError
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.label_tasks import RawLabels, given, numbers_of
+from fedkin.export.forecast_inputs import labelled_rows
 from fedkin.export.input_samples import as_samples, exposures
 from fedkin.export.known_labels import encoded_labels, numbers_are_classes
 from fedkin.task_types.classification import task_type_of_samples
@@ -25,13 +26,16 @@ def newcomer_samples(
         like: the run's samples.
         x: the newcomer's samples [s ...].
         y: the samples' labels [s]: names if the run's labels are names, otherwise numbers. None:
-            zeros, for methods that read no labels. A DataFrame x also has the exposures of counts.
+            zeros, for methods that read no labels. A DataFrame x also has the exposures of counts,
+            and for forecasts the labels.
 
     Raises:
         DataError: there are no samples, or the samples or labels do not fit the run's.
     """
-    samples = as_samples(x, like)
     task_type = task_type_of_samples(like)
+    if task_type.by_time:
+        return labelled_rows(x, like)
+    samples = as_samples(x, like)
     labels: np.ndarray
     if y is None:
         labels = np.zeros(len(samples), np.int64 if task_type.loss is None else np.float32)

@@ -24,6 +24,7 @@ from fedkin.options.with_options import evaluation_task
 from fedkin.run.trained.models import TrainedModels
 from fedkin.run.trained.newcomer_data import newcomer_data, newcomer_samples
 from fedkin.simulation.engine import SimulatedWorld
+from fedkin.task_types.classification import task_type_of_samples
 from fedkin.tasks.fedem import EvaluateMixture
 from fedkin.tasks.own_model import EvaluateOwn
 
@@ -70,7 +71,8 @@ def place(
         trained: the models of the run.
         x: the newcomer's training samples [s ...], in the format of the run's data.
         y: the samples' labels [s]: names if the run's labels are names, otherwise numbers. None if
-            unknown, for methods that read no labels.
+            unknown, for methods that read no labels; and for forecasts, whose x is a table of the
+            newcomer's past with its labels.
         resamples: number of bootstrap resamples (s samples, drawn with replacement) for
             ``confidence``.
         seed: seed of the resamples, and of the newcomer's local training.
@@ -85,7 +87,8 @@ def place(
     samples, labels = newcomer_samples(trained.parts.samples, x, y)
     method = _placing(trained.method, trained.parts.method, trained.state)
     needs_labels = requirements_of(method).data.newcomer_labels
-    if y is None and trained.state.clusters > 1 and needs_labels:
+    has_labels = y is not None or task_type_of_samples(trained.parts.samples).by_time
+    if not has_labels and trained.state.clusters > 1 and needs_labels:
         raise MethodError(
             f"{trained.method} needs labels to place a newcomer; give them: run.place(x, y)"
         )
