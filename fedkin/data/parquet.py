@@ -171,7 +171,9 @@ class ParquetFeatures(ParquetColumns):
         for group, own in self._pieces(rows):
             table = self.group(group).iloc[own]
             start = int(self._starts[group]) + own.start
-            parts.append(numbers(table, self.features, self.place, start, self.clients))
+            parts.append(
+                numbers(table, self.features, place=self.place, start=start, clients=self.clients)
+            )
         return np.concatenate(parts) if len(parts) > 1 else parts[0]
 
 
