@@ -30,7 +30,7 @@ CLUSTERS = 3
 STRENGTHS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 SHARED_STRENGTH = 10.0
 MARGIN = 1.02  # a client loses more than 2%
-PAGE = Path("docs/results-do-no-harm.md")
+PAGE = Path("docs/measured-do-no-harm.md")
 LOSSES = {"regression": SQUARES, "forecast": SQUARES, "count": COUNTS, "classification": CLASSES}
 
 # The sets on which the rule was made, and those that it had not seen, with the rows of a client
@@ -193,7 +193,7 @@ class Outcome:
     Attributes:
         clients: number of clients.
         gain: relative gain of the best alternative on held-out rows.
-        harmed: share of clients with a higher test loss than that of their own model.
+        harmed: share of clients with a higher test loss than their own model has.
         harmed_2: share that loses more than 2%.
         loss: mean test loss, relative to the own models.
         paired_harmed_2: the same share for the paired test of whole models.
@@ -342,7 +342,7 @@ All its other rows measure the truth. Models are linear and fitted exactly. Ther
 and the upper limit is the one-sided 95% limit of their mean (Student's t).
 
 * *gain*: relative gain of the best half-and-half mixture on held-out rows; the gate opens at 10%.
-* *worse*: share of clients with a higher test loss than that of their own model.
+* *worse*: share of clients with a higher test loss than their own model has.
 * *loss*: mean test loss, relative to the own models.
 * *paired*: the same numbers if each client takes the best of the two whole models by its own paired
   t-test.

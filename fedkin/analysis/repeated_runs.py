@@ -16,20 +16,21 @@ from fedkin.analysis.latex import escaped, latex_head, tabular
 from fedkin.analysis.pairwise_tests import pairs
 from fedkin.analysis.scores import is_partial, log_reasons, scores_by_method
 from fedkin.analysis.tables import (
-    ACCURACIES,
     CLUSTERS,
     TRAFFIC,
     clusters_and_configured,
     mean_and_interval,
     mean_column,
     rows_of,
+    score_columns,
 )
 from fedkin.config.registry import method_title
 from fedkin.core.errors import CheckpointError, ConfigError, StorageError
 from fedkin.core.storage import user_path, write_atomic
 from fedkin.measures.lookup import compared_by
 from fedkin.measures.measure import Measure
-from fedkin.measures.table import MEANS, MEASURES
+from fedkin.measures.run_scores import RunScores, difference_word, scores_in
+from fedkin.measures.scores import names_in
 from fedkin.options.privacy.statement import privacy_notes
 from fedkin.run.folder import run_folder
 from fedkin.run.folder.run_folder import holds_run
@@ -45,7 +46,8 @@ class RepeatedRuns:
     """Finished runs of one experiment with S seeds. If the experiment compares methods, each run is
     of its main method and holds the runs of the other methods in ``against``.
 
-    Raises ConfigError if there is no run, a seed is repeated, or methods or rounds differ.
+    Raises ConfigError if there is no run, a seed is repeated, or methods, rounds or measures
+    differ.
 
     Examples:
         >>> import fedkin as fk
@@ -80,6 +82,14 @@ class RepeatedRuns:
                     f"{self._experiment(run)}"
                 )
 
+        every = {scores_in(run.summary()) for method in self.methods for run in self.of(method)}
+        if len(every) > 1:
+            heads = ", ".join(sorted(scores.of_round.head for scores in every))
+            raise ConfigError(
+                f"runs of one experiment must have the same measures, got {heads}; run all seeds "
+                "with the same task and loss"
+            )
+
     def __repr__(self) -> str:
         rounds = max(len(run.records) - 1 for run in self.runs)
         return f"RepeatedRuns({', '.join(self.methods)}: {len(self.runs)} seeds, {rounds} rounds)"
@@ -106,18 +116,27 @@ class RepeatedRuns:
         """The user's measures, which every table shows after the built-in ones."""
         return self.runs[0].measures
 
+    @property
+    def run_scores(self) -> RunScores:
+        """The measures of the runs' score."""
+        return scores_in(self.runs[0].summary())
+
     def of(self, method: str) -> list[Run]:
         """The runs of one method, one for each seed."""
         return [run if method == self.methods[0] else run.against[method] for run in self.runs]
 
-    def curves(self, column: str = "accuracy") -> dict[str, Float[np.ndarray, "S R"]]:
+    def curves(self, column: str | None = None) -> dict[str, Float[np.ndarray, "S R"]]:
         """A column of the runs' histories by method, with a row for each seed and a column for each
         round 0 to T.
 
-        Values are NaN in rounds without evaluation, after an early stop, and for accuracies of
-        rounds in which some client had no cluster.
+        Values are NaN in rounds without evaluation, after an early stop, and for scores of rounds
+        in which some client had no cluster.
+
+        Args:
+            column: the column; default: the score, such as the accuracy.
         """
-        return curves_of({method: self.of(method) for method in self.methods}, column)
+        name = self.run_scores.names.score if column is None else column
+        return curves_of({method: self.of(method) for method in self.methods}, name)
 
     def comparisons(self, measure: str = "final") -> pd.DataFrame:
         """Test the main method against each compared method (``pairwise_tests.pairs``).
@@ -127,12 +146,12 @@ class RepeatedRuns:
         the verdict, and the reason why seeds are left out.
 
         Args:
-            measure: ``final`` or ``best`` accuracy, accuracy of the ``bottom`` 10% of clients, or
-                the name of a user's measure.
+            measure: ``final`` or ``best`` score (such as the accuracy), score of the ``bottom``
+                10% of clients, which are the worst, or the name of a user's measure.
 
         Raises ConfigError for an unknown measure.
         """
-        compared = compared_by(measure, self.measures)
+        compared = compared_by(measure, self.measures, self.run_scores)
         values, reasons = scores_by_method(
             {method: self.of(method) for method in self.methods}, compared
         )
@@ -152,9 +171,10 @@ class RepeatedRuns:
     def _row(self, method: str) -> dict[str, Any]:
         """The row of a method in the table of results, with means over its runs."""
         summaries = [run.summary() for run in self.of(method)]
-        names = (*MEANS, *(measure.name for measure in self.measures))
-        columns = {name: [s.get(name) for s in summaries] for name in names}
-        columns["mean_accuracy"] = [_mean(curve[1:]) for curve in self.curves()[method]]
+        scores = self.run_scores
+        averaged = (*scores.means, *scores.further, *self.measures)
+        columns = {one.name: [s.get(one.name) for s in summaries] for one in averaged}
+        columns[scores.mean.name] = [_mean(curve[1:]) for curve in self.curves()[method]]
         row: dict[str, Any] = {"method": method, "seeds": len(summaries)}
         for name, values in columns.items():
             row |= mean_and_interval(name, values)
@@ -167,17 +187,20 @@ class RepeatedRuns:
     def latex(self) -> str:
         """The table as LaTeX (booktabs), one row per method.
 
-        The highest final accuracy (of all clients) is bold. Comments below the table say how the
-        main method differs from the others.
+        The best final score (of all clients) is bold: the highest accuracy, or the lowest error.
+        Comments below the table say how the main method differs from the others.
         """
         rows = rows_of(self.table())
-        columns = [*ACCURACIES, CLUSTERS, TRAFFIC, *map(mean_column, self.measures)]
-        tested = [row["accuracy_all_clients"] for row in rows]
-        best = max((score for score in tested if score is not None), default=None)
+        scores = self.run_scores
+        further = map(mean_column, (*scores.further, *self.measures))
+        columns = [*score_columns(scores), CLUSTERS, TRAFFIC, *further]
+        over_all = scores.all_clients
+        tested = [row[over_all.name] for row in rows if row[over_all.name] is not None]
+        best = max(tested, key=lambda score: over_all.sign * score, default=None)
         lines = []
         for row in rows:
             cells = [escaped(column.cell(row)) for column in columns]
-            if best is not None and row["accuracy_all_clients"] == best:
+            if best is not None and row[over_all.name] == best:
                 cells[0] = rf"\textbf{{{cells[0]}}}"
             lines.append([escaped(method_title(row["method"])), str(row["seeds"]), *cells])
         heads = [latex_head(column.head) for column in columns]
@@ -185,29 +208,33 @@ class RepeatedRuns:
 
     def _latex_notes(self) -> list[str]:
         """Notes for the LaTeX table: how to read it, and the tests."""
-        final = MEASURES["final_accuracy"]
+        final = self.run_scores.final
         lines = ["Means over the seeds, with 95% intervals (Student's t) from three seeds on."]
         if any(is_partial(run) for method in self.methods for run in self.of(method)):
             lines.append(
                 "All clients: includes clients without a cluster in the last round; tests and bold "
-                "type use this accuracy."
+                f"type use this {self.run_scores.of_round.head}."
             )
         for row in rows_of(self.comparisons()):
-            pair = f"{method_title(row['method'])} over {method_title(row['against'])}"
+            word = difference_word(final)
+            pair = f"{method_title(row['method'])} {word} {method_title(row['against'])}"
             numbers = ("difference", "low", "high", "p")
             if any(row[name] is None for name in numbers):
                 lines.append(f"{pair}: not tested ({row['why'] or row['verdict']})")
                 continue
-            interval = f"{final.text(row['low'])} to {final.text(row['high'])}"
+            interval = f"{final.end_text(row['low'])} to {final.end_text(row['high'])}"
             gain = f"{final.gain_text(row['difference'])}{final.points}"
             lines.append(f"{pair}: {gain} ({interval}), p = {row['p']:.2g}, {row['verdict']}")
-        tests = "two-sided paired t-test over seeds, final accuracy, Holm-adjusted"
+        tests = f"two-sided paired t-test over seeds, {final.label}, Holm-adjusted"
         return [*lines, f"Tests: {tests}."] if len(lines) > 1 else lines
 
     def summary(self) -> dict[str, Any]:
         """Tables and comparisons as plain JSON values."""
         first = self.runs[0].summary()
-        shown = {name: first[name] for name in ("method", "data", "model")}
+        entries = ("method", "data", "model", "measure")
+        shown = {name: first[name] for name in entries if name in first}
+        if "unranked" in first:
+            shown["unranked"] = max(run.summary()["unranked"] for run in self.runs)
         shown["rounds"] = max(len(run.records) - 1 for run in self.runs)
         runs = [run for method in self.methods for run in self.of(method)]
         notes = privacy_notes([run.final["privacy"] for run in runs if "privacy" in run.final])
@@ -244,10 +271,12 @@ class RepeatedRuns:
         return target
 
     def _long_table(self) -> pd.DataFrame:
-        """All accuracies as a table with one row per method, seed and round, for curves.csv."""
+        """All scores (such as accuracies) as a table with one row per method, seed and round, for
+        curves.csv."""
+        score = self.run_scores.names.score
         parts = [
             pd.DataFrame(
-                {"method": method, "seed": seed, "round": np.arange(len(curve)), "accuracy": curve}
+                {"method": method, "seed": seed, "round": np.arange(len(curve)), score: curve}
             )
             for method, curves in self.curves().items()
             for seed, curve in zip(self.seeds, curves, strict=True)
@@ -310,8 +339,8 @@ def curve_of(run: Run, column: str, partial: bool = False) -> Float[np.ndarray, 
     Args:
         run: the run.
         column: column of the history.
-        partial: whether to include accuracies of partial rounds, in which some clients have no
-            cluster. If False, they are NaN.
+        partial: whether to include scores of partial rounds, in which some clients have no cluster.
+            If False, they are NaN.
 
     Raises ConfigError if the history does not have the column.
     """
@@ -319,7 +348,7 @@ def curve_of(run: Run, column: str, partial: bool = False) -> Float[np.ndarray, 
     if column not in history:
         raise ConfigError(f"a run's history has no {column!r}; it has {', '.join(history.columns)}")
     curve = history[column].to_numpy(float)
-    if column != "accuracy" or partial:
+    if column != names_in(run.records[-1]).score or partial:
         return curve
     return np.where(history["partial"].fillna(False).to_numpy(bool), np.nan, curve)
 

@@ -27,12 +27,12 @@ class Score(NamedTuple):
 def score(run: Run, measure: Measure) -> Score:
     """The score of a run for a measure: the value by which it is compared.
 
-    If some clients had no cluster or were absent in the last round, the final accuracy covers only
-    the other clients. A comparison with a method that covers all clients would be unfair, so such a
-    run is compared by ``accuracy_all_clients``. If that is unknown, the run has no final score.
-    Other measures of the last round, such as the bottom 10%, are not defined over all clients, so
-    the run has no score for them. The best accuracy, also on validation samples, is taken over
-    complete rounds only.
+    If some clients had no cluster or were absent in the last round, the final score (such as the
+    accuracy) covers only the other clients. A comparison with a method that covers all clients
+    would be unfair, so such a run is compared by its score over all clients
+    (``accuracy_all_clients``). If that is unknown, the run has no final score. Other measures of
+    the last round, such as the bottom 10%, are not defined over all clients, so the run has no
+    score for them. The best score, also on validation samples, is taken over complete rounds only.
     """
     summary = run.summary()
     of_complete = measure.moment == "best"

@@ -11,6 +11,7 @@ import pandas as pd
 from fedkin.analysis.statistics import LEAST_SEEDS, interval
 from fedkin.measures.measure import Measure
 from fedkin.measures.number_texts import both_ways
+from fedkin.measures.run_scores import RunScores
 from fedkin.measures.table import MEASURES
 
 
@@ -68,15 +69,14 @@ def mean_text(row: Mapping[str, Any], measure: Measure) -> str:
     return measure.text_with_half(row[measure.name], row[f"{measure.name}_high"])
 
 
-def final_text(row: Mapping[str, Any]) -> str:
-    """The final accuracy in a table row as text. It leaves out clients without a cluster. If the
-    accuracy over all clients differs, it is appended, because the significance tests use it."""
-    final = MEASURES["final_accuracy"]
-    over_all = MEASURES[final.over_all]
-    text = mean_text(row, final)
-    if row[final.name] == row[over_all.name]:
+def final_text(row: Mapping[str, Any], scores: RunScores) -> str:
+    """The final score (such as the accuracy) in a table row as text. It leaves out clients without
+    a cluster. If the score over all clients differs, it is appended, because the significance tests
+    use it."""
+    text = mean_text(row, scores.final)
+    if row[scores.final.name] == row[scores.all_clients.name]:
         return text
-    return f"{text} (all clients {mean_text(row, over_all)})"
+    return f"{text} (all clients {mean_text(row, scores.all_clients)})"
 
 
 class Column(NamedTuple):
@@ -103,13 +103,20 @@ def value_column(measure: Measure) -> Column:
     return Column(measure.head_with_unit, lambda row: measure.text(row[measure.name]), measure.name)
 
 
-FINAL = Column(MEASURES["final_accuracy"].head_with_unit, final_text, "final_accuracy")
+def score_columns(scores: RunScores) -> tuple[Column, ...]:
+    """The table columns of the final score, the best score, and the score of the worst 10% of
+    clients."""
+    final = Column(
+        scores.final.head_with_unit, lambda row: final_text(row, scores), scores.final.name
+    )
+    return final, mean_column(scores.best), mean_column(scores.worst)
+
+
 CLUSTERS = Column(MEASURES["clusters"].head, clusters_text, "clusters")
 TRAFFIC = Column(
     f"{MEASURES['bytes_down'].head} / {MEASURES['bytes_up'].head} (MB)",
     lambda row: both_ways(row["bytes_down"], row["bytes_up"]),
 )
-ACCURACIES = (FINAL, mean_column(MEASURES["best_accuracy"]), mean_column(MEASURES["bottom_decile"]))
 
 
 def rows_of(table: pd.DataFrame) -> list[dict[str, Any]]:

@@ -42,7 +42,8 @@ def predict_command(
         ),
     ] = None,
 ) -> None:
-    """Predict the class of each sample (row) of a table, with probabilities. If the table has a
+    """Predict the class of each sample (row) of a table, with probabilities; or its number, in the
+    unit of the label (a column for each quantile). If the table has a
     column of clients, each sample is predicted with its client's model, unless an option selects
     one model."""
     with error_exit():
@@ -58,15 +59,27 @@ def predict_command(
         else:
             write_atomic(out, text)
             typer.echo(f"predictions: {out} ({len(predictions.table):,} rows)")
+        if predictions.scores is not None:
+            print(_scores(predictions, data), file=sys.stderr)
         if predictions.accuracy is not None:
             print(_accuracy(predictions, data), file=sys.stderr)
 
 
 def _accuracy(predictions: Predictions, data: Path) -> str:
-    """A line with the accuracy of the predictions, and with the number of labelled samples if some
-    samples have no label."""
+    """A line with the accuracy of the predictions."""
+    return f"accuracy on the labels of {_scored(predictions, data)}: {predictions.accuracy:.3f}"
+
+
+def _scores(predictions: Predictions, data: Path) -> str:
+    """A line with the scores of predicted numbers."""
+    scores = (predictions.scores or {}).items()
+    texts = [f"{name.replace('_', ' ')} {value:.4g}" for name, value in scores]
+    return f"on the labels of {_scored(predictions, data)}: {', '.join(texts)}"
+
+
+def _scored(predictions: Predictions, data: Path) -> str:
+    """The scored samples: their file, and their number if some samples have no label."""
     rows = len(predictions.table)
-    scored = str(data)
-    if predictions.scored != rows:
-        scored = f"{predictions.scored:,} of {rows:,} rows, those with a label, in {data}"
-    return f"accuracy on the labels of {scored}: {predictions.accuracy:.3f}"
+    if predictions.scored == rows:
+        return str(data)
+    return f"{predictions.scored:,} of {rows:,} rows, those with a label, in {data}"

@@ -112,6 +112,23 @@ class Client:
         """What the labels are (``TaskType``): classes, numbers, counts, ..."""
         return self._rows.data.task_type
 
+    def fact(self, column: str) -> str | None:
+        """A fact about the client, from a column of its table: one of ``client_columns``, or a
+        feature with the same value in all training samples. None if there is no such column."""
+        data = self._rows.data
+        client = int(self._position[0])
+        if column in (data.client_columns or {}):
+            return data.client_columns[column][client]
+        if column not in (data.feature_names or ()):
+            return None
+        values = self.samples(raw=True)[0][:, data.feature_names.index(column)]
+        return f"{values[0]:.6g}" if np.ptp(values) <= 1e-6 * abs(values[0]) else None
+
+    @property
+    def has_validation(self) -> bool:
+        """Whether the data set has a validation split."""
+        return self._rows.data.validation is not None
+
     @property
     def detects_shifts(self) -> bool:
         """Whether the client looks for shifts of its data. If False, it never reports one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -61,6 +61,7 @@ class FederatedData:
         transform: for a table: how its columns became x. None if they kept their values, and for
             other data.
         task_type: what the labels are: classes, numbers, counts, ...
+        client_columns: facts about clients, such as their sector: a value for each client, by name.
         patients: for risk sets: the patients from whom they are made; None if they are not kept.
         packed: the files of packed data (``fedkin.data.pack``), from which the arrays are mapped;
             None for data in memory.
@@ -87,6 +88,7 @@ class FederatedData:
     from_uint8: bool = False
     transform: TableTransform | None = None
     task_type: TaskType = CLASSIFICATION
+    client_columns: Mapping[str, tuple[str, ...]] | None = None
     patients: Patients | None = None
     # Not a field of the dataclass: the class method ``trusted`` sets it on an instance.
     packed: ClassVar[PackedFiles | None] = None
@@ -245,6 +247,12 @@ class FederatedData:
         check_validation(fraction)
         if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
             raise ConfigError(f"seed must be an integer of at least 0, got {seed!r}")
+        if self.task_type.by_time:
+            raise ConfigError(
+                f"{self.name}: validation samples drawn at random would be from the same time as "
+                "the training samples of a forecast; divide by date instead of data.validation: "
+                "data.validation_from = '2017-01'"
+            )
         if self.validation is not None:
             raise DataError(
                 f"{self.name} already has a validation split; leave out the fraction {fraction}"
@@ -273,7 +281,10 @@ class FederatedData:
             names = ClientNames.of(self.client_names).select(clients)
         # A shallow copy is needed, since ``with_rows`` cannot remove a field.
         bare = copy.copy(self)
-        bare.__dict__.update(true_clusters=None, client_names=names)
+        facts = self.client_columns
+        if facts is not None:
+            facts = {name: tuple(values[c] for c in clients) for name, values in facts.items()}
+        bare.__dict__.update(true_clusters=None, client_names=names, client_columns=facts)
         if self.patients is not None:
             bare.__dict__["patients"] = self.patients.select(clients)
         validation = None if self.validation is None else self.validation.select(clients)

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedkin.core.errors import ConfigError, DataError
+from fedkin.data.client_columns import names_of
 from fedkin.data.client_ids import client_ids
 from fedkin.data.federated import FederatedData
+from fedkin.data.forecast_samples import ForecastReader
 from fedkin.data.label_tasks import task_type_of
 from fedkin.data.partition_options import checked
 from fedkin.data.table_options import TableOptions
@@ -70,7 +72,7 @@ def from_arrays(
         classes: number of classes C; None for the number of names, or the largest label + 1.
         integers: whether to keep x as integers, such as the word indices of a text.
         task: what the labels are: ``classification``, ``regression``, ``count`` or ``quantile``;
-            None for the task that has the loss, or classes.
+            None for the task that has the loss, or classes. A forecast needs a table.
         loss: the training loss, named as in scikit-learn: ``squared_error``, ``absolute_error``,
             ``huber``, ``gaussian_nll``; ``poisson``, ``gamma``, ``tweedie``, ``negative_binomial``;
             ``quantile``. None for the task's first one.
@@ -154,6 +156,13 @@ def from_pandas(
     categories: Any = None,
     min_frequency: int | None = None,
     min_clients: int | None = None,
+    time: Any = None,
+    season: int | None = None,
+    lags: Any = None,
+    test_from: Any = None,
+    validation_from: Any = None,
+    label_scale: str | None = None,
+    client_columns: Any = None,
 ) -> FederatedData:
     """A federation from a DataFrame with one row per sample.
 
@@ -181,6 +190,11 @@ def from_pandas(
         weight: column of the weights of samples.
         categories, min_frequency, min_clients: columns of numbers that are categories, and which
             categories get a feature, as in ``load``.
+        time, season, lags, test_from, validation_from, label_scale: how rows become samples of the
+            task ``forecast``, as in ``load``. ``test`` is the share of the samples at the end, or
+            a column of a split by time.
+        client_columns: columns that describe clients and not samples, such as ``["sector"]``: the
+            method ``Given`` can use them, and they are no features.
 
     Returns:
         The federation.
@@ -218,7 +232,8 @@ def from_pandas(
     split = test if isinstance(test, str) else None
     if isinstance(features, str):
         features = [features]
-    roles = (label, client, split, exposure, weight, *(features or ()))
+    facts = names_of(client_columns)
+    roles = (label, client, split, exposure, weight, *facts, *(features or ()))
     used = [column for column in roles if column is not None]
     columns = Columns(
         label=label,
@@ -228,7 +243,24 @@ def from_pandas(
         unused=table_options.dropped(frame, used, name),
         exposure=exposure,
         weight=weight,
+        client_columns=facts,
     )
+    task_type = task_type_of(task, loss, quantiles, loss_options)
+    forecast = ForecastReader.of(
+        task_type,
+        0.0 if split is not None else 1 - test_share(test),
+        time=time,
+        season=season,
+        lags=lags,
+        test_from=test_from,
+        validation_from=validation_from,
+        label_scale=label_scale,
+    )
+    if forecast is not None:
+        samples = forecast.samples(
+            frame, columns, scaling=table_options.scaling(), place=name, title=name
+        )
+        return samples.federation(None, 1, seed)
     samples = table_samples(
         frame,
         columns,
@@ -237,7 +269,7 @@ def from_pandas(
         label_names=None if label_names is None else tuple(label_names),
         classes=classes,
         scaling=table_options.scaling(),
-        task_type=task_type_of(task, loss, quantiles, loss_options),
+        task_type=task_type,
     )
     return samples.federation(options, test_share(test) if split is None else 1, seed)
 

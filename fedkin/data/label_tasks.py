@@ -20,6 +20,7 @@ from fedkin.core.columns import raw_labels as column_labels
 from fedkin.core.errors import ConfigError, DataError, unknown
 from fedkin.core.object_repr import of_client
 from fedkin.data.federated import FederatedData
+from fedkin.data.series_rows import SeriesRows
 from fedkin.task_types.catalogue import LOSSES, TASK_TYPES
 from fedkin.task_types.count import Count
 from fedkin.task_types.quantile import Quantile
@@ -42,6 +43,7 @@ class RawLabels:
         clients: client of each sample, for messages; None if it is unknown.
         columns: names of the columns of a table by their roles (label, exposure, weight), for
             messages.
+        series: of forecasts, scale and simple forecasts of each sample.
     """
 
     label: Float64[np.ndarray, "M"]
@@ -49,6 +51,7 @@ class RawLabels:
     weight: Float64[np.ndarray, "M"] | None = None
     clients: Any = None
     columns: Mapping[str, str] = field(default_factory=dict)
+    series: SeriesRows | None = None
 
     def place(self, role: str, place: Path | str) -> str:
         """The beginning of a message about a label, an exposure or a weight."""
@@ -60,7 +63,7 @@ def fitted(
     raw: RawLabels,
     train: Int[np.ndarray, "t"],
     place: Path | str,
-    given: Any = None,
+    known: Any = None,
 ) -> tuple[TaskType, Float[np.ndarray, "M ..."]]:
     """The task type with the statistics of the training labels, and ``y`` of all samples.
 
@@ -69,12 +72,12 @@ def fitted(
         raw: labels, exposures and weights of all M samples.
         train: rows of the training samples of all clients.
         place: file or name with which messages begin.
-        given: known statistics (``given_statistics``), or ``RAW`` for labels that a server scales
+        known: known statistics (``given_statistics``), or ``RAW`` for labels that a server scales
             later; None for those of the training labels.
 
     Raises:
         DataError: a label, an exposure or a weight is impossible, or all training labels are equal.
-        ConfigError: exposure is given for labels other than counts, or ``given`` is impossible.
+        ConfigError: exposure is given for labels other than counts, or ``known`` is impossible.
     """
     task_type.check_labels(raw.label, raw.place("label", place), raw.clients)
     _check_positive(raw.exposure, "exposure", raw, place)
@@ -83,10 +86,10 @@ def fitted(
         raise ConfigError(
             "exposure applies to counts only; set task = 'count', or leave exposure out"
         )
-    if given == RAW:
+    if known == RAW:
         return task_type, _raw_columns(raw)
-    if given is not None:
-        found = given_statistics(task_type, given)
+    if known is not None:
+        found = given_statistics(task_type, known)
         return found, label_columns(found, raw)
     of_training = raw.label[train]
     if not len(of_training) or of_training.min() == of_training.max():
@@ -95,13 +98,39 @@ def fitted(
             f"{raw.place('label', place)}: all training labels are {value}, so there is nothing "
             "to learn; name another label column, such as data.label=score"
         )
-    found = _with_pooled(task_type, raw, train)
+    found = with_pooled(task_type, raw, train)
     return found, label_columns(found, raw)
 
 
-def _with_pooled(task_type: TaskType, raw: RawLabels, train: Int[np.ndarray, "t"]) -> TaskType:
+def given(
+    task_type: TaskType, raw: RawLabels, place: Path | str
+) -> tuple[TaskType, Float32[np.ndarray, "M ..."]]:
+    """A task type whose statistics are known, such as those of a run, and ``y`` of all samples.
+
+    Args:
+        task_type: task type, loss and statistics.
+        raw: labels, exposures and weights of all M samples.
+        place: file or name with which messages begin.
+
+    Raises:
+        DataError: a label, an exposure or a weight is impossible.
+    """
+    task_type.check_labels(raw.label, raw.place("label", place), raw.clients)
+    _check_positive(raw.exposure, "exposure", raw, place)
+    _check_positive(raw.weight, "weight", raw, place)
+    return task_type, label_columns(task_type, raw)
+
+
+def with_pooled(task_type: TaskType, raw: RawLabels, train: Int[np.ndarray, "t"]) -> TaskType:
     """The task type with the statistics of the training samples: for counts the rate, and for
-    numbers mean, standard deviation and the scores of the constant model."""
+    numbers mean, standard deviation (1 if all labels are equal) and the scores of the constant
+    model.
+
+    Args:
+        task_type: task type and loss, without statistics.
+        raw: labels, exposures and weights of all M samples.
+        train: rows of the training samples.
+    """
     of_training = raw.label[train]
     deviation = float(of_training.std())
     if isinstance(task_type, Count):
@@ -110,7 +139,7 @@ def _with_pooled(task_type: TaskType, raw: RawLabels, train: Int[np.ndarray, "t"
         events = float((raw.label * weight)[train].sum())
         time = float((exposure * weight)[train].sum())
         return replace(task_type, rate=events / time, deviation=deviation)
-    label = LabelScale(float(of_training.mean()), deviation)
+    label = LabelScale(float(of_training.mean()), deviation or 1.0)
     scaled = (raw.label - label.mean) / label.scale
     return replace(task_type, label=label, constant=task_type.constant_of(scaled[train]))
 
@@ -160,6 +189,8 @@ def _given_number(name: str, value: Any, example: str) -> float:
 def label_columns(task_type: TaskType, raw: RawLabels) -> Float32[np.ndarray, "M ..."]:
     """``FederatedData.y`` of samples, from the statistics of a task type: scaled numbers, or counts
     with their offsets log exposure + log rate; and weights, if there are any."""
+    if raw.series is not None:
+        return raw.series.rows_with(raw.label, raw.weight)
     if isinstance(task_type, Count):
         exposure = np.ones(len(raw.label)) if raw.exposure is None else raw.exposure
         return _columns(raw.label, np.log(exposure) + np.log(task_type.rate), raw.weight)
@@ -167,6 +198,52 @@ def label_columns(task_type: TaskType, raw: RawLabels) -> Float32[np.ndarray, "M
     if raw.weight is None:
         return scaled.astype(np.float32)
     return _columns(scaled, np.zeros(len(scaled)), raw.weight)
+
+
+def converted_rows(
+    y: Float32[np.ndarray, "M ..."], before: TaskType, after: TaskType
+) -> Float32[np.ndarray, "M ..."]:
+    """Rows of ``FederatedData.y`` with the statistics of another task type.
+
+    Args:
+        y: rows with the statistics of ``before``.
+        before: task type of the rows.
+        after: task type of a run.
+    """
+    same = (before.label, before.rate) == (after.label, after.rate)
+    if same:
+        return y
+    rows = y.astype(np.float64)
+    if y.ndim == 1:
+        return ((raw_labels(before, y) - after.label.mean) / after.label.scale).astype(np.float32)
+    rows[:, 0] = (raw_labels(before, y) - after.label.mean) / after.label.scale
+    rows[:, 1] += np.log(after.rate) - np.log(before.rate)
+    return rows.astype(np.float32)
+
+
+def number_sums(
+    task_type: TaskType, scores: Float[np.ndarray, "B C"], y: Float[np.ndarray, "B ..."]
+) -> dict[str, float]:
+    """The sums of a task type over samples, by name.
+
+    Args:
+        task_type: what the labels are, with statistics.
+        scores: outputs of a model.
+        y: rows of ``FederatedData.y``.
+    """
+    own = task_type.sample_scores(np, np.asarray(scores, np.float64), y.astype(np.float64))
+    parts = (*own, *task_type.constant_scores(y))
+    names = task_type.sums
+    return {name: float(np.sum(part)) for name, part in zip(names, parts, strict=True)}
+
+
+def scores_of_numbers(
+    task_type: TaskType, scores: Float[np.ndarray, "B C"], y: Float[np.ndarray, "B ..."]
+) -> dict[str, float]:
+    """The measures of a model over samples, by name; NaN where undefined. Arguments as of
+    ``number_sums``."""
+    values = task_type.values(number_sums(task_type, scores, y), len(y))
+    return {name: float(value) for name, value in values.items()}
 
 
 def _raw_columns(raw: RawLabels) -> Float64[np.ndarray, "M q"]:

@@ -9,9 +9,11 @@ from typing import Any
 
 from fedkin.core.errors import ConfigError, DataError, unknown
 from fedkin.core.storage import user_path
+from fedkin.data.client_columns import names_of
 from fedkin.data.column_checks import check_columns
 from fedkin.data.federated import FederatedData
 from fedkin.data.files import ENDINGS_OF, read_npy_folder, read_npz, read_table, table_kind
+from fedkin.data.forecast_samples import ForecastReader
 from fedkin.data.label_tasks import task_type_of
 from fedkin.data.labels import Names
 from fedkin.data.leaf import leaf
@@ -21,6 +23,7 @@ from fedkin.data.partition_options import checked
 from fedkin.data.table_options import TableOptions, refuse_table_options
 from fedkin.data.tables import Columns, column_facts, table_samples
 from fedkin.data.user_samples import OwnSamples, own_partition
+from fedkin.task_types.task_type import TaskType
 
 ENDINGS = tuple(ending for endings in ENDINGS_OF.values() for ending in endings)
 # Default names of columns.
@@ -59,6 +62,13 @@ def load(
     categories: Any = None,
     min_frequency: int | None = None,
     min_clients: int | None = None,
+    time: Any = None,
+    season: int | None = None,
+    lags: Any = None,
+    test_from: Any = None,
+    validation_from: Any = None,
+    label_scale: str | None = None,
+    client_columns: Any = None,
 ) -> FederatedData:
     """A federation from a file with an entry for each sample, or from a folder in LEAF's layout.
 
@@ -120,8 +130,8 @@ def load(
         drop: columns of a table that are left out, such as ``["row_id"]``.
         rename: new names of columns by their names in the file, such as ``{"years": "age"}``. All
             other options use the new names.
-        task: what the labels are: ``classification``, ``regression``, ``count`` or ``quantile``;
-            None for the task that has the loss, or classes.
+        task: what the labels are: ``classification``, ``regression``, ``count``, ``quantile`` or
+            ``forecast``; None for the task that has the loss, or classes.
         loss: the training loss, named as in scikit-learn: ``squared_error``, ``absolute_error``,
             ``huber``, ``gaussian_nll``; ``poisson``, ``gamma``, ``tweedie``, ``negative_binomial``;
             ``quantile``. None for the task's first one.
@@ -136,6 +146,18 @@ def load(
         min_frequency: a category with fewer training samples shares the column ``infrequent``; None
             for 10.
         min_clients: a category that fewer clients have shares it as well; None for 2.
+        time: of a forecast, the column of the time: dates, or whole numbers of steps; or columns
+            such as ``["year", "month"]``. Each row is the value of a client at a step.
+        season: number of steps in a season; None for the usual one (12 of months, 7 of days).
+        lags: steps of the client's own past whose values are features, such as ``[1, 2, 12]``;
+            None for 1 and the season. A column LABEL_lag12 of the table is taken as it is.
+        test_from: date of the first test sample, for all clients, such as ``"2018-01"``; None for
+            the share of samples at the end that ``train_fraction`` leaves.
+        validation_from: date of the first validation sample; None without validation samples.
+        label_scale: ``client`` scales a forecast's labels and lags by the mean and the deviation of
+            each client's own training labels, ``pooled`` by those of all; None for ``client``.
+        client_columns: columns of a table that describe clients and not samples, such as
+            ``["sector"]``: the method ``given`` can use them, and they are no features.
 
     Returns:
         The federation.
@@ -170,6 +192,16 @@ def load(
     )
     _refuse_two_divisions(client, partition)
     task_type = task_type_of(task, loss, quantiles, loss_options)
+    forecast = ForecastReader.of(
+        task_type,
+        0.1 if train_fraction is None else 1 - train_fraction,
+        time=time,
+        season=season,
+        lags=lags,
+        test_from=test_from,
+        validation_from=validation_from,
+        label_scale=label_scale,
+    )
     if path.is_dir() and not has_arrays(path):
         _refuse_split(path, train_fraction, seed)
         refuse_table_options(_kind_of_folder(path), path, of_tables)
@@ -194,7 +226,12 @@ def load(
         options=table_options,
         exposure=None if exposure is None else str(exposure),
         weight=None if weight is None else str(weight),
+        client_columns=names_of(client_columns),
+        forecast=forecast,
     )
+    if forecast is not None:
+        forecast.refuse(label_scale_from)
+        return samples.federation(options, 1, seed or 0)
     if label_scale_from is not None and task_type is None:
         raise ConfigError(
             "label_scale_from scales labels that are numbers; set task = 'regression', or leave "
@@ -205,6 +242,55 @@ def load(
         _refuse_split(path, train_fraction, seed if options is None else None)
     fraction = 0.9 if train_fraction is None else train_fraction
     return samples.federation(options, fraction, seed or 0)
+
+
+def load_with(
+    task_type: TaskType,
+    path: Path,
+    *,
+    label: str = LABEL,
+    client: str = CLIENT,
+    features: Any = None,
+    exposure: str | None = None,
+    weight: str | None = None,
+    partition: str | None = None,
+    clients: int | None = None,
+    scale_from: Any = None,
+    rename: Any = None,
+) -> FederatedData:
+    """A federation of numbers from a file, with the statistics of a run's labels.
+
+    Args:
+        task_type: task type of the run, with statistics.
+        path: a table or an npz file.
+        label, client, features, exposure, weight, partition, clients: as for ``load``.
+        scale_from, rename: as for ``load``.
+
+    Raises:
+        DataError, ConfigError: as for ``load``.
+    """
+    options = own_partition(
+        partition=partition,
+        clients=clients,
+        classes_per_client=None,
+        alpha=None,
+        min_samples=None,
+        count="clients",
+    )
+    samples = _samples(
+        path=path,
+        label=str(label),
+        client=str(client),
+        features=None if features is None else _feature_names(features),
+        owned=options is None,
+        label_names=None,
+        classes=None,
+        options=TableOptions.of(scale_from=scale_from, rename=rename),
+        exposure=exposure,
+        weight=weight,
+    )
+    samples = replace(samples, task_type=task_type, task_type_is_given=True)
+    return samples.federation(options, 0.9, 0)
 
 
 def _refuse_two_divisions(client: str | int | None, partition: str | None) -> None:
@@ -253,8 +339,11 @@ def _samples(
     options: TableOptions,
     exposure: str | None = None,
     weight: str | None = None,
+    forecast: ForecastReader | None = None,
+    client_columns: tuple[str, ...] = (),
 ) -> OwnSamples:
-    """The samples of a file, or of a folder of arrays. ``options`` are those of tables.
+    """The samples of a file, or of a folder of arrays. ``options`` are those of tables, and
+    ``forecast`` makes the samples of a forecast.
 
     ``owned`` says whether samples have clients; otherwise a partition assigns them.
     """
@@ -264,13 +353,14 @@ def _samples(
             path, label, client if owned else None, features, (exposure, weight)
         )
         return replace(samples, label_names=label_names, classes=classes)
-    if kind == "parquet":
+    if kind == "parquet" and forecast is None:
         table = column_names(path)
     else:
         table = read_table(path, options.file_name(client))
     table = options.rename(table, path)
     needed = [label, client] if owned else [label]
     needed += [name for name in (exposure, weight) if name is not None]
+    needed += client_columns
     check_columns(table, needed, path, _CURES)
     dropped = options.dropped(table, [*needed, *(features or ())], path)
     columns = Columns(
@@ -281,8 +371,11 @@ def _samples(
         unused=(client, *dropped),
         exposure=exposure,
         weight=weight,
+        client_columns=client_columns,
     )
     scaling = options.scaling()
+    if forecast is not None:
+        return forecast.samples(table, columns, scaling=scaling, place=path, title=path.stem)
     if kind == "parquet":
         return parquet_samples(
             path,

@@ -10,7 +10,8 @@ from fedkin.data.from_arrays import from_pandas
 from fedkin.data.natural import natural
 from fedkin.data.natural_sets import NATURAL
 from fedkin.data.partition_options import checked
-from fedkin.task_types.catalogue import TASK_TYPES
+from fedkin.task_types.catalogue import LOSSES, TASK_TYPES
+from fedkin.task_types.forecast import Forecast
 
 
 @checked
@@ -28,6 +29,8 @@ def natural_federation(
     loss: str | None = None,
     quantiles: Any = None,
     loss_options: Any = None,
+    lags: Any = None,
+    label_scale: str | None = None,
 ) -> FederatedData:
     """A natural federation: a table whose clients are hospitals, schools, states or industries.
 
@@ -41,18 +44,19 @@ def natural_federation(
         scale: as for ``load``.
         categories: columns of numbers that are categories; None for the set's own.
         min_frequency, min_clients: which categories get a feature, as for ``load``.
-        task: what the labels are; None for the set's task type, or the one that has the loss. A
-            forecast one step ahead is a regression.
+        task: what the labels are; None for the set's task type, or the one that has the loss.
         loss: the training loss; None for the set's own, or the first one of ``task``.
         quantiles: levels of the task ``quantile``.
         loss_options: options of the loss.
+        lags: of a forecast, the steps of the past that are features; None for the set's own.
+        label_scale: of a forecast, ``client`` or ``pooled``, as for ``load``.
 
     Raises:
         ConfigError: the set is unknown, or is about survival times.
         DataError: the file is not found.
     """
     found = natural(set, seed=seed)
-    own = "regression" if found.task_type == "forecast" else found.task_type
+    own = found.task_type
     if own == "survival":
         others = [name for name, about in NATURAL.items() if about.task_type != "survival"]
         raise ConfigError(
@@ -60,11 +64,19 @@ def natural_federation(
             f"(fedkin.data.survival); choose one of {', '.join(others)}"
         )
     assert own in TASK_TYPES
+    if task is None and own == Forecast.name and loss in LOSSES[own]:
+        task = own
     is_default = task is None and loss is None and quantiles is None
     options = found.reader_options()
     options["features"] = list(found.features) if features is None else features
     options["task"] = own if is_default else task
     options["loss"] = found.about.loss if is_default else loss
+    if options["task"] != Forecast.name:
+        # Another task than the set's: its rows are samples without a time.
+        for name in ("time", "season", "lags"):
+            options.pop(name, None)
+    if lags is not None:
+        options["lags"] = lags
     if drop is not None and features is None:
         left_out = [drop] if isinstance(drop, str) else list(drop)
         options["features"] = [name for name in found.features if name not in left_out]
@@ -80,5 +92,6 @@ def natural_federation(
         min_clients=min_clients,
         quantiles=quantiles,
         loss_options=loss_options,
+        label_scale=label_scale,
         seed=seed,
     )

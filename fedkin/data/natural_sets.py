@@ -18,8 +18,7 @@ class NaturalSet:
     Attributes:
         content: a few words that describe a sample.
         label: column of the label; for survival, the time.
-        task_type: name of the default task type, as in ``fedkin.task_types.catalogue``; or
-            ``forecast``.
+        task_type: name of the default task type, as in ``fedkin.task_types.catalogue``.
         file: name of the file, without its ending; empty for the name of the set.
         client: column of the client.
         loss: name of the default loss.
@@ -30,6 +29,7 @@ class NaturalSet:
         time: columns of the time, the year first, of a set that is divided by time.
         train_until: last year of training in the set's own split; 0 if it is not divided by time.
         season: for forecasts, the number of rows in a season.
+        lags: for forecasts, the lags that a reader makes; empty if the table has them.
         not_features: further columns that are no features by default.
         categories: columns of numbers that are categories.
         train_months: number of months before validation that are for training; 0 for all.
@@ -49,6 +49,7 @@ class NaturalSet:
     time: tuple[str, ...] = ()
     train_until: int = 0
     season: int = 1
+    lags: tuple[int, ...] = ()
     not_features: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     train_months: int = 0
@@ -117,6 +118,7 @@ _TXHOUSING = NaturalSet(
     time=("year", "month"),
     train_until=2012,
     season=12,
+    lags=(1, 2, 12),
     not_features=("volume", "median_price", "listings", "months_inventory"),
     categories=("month",),
     origin="R package ggplot2 (MIT); TAMU real estate centre",
@@ -186,6 +188,7 @@ NATURAL: dict[str, NaturalSet] = {
     "txhousing_lags": _TXHOUSING.but(
         content="log(1 + monthly house sales) of Texas cities, with lags, one month ahead",
         label="log_sales",
+        lags=(),
         not_features=(),
     ),
     "employment": _EMPLOYMENT,

@@ -68,7 +68,7 @@ def parquet_samples(
     import pandas as pd
 
     features = feature_columns(names, columns, path)
-    small = columns.named
+    small = list(dict.fromkeys([*columns.named, *columns.client_columns]))
     with reading(path, KIND, whole=False):
         table = pd.read_parquet(path, columns=[options.file_name(name) for name in small])
         table = table.set_axis(small, axis=1)

@@ -42,6 +42,7 @@ class Columns(NamedTuple):
         unused: columns that are not features.
         exposure: column of the exposure of counts; None without one.
         weight: column of the weights of samples; None without one.
+        client_columns: columns that describe clients, such as their sector.
     """
 
     label: Any
@@ -51,6 +52,7 @@ class Columns(NamedTuple):
     unused: tuple[Any, ...] = ()
     exposure: Any = None
     weight: Any = None
+    client_columns: tuple[Any, ...] = ()
 
     @property
     def named(self) -> list[Any]:
@@ -109,10 +111,10 @@ def feature_columns(table: Table, columns: Columns, place: Path | str) -> list[A
         ConfigError: a column has two roles.
     """
     named = columns.named
-    check_columns(table, [*named, *(columns.features or ())], place)
+    check_columns(table, [*named, *columns.client_columns, *(columns.features or ())], place)
     features = columns.features
     if features is None:
-        others = (*named, *columns.unused)
+        others = (*named, *columns.unused, *columns.client_columns)
         candidates = [name for name in table.columns if name not in others]
         features = without_row_numbers(candidates, place)
     clash = [name for name in named if name in features]
@@ -176,6 +178,7 @@ def resolved_columns(table: Table, columns: Columns) -> Columns:
         unused=tuple(resolved(name) for name in columns.unused),
         exposure=resolved(columns.exposure),
         weight=resolved(columns.weight),
+        client_columns=tuple(resolved(name) for name in columns.client_columns),
     )
 
 
@@ -218,6 +221,7 @@ def with_features(
         columns=facts,
         exposure=None if columns.exposure is None else table[columns.exposure],
         weight=None if columns.weight is None else table[columns.weight],
+        client_columns={str(name): table[name] for name in columns.client_columns} or None,
         **more,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +15,18 @@ from jaxtyping import Bool, Int, Shaped
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.plain import plain
 from fedkin.core.randomness import Stream
-from fedkin.data.array_checks import row_blocks
-from fedkin.data.array_targets import feature_array
+from fedkin.data.clean_features import check_numbers, clean_features
+from fedkin.data.client_columns import values_by_client
 from fedkin.data.client_ids import client_ids, whole_ids
 from fedkin.data.client_names import ClientNames
 from fedkin.data.features import Features as Features
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.data.label_tasks import fitted, quantile_bins, read_labels
+from fedkin.data.label_tasks import fitted, given, quantile_bins, read_labels
 from fedkin.data.labels import LABELS, Names, encode_labels
 from fedkin.data.partition import by_writer, split_train_test
 from fedkin.data.partition_options import POOLED, Owned, PartitionOptions, positive
 from fedkin.data.raw_tables import RawTable
+from fedkin.data.series_rows import SeriesRows
 from fedkin.data.table_scaling import Scaled, TableScaling
 from fedkin.data.table_transform import TableTransform
 from fedkin.task_types.task_type import TaskType
@@ -55,9 +56,11 @@ class OwnSamples:
         columns: for a table: the names of the columns of the label and of the client.
         scaling: for a table: how its feature columns are scaled; None for other data.
         task_type: what the labels are, without statistics; None for classes.
+        task_type_is_given: whether the task type has statistics already, such as those of a run.
         label_scale_from: known statistics of the labels, as of ``label_tasks.fitted``.
         exposure: exposure of each sample [M], for counts; None if all are 1.
         weight: weight of each sample [M] in the loss; None if all are 1.
+        series: of forecasts, scale and simple forecasts of each sample.
     """
 
     place: Path | str
@@ -74,9 +77,13 @@ class OwnSamples:
     columns: dict[str, str] | None = None
     scaling: TableScaling | None = None
     task_type: TaskType | None = None
+    task_type_is_given: bool = False
     label_scale_from: Any = None
     exposure: Any = None
     weight: Any = None
+    series: SeriesRows | None = None
+    # Facts about clients, by the column's name; a value for each sample.
+    client_columns: dict[str, Any] | None = None
 
     def federation(
         self, partition: PartitionOptions | None, train_fraction: float | int, seed: int
@@ -111,6 +118,7 @@ class OwnSamples:
             owners = whole_ids(client_ids(self.owners, self.place, self.owners_name))
             client_names = ClientNames.of(np.unique(owners))
         owned, true_clusters = _divided(y, owners, partition, seed)
+        facts = values_by_client(self.client_columns, owned, client_names, self.place)
         train, test, validation = self._split(owned, train_fraction, seed)
         transform = None
         if x is None:
@@ -133,6 +141,7 @@ class OwnSamples:
             columns=columns,
             from_uint8=self.x.dtype == np.uint8 and not self.integers,
             transform=transform,
+            client_columns=facts,
         )
 
     def _federation_of_numbers(
@@ -147,6 +156,11 @@ class OwnSamples:
         A partition by label divides the samples by ten bins of equal counts.
         """
         assert self.task_type is not None
+        if self.task_type.by_time and self.series is None:
+            raise ConfigError(
+                f"{self.place}: task = {self.task_type.name!r} needs a table with a column of the "
+                "time (.csv, .parquet, or fk.data.from_pandas): time = 'date'"
+            )
         raw, labelled = read_labels(
             self.labels,
             self.exposure,
@@ -155,6 +169,7 @@ class OwnSamples:
             clients=self.owners,
             columns=self.columns,
         )
+        raw = replace(raw, series=self.series)
         owners = None
         client_names = None
         if self.owners is not None:
@@ -162,14 +177,18 @@ class OwnSamples:
             client_names = ClientNames.of(np.unique(owners))
         owned, true_clusters = _divided(quantile_bins(raw.label), owners, partition, seed)
         owned = _select(owned, labelled)
+        facts = values_by_client(self.client_columns, owned, client_names, self.place)
         train, test, validation = self._split(owned, train_fraction, seed)
-        task_type, y = fitted(
-            self.task_type,
-            raw,
-            train=train.rows,
-            place=self.place,
-            given=self.label_scale_from,
-        )
+        if self.task_type_is_given:
+            task_type, y = given(self.task_type, raw, self.place)
+        else:
+            task_type, y = fitted(
+                self.task_type,
+                raw,
+                train=train.rows,
+                place=self.place,
+                known=self.label_scale_from,
+            )
         assert task_type.loss is not None
         transform = None
         if x is None:
@@ -189,12 +208,13 @@ class OwnSamples:
             from_uint8=self.x.dtype == np.uint8 and not self.integers,
             transform=transform,
             task_type=task_type,
+            client_columns=facts,
         )
 
     def _scaled(self, train: Ragged, client_names: Sequence[str] | None) -> Scaled:
         """The features of a table and their transform, from the training samples of all clients."""
         assert self.scaling is not None
-        _check_numbers(self.x, self.place)
+        check_numbers(self.x, self.place)
         x: Features
         if isinstance(self.x, RawTable):
             x = self.scaling.encoded_table(self.x, train, client_names)
@@ -329,82 +349,6 @@ def test_share(test: Any) -> float:
         )
     # Rounded, because 1 - 0.9 is 0.09999999999999998.
     return round(1 - float(test), 12)
-
-
-def clean_features(
-    x: Features,
-    place: Path | str,
-    integers: bool = False,
-    transform: TableTransform | None = None,
-) -> Shaped[np.ndarray, "M ..."]:
-    """Features in a new array, read a block at a time: as float32, and raw values that are scaled
-    later as float64. Pixels (uint8) become 0 .. 1.
-
-    Args:
-        x: numbers [M, ...].
-        place: file or name with which error messages begin.
-        integers: whether x must be integers, and keep their type.
-        transform: scales the columns of a table; None to keep their values.
-
-    Raises:
-        DataError: there are no samples, or features are not numbers, not finite, or too large for
-            float32.
-        ConfigError: the features do not fit into memory.
-    """
-    _check_numbers(x, place)
-    if integers and x.dtype.kind == "f":
-        raise DataError(f"{place}: x must be integers with integers=True, got {x.dtype}")
-    kind = np.dtype(np.float32) if transform is None else transform.dtype
-    clean = feature_array(place, x.shape, x.dtype if integers else kind)
-    not_finite: list[int] = []
-    too_large: list[int] = []
-    row_bytes = int(np.prod(x.shape[1:])) * x.dtype.itemsize
-    for rows in row_blocks(x.shape[0], row_bytes):
-        block = np.asarray(x[rows])
-        if transform is not None:
-            block = transform.apply(block)
-        if integers:
-            clean[rows] = block
-        elif block.dtype == np.uint8:
-            clean[rows] = block.astype(np.float32) / np.float32(255)
-        else:
-            # Numbers that overflow float32 become infinite, and are reported below.
-            with np.errstate(over="ignore"):
-                clean[rows] = block
-            not_finite += _not_finite(block, rows.start)
-            too_large += _not_finite(clean[rows], rows.start)
-    for wrong, what in (
-        (not_finite, "NaN or infinity"),
-        (too_large, "a number too large for float32, over 3.4e38; scale the features"),
-    ):
-        if wrong:
-            raise DataError(
-                f"{place}: features must be finite, but row {wrong[0]} holds {what} ({len(wrong)} "
-                "such rows)"
-            )
-    return clean
-
-
-def _check_numbers(x: Features | RawTable, place: Path | str) -> None:
-    """Raise DataError unless features are numbers of at least one sample."""
-    kind = x.dtype.kind
-    size = int(np.prod(x.shape))
-    axes = len(x.shape)
-    if axes < 2 or kind not in "biuf" or not size:
-        hint = "; one feature is x[:, None]" if axes == 1 and kind in "iuf" and size else ""
-        raise DataError(
-            f"{place}: x must be numbers of shape [M, ...], got {x.dtype} of shape {x.shape}{hint}"
-        )
-
-
-def _not_finite(block: Shaped[np.ndarray, "b ..."], start: int) -> list[int]:
-    """The rows (samples) of a block that hold NaN or infinity; the block begins at row
-    ``start``."""
-    finite = np.isfinite(block)
-    if finite.all():
-        return []
-    bad = ~finite.reshape(len(block), -1).all(axis=1)
-    return (start + np.flatnonzero(bad)).tolist()
 
 
 def split_numbers(split: Shaped[np.ndarray, "M"], place: Path | str) -> Int[np.ndarray, "M"]:

@@ -21,6 +21,8 @@ from fedkin.data.table_transform import transform_of
 from fedkin.export import architecture
 from fedkin.export.formats import SUFFIXES, check_format, encoded_model
 from fedkin.export.predictor import Predictor
+from fedkin.task_types.catalogue import values_of
+from fedkin.task_types.task_type import TaskType
 
 CARD = "card.json"
 DEFINITION = "model.py"
@@ -28,6 +30,10 @@ DEFINITION = "model.py"
 FROM_UINT8 = "uint8 pixels divided by 255"
 # The same for the columns of a table: whether the model takes raw values, or the user scales them.
 _SCALED_BY_MODEL = "raw columns; the model computes (x - mean) / scale"
+_ENCODED = (
+    "the columns are input.features: categories as 0 and 1, missing values filled, and indicators "
+    "of missing values, as in transform.encoding"
+)
 _SCALED_BEFORE = (
     "give the model (x - mean) / scale of each column, with the numbers in transform; fedkin "
     "predict does"
@@ -124,6 +130,8 @@ def write_model(predictor: Predictor, path: str | Path, format: str = "safetenso
         ConfigError, ModelError, MissingExtra, StorageError: as for ``write``.
     """
     facts: dict[str, Any] = {"data": getattr(predictor.samples, "name", None)}
+    if columns := getattr(predictor.samples, "columns", None):
+        facts["columns"] = dict(columns)
     if (vocabulary := getattr(predictor.samples, "vocabulary", None)) is not None:
         facts["words"] = len(vocabulary)
     return write([ModelEntry(predictor)], facts, user_path(path), format)
@@ -145,6 +153,8 @@ def _described(predictor: Predictor, scales: bool) -> dict[str, Any]:
     transform = transform_of(predictor.samples)
     if transform is not None:
         scaling = _SCALED_BY_MODEL if scales else _SCALED_BEFORE
+        if transform.encoding is not None:
+            scaling = f"{_ENCODED}; {scaling}"
         dtype = "float64" if scales else "float32"
         table = {"transform": transform.values()}
     return {
@@ -155,12 +165,31 @@ def _described(predictor: Predictor, scales: bool) -> dict[str, Any]:
             "features": None if features is None else list(features),
             **table,
         },
-        "output": "the score of each class before the softmax, [batch, classes]",
+        **_output(predictor.task_type),
         "classes": int(predictor.samples.classes),
         "labels": None if labels is None else [str(name) for name in labels],
         "layers": {name: list(array.shape) for name, array in predictor.layers.items()},
         "parameters": int(predictor.vectors.shape[1]),
     }
+
+
+def _output(task_type: TaskType) -> dict[str, Any]:
+    """What ``card.json`` tells about the output of the models, and how it becomes a prediction."""
+    if task_type.loss is None:
+        return {"output": "the score of each class before the softmax, [batch, classes]"}
+    levels = getattr(task_type.loss, "levels", None)
+    centred = "times task_type.label.scale, plus task_type.label.mean"
+    if levels is not None:
+        text = f"a score for each quantile {list(levels)}; in ascending order, {centred}"
+    elif task_type.loss.link == "identity":
+        text = f"scores [batch, {task_type.loss.outputs}]; the prediction is the first, {centred}"
+    else:
+        inverse = "exp" if task_type.loss.link == "log" else "log(1 + exp)"
+        text = (
+            f"a score [batch, 1]; the prediction is {inverse} of it, times task_type.rate, times "
+            "the exposure"
+        )
+    return {"output": text, "task_type": values_of(task_type)}
 
 
 def _entry(entry: ModelEntry, file: str, content: bytes) -> dict[str, Any]:
@@ -183,6 +212,38 @@ def _file_name(name: str) -> str:
     """A file name from a model's name, with only characters that every file system allows."""
     allowed = "".join(c if c.isalnum() or c in "-_." else "_" for c in name)
     return allowed.strip(".") or "model"
+
+
+# Scores of which the pooled value follows from the clients' values and numbers of samples, with the
+# power of the value that is a mean.
+_POOLED = {
+    "root_mean_squared_error": 2,
+    "mean_absolute_error": 1,
+    "mean_deviance": 1,
+    "mean_pinball_loss": 1,
+    "coverage": 1,
+}
+
+
+def score_facts(scores: Mapping[str, np.ndarray], samples: np.ndarray) -> dict[str, Any]:
+    """The entries of ``card.json`` about the test scores of the clients that use a model, over all
+    of their samples together.
+
+    Args:
+        scores: the score of each client, by the score's name.
+        samples: number of test samples of each client.
+    """
+    total = int(np.sum(samples))
+    tested = np.asarray(samples) > 0
+    facts: dict[str, Any] = {}
+    for name, values in scores.items():
+        power = _POOLED.get(name)
+        if power is None or not total:
+            continue
+        means = values[tested].astype(np.float64) ** power
+        mean = float(np.sum(means * samples[tested]) / total)
+        facts[f"test_{name}"] = mean ** (1 / power)
+    return {**facts, "test_samples": total}
 
 
 def accuracy_facts(correct: np.ndarray, samples: np.ndarray) -> dict[str, Any]:

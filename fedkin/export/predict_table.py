@@ -3,53 +3,65 @@ with the array ``x``."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Shaped
 
 from fedkin.core.errors import ConfigError, DataError, ModelError, unknown
 from fedkin.core.storage import user_path
 from fedkin.data.client_ids import whole_ids
 from fedkin.data.files import read_npz, read_table, table_kind
+from fedkin.data.label_tasks import RawLabels, label_columns, numbers_of, scores_of_numbers
 from fedkin.data.tables import without_row_numbers
 from fedkin.data.user_arrays import missing_rows
-from fedkin.export.columns import values_of
+from fedkin.export.columns import is_table, values_of
+from fedkin.export.forecast_inputs import in_label_units, new_rows
+from fedkin.export.input_samples import exposures, raw_samples
 from fedkin.export.known_labels import encoded_labels, numbers_are_classes
-from fedkin.export.predictor import Classifier, Decisions, raw_samples
+from fedkin.export.predictor import Classifier, Decisions
 from fedkin.export.reader import NEWCOMER, Export
+from fedkin.task_types.forecast import Forecast
 
 if TYPE_CHECKING:
     import pandas as pd
 
+_log = logging.getLogger("fedkin")
 _SPLIT = "split"
 PREDICTION = "prediction"
 _PROBABILITY = "probability_"
 # The text with which a file of predictions begins.
-BEGINS = f"{PREDICTION},{_PROBABILITY}"
+BEGINS = PREDICTION
 
 
 class Predictions(NamedTuple):
     """The predictions for a file.
 
     Attributes:
-        table: a row for each sample: ``prediction``, and ``probability_LABEL`` for each class.
-        accuracy: accuracy over the samples with a label; None if no sample has one.
+        table: a row for each sample: ``prediction``, and ``probability_LABEL`` for each class; of
+            quantiles, ``prediction_LEVEL`` for each level.
+        accuracy: accuracy over the samples with a label; None if no sample has one, and for labels
+            that are numbers.
         scored: number of samples with a label.
+        scores: for labels that are numbers, the scores over the samples with a label, by name.
     """
 
     table: pd.DataFrame
     accuracy: float | None
     scored: int = 0
+    scores: dict[str, float] | None = None
 
 
 class _File(NamedTuple):
-    """The samples of a file, with labels and clients if the file has them."""
+    """The samples of a file, with labels, clients and exposures if the file has them. Samples of a
+    table with text or missing values are a DataFrame."""
 
-    x: Shaped[np.ndarray, "B ..."]
+    x: Any
     y: np.ndarray | None
     client: np.ndarray | None
+    exposure: np.ndarray | None = None
 
 
 def predict_file(
@@ -79,24 +91,132 @@ def predict_file(
         ModelError: scores are NaN or infinite.
     """
     path = user_path(path)
+    if isinstance(export.samples.task_type, Forecast):
+        return _forecast_file(export, path, model=model, client=client, cluster=cluster)
     file = _npz(export, path) if table_kind(path) == "npz" else _table(export, path)
     x = _samples(export, file.x, path)
-    chosen = any(choice is not None for choice in (model, client, cluster))
-    models = len(export.card["models"])
-    if not chosen and models > 1:
-        if file.client is None:
-            _, client_column = _columns(export)
-            raise ConfigError(
-                f"{path}: has no column {client_column!r} with the client of each row, and the "
-                f"export {models} models; choose one by --client NAME or --cluster K"
-            )
-        classes, proba = _by_client(export, x, file.client, path)
+    if export.samples.task_type.loss is not None:
+        return _predicted_numbers(
+            export, file, x, path, model=model, client=client, cluster=cluster
+        )
+    if _by_row(export, (model, client, cluster)):
+        _check_clients(export, file, path)
+        assert file.client is not None
+        classes = np.empty(len(x), np.int64)
+        proba = np.empty((len(x), export.card["classes"]))
+        for one, rows in _models_of_rows(export, file.client, path):
+            classes[rows], proba[rows] = _decisions(one, x[rows], path)
     else:
         classes, proba = _decisions(export.model(model, client=client, cluster=cluster), x, path)
     table = _prediction_table(export, classes, proba)
     if file.y is None:
         return Predictions(table, None)
     return _scored(export=export, table=table, classes=classes, y=file.y, path=path)
+
+
+def _by_row(export: Export, choices: tuple[Any, ...]) -> bool:
+    """Whether each sample is predicted with its client's model: no model is chosen, and the export
+    has several."""
+    return all(choice is None for choice in choices) and len(export.card["models"]) > 1
+
+
+def _check_clients(export: Export, file: _File, path: Path) -> None:
+    """Raise ConfigError for a file without a column of clients."""
+    if file.client is None:
+        _, client_column = _columns(export)
+        raise ConfigError(
+            f"{path}: has no column {client_column!r} with the client of each row, and the export "
+            f"{len(export.card['models'])} models; choose one by --client NAME or --cluster K"
+        )
+
+
+def _predicted_numbers(
+    export: Export,
+    file: _File,
+    x: Any,
+    path: Path,
+    *,
+    model: str | None,
+    client: str | None,
+    cluster: int | None,
+) -> Predictions:
+    """The predictions of models whose labels are numbers, in units of the label."""
+    import pandas as pd
+
+    task_type = export.samples.task_type
+    scores = np.empty((len(x), int(export.samples.classes)))
+    if _by_row(export, (model, client, cluster)):
+        _check_clients(export, file, path)
+        assert file.client is not None
+        for one, rows in _models_of_rows(export, file.client, path):
+            scores[rows] = _finite_scores(one, x[rows], path)
+    else:
+        one = export.model(model, client=client, cluster=cluster)
+        scores[:] = _finite_scores(one, x, path)
+    exposure = None
+    if file.exposure is not None:
+        exposure = _exposures(export, file.exposure, path)
+    elif (column := export.card.get("columns", {}).get("exposure")) is not None:
+        _log.warning(
+            "%s: has no column %r of exposures, so predictions are for an exposure of 1",
+            path,
+            column,
+        )
+    predicted = task_type.predict(scores, exposure)
+    table = pd.DataFrame({PREDICTION: predicted} if predicted.ndim == 1 else {})
+    if predicted.ndim == 2:
+        for level, column in zip(task_type.loss.levels, predicted.T, strict=True):  # type: ignore[union-attr]
+            table[f"{PREDICTION}_{level:g}"] = column
+    if file.y is None:
+        return Predictions(table, None)
+    rows = np.setdiff1d(np.arange(len(file.y)), missing_rows(file.y))
+    if not len(rows):
+        return Predictions(table, None)
+    label_column, _ = _columns(export)
+    labels = numbers_of(file.y[rows], "label", f"{path}: column {label_column!r}")
+    raw = RawLabels(labels, None if exposure is None else exposure[rows])
+    values = scores_of_numbers(task_type, scores[rows], label_columns(task_type, raw))
+    return Predictions(table, None, len(rows), values)
+
+
+def _forecast_file(
+    export: Export, path: Path, *, model: str | None, client: str | None, cluster: int | None
+) -> Predictions:
+    """The forecasts of the rows of a table of series, in units of the label; empty for rows without
+    all lags."""
+    import pandas as pd
+
+    task_type = export.samples.task_type
+    assert isinstance(task_type, Forecast)
+    _, column = _columns(export)
+    new = new_rows(read_table(path, column), export.samples, path, client)
+    inputs = new.table[new.complete]
+    scores = np.empty((len(inputs), int(export.samples.classes)))
+    if _by_row(export, (model, client, cluster)):
+        for one, rows in _models_of_rows(export, inputs[column].to_numpy(), path):
+            scores[rows] = _finite_scores(one, inputs[rows], path)
+    else:
+        one = export.model(model, client=client, cluster=cluster)
+        scores[:] = _finite_scores(one, inputs, path)
+    table = pd.DataFrame({PREDICTION: in_label_units(new, task_type, scores)})
+    label = new.label[new.complete]
+    known = ~np.isnan(label)
+    if not known.any():
+        return Predictions(table, None)
+    y = new.rows.select(new.complete).select(known).rows_with(label[known], None)
+    return Predictions(
+        table, None, int(known.sum()), scores_of_numbers(task_type, scores[known], y)
+    )
+
+
+def _exposures(export: Export, given: np.ndarray, path: Path) -> np.ndarray:
+    """The checked exposures of a file. Raises DataError, which names the file."""
+    try:
+        checked = exposures(None, given, export.samples)
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from error
+    assert checked is not None
+    return checked
 
 
 def _prediction_table(export: Export, classes: np.ndarray, proba: np.ndarray) -> pd.DataFrame:
@@ -135,16 +255,18 @@ def _scored(
     return Predictions(table, accuracy, len(rows))
 
 
-def _samples(export: Export, x: np.ndarray, path: Path) -> np.ndarray:
+def _samples(export: Export, x: Any, path: Path) -> Any:
     """Check all samples of the file at once, so that an error names a row of the file. If each
     client's samples were checked separately, an error would give a position among these samples."""
     try:
-        return raw_samples(x, export.samples)
+        checked = raw_samples(x, export.samples)
+        # A DataFrame becomes features in the model, by the encoding of the training data.
+        return x if is_table(x) else checked
     except DataError as error:
         raise DataError(f"{path}: {error}") from error
 
 
-def _decisions(model: Classifier, x: np.ndarray, path: Path) -> Decisions:
+def _decisions(model: Classifier, x: Any, path: Path) -> Decisions:
     """The predictions of a model for samples of a file. Errors name the file."""
     try:
         return model.decide(x)
@@ -152,9 +274,18 @@ def _decisions(model: Classifier, x: np.ndarray, path: Path) -> Decisions:
         raise type(error)(f"{path}: {error}") from error
 
 
-def _by_client(export: Export, x: np.ndarray, clients: np.ndarray, path: Path) -> Decisions:
-    """Predict each client's samples (rows of the file) with the client's model, and return all
-    predictions in the order of the file."""
+def _finite_scores(model: Classifier, x: Any, path: Path) -> np.ndarray:
+    """The scores of a model for samples of a file. Errors name the file."""
+    try:
+        return model.finite_scores(x)
+    except (DataError, ModelError) as error:
+        raise type(error)(f"{path}: {error}") from error
+
+
+def _models_of_rows(
+    export: Export, clients: np.ndarray, path: Path
+) -> Iterator[tuple[Classifier, np.ndarray]]:
+    """The model of each client in the file, with a mask of the rows that it predicts."""
     _, column = _columns(export)
     missing = missing_rows(clients)
     if len(missing):
@@ -171,15 +302,10 @@ def _by_client(export: Export, x: np.ndarray, clients: np.ndarray, path: Path) -
             raise ConfigError(
                 f"{path}: column {column!r}, row {row}: {wrong}; {NEWCOMER}; or use --client NAME"
             )
-    classes = np.empty(len(x), np.int64)
-    proba = np.empty((len(x), export.card["classes"]))
     for entry in export.card["models"]:
         rows = np.isin(names, entry["clients"])
         if rows.any():
-            decisions = _decisions(export.model(entry["name"]), x[rows], path)
-            classes[rows] = decisions.classes
-            proba[rows] = decisions.probability
-    return Decisions(classes, proba)
+            yield export.model(entry["name"]), rows
 
 
 def _columns(export: Export) -> tuple[str, str]:
@@ -192,13 +318,20 @@ def _npz(export: Export, path: Path) -> _File:
     """Read the samples to predict, with labels and clients if given, from an npz file."""
     arrays = read_npz(path, ("x",))
     label, client = _columns(export)
-    return _File(x=arrays["x"], y=arrays.get(label), client=arrays.get(client))
+    exposure = export.card.get("columns", {}).get("exposure")
+    return _File(
+        x=arrays["x"],
+        y=arrays.get(label),
+        client=arrays.get(client),
+        exposure=None if exposure is None else arrays.get(exposure),
+    )
 
 
 def _table(export: Export, path: Path) -> _File:
     """Read the samples to predict, with labels and clients if given, from a CSV or Parquet
     table."""
     label, client = _columns(export)
+    exposure = export.card.get("columns", {}).get("exposure")
     transform = export.samples.transform
     renamed = {} if transform is None else {new: old for old, new in transform.renamed.items()}
     in_file = renamed.get(client, client)
@@ -208,10 +341,18 @@ def _table(export: Export, path: Path) -> _File:
         table = read_table(path, client)
     if transform is not None:
         table = transform.rename(table)
+    of_file = {
+        "y": table[label].to_numpy() if label in table else None,
+        "client": table[client].to_numpy() if client in table else None,
+        "exposure": table[exposure].to_numpy() if exposure in table else None,
+    }
+    if transform is not None and transform.encoding is not None:
+        return _File(x=table, **of_file)
     shape = export.card["input"]["shape"]
     names = export.card["input"]["features"]
     if names is None:
-        others = [name for name in table if name not in (label, client, _SPLIT)]
+        roles = (label, client, exposure, _SPLIT)
+        others = [name for name in table if name not in roles]
         names = without_row_numbers(others, path)
     if len(names) != int(np.prod(shape)):
         raise DataError(
@@ -221,8 +362,4 @@ def _table(export: Export, path: Path) -> _File:
         )
     dtype = export.samples.x.dtype if transform is None else np.float64
     x = values_of(table, [str(name) for name in names], path, dtype)
-    return _File(
-        x=x.reshape(-1, *shape),
-        y=table[label].to_numpy() if label in table else None,
-        client=table[client].to_numpy() if client in table else None,
-    )
+    return _File(x=x.reshape(-1, *shape), **of_file)

@@ -13,18 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
-from fedkin.core.errors import DataError, ModelError
+from fedkin.core.errors import ConfigError, ModelError
 from fedkin.core.model_spec import Samples
-from fedkin.data.table_transform import transform_of
-from fedkin.data.user_arrays import user_array
-from fedkin.export.columns import is_table, values_of
+from fedkin.export.forecast_inputs import forecasts
+from fedkin.export.input_samples import as_samples, exposures
 from fedkin.simulation.workers import AnyModel, ModelWithWorkers
 from fedkin.task_types.classification import CLASSIFICATION
-
-_PIXELS = np.float32(255)
-_LARGEST = np.finfo(np.float32).max
-# Number of samples that are compared with the training samples.
-_COMPARED = 8
+from fedkin.task_types.task_type import TaskType
 
 
 class Decisions(NamedTuple):
@@ -42,7 +37,8 @@ class Decisions(NamedTuple):
 
 
 class Classifier:
-    """Base class of models that predict classes from scores.
+    """Base class of models that predict classes from scores; or numbers, if the labels are numbers
+    (``task_type``).
 
     A subclass provides the attributes ``samples``, ``label_names`` and ``detects``, and the method
     ``_scores``.
@@ -52,6 +48,16 @@ class Classifier:
     samples: Samples
     label_names: Sequence[Any] | None
     detects: bool
+
+    @property
+    def task_type(self) -> TaskType:
+        """What the labels are."""
+        return getattr(self.samples, "task_type", CLASSIFICATION)
+
+    @property
+    def predicts_numbers(self) -> bool:
+        """Whether the model predicts numbers (regression, counts, quantiles), not classes."""
+        return self.task_type.loss is not None
 
     def _scores(self, x: Shaped[np.ndarray, "B ..."]) -> Float[np.ndarray, "B C"]:
         """The scores of samples that are already the input of the network."""
@@ -81,14 +87,36 @@ class Classifier:
         """The scores of any number of samples that are the input of the network."""
         return self._scores(x) if len(x) else np.zeros((0, int(self.samples.classes)), np.float32)
 
-    def predict(self, x: Any, proba: bool = False) -> np.ndarray:
-        """Predict the classes [B] of samples: names if labels have names, otherwise numbers.
+    def predict(self, x: Any, proba: bool = False, exposure: Any = None) -> np.ndarray:
+        """Predict the classes [B] of samples: names if labels have names, otherwise numbers. For
+        labels that are numbers, predict the labels [B] in their unit; for quantiles, a column for
+        each level [B, Q]. For forecasts, x is a table of the past and of the rows to be forecast.
 
         Args:
             x: samples, as for calling the model.
             proba: whether to return probabilities [B, C] instead. They are the softmax of the
                 scores; for detectors, the sigmoid of each score, divided by the sum over classes.
+            exposure: exposure of each sample [B], for counts; None for the column of exposures in a
+                DataFrame, or 1.
+
+        Raises:
+            ConfigError: ``proba`` or ``exposure`` does not apply to the labels.
+            DataError: as for calling the model, or an exposure is not above 0.
+            ModelError: scores are NaN or infinite.
         """
+        if self.predicts_numbers:
+            if proba:
+                raise ConfigError(
+                    f"{self.name} predicts labels of {self.task_type.name}, which have no "
+                    "probabilities; leave proba out"
+                )
+            if self.task_type.by_time:
+                return forecasts(self, x)
+            return self.task_type.predict(
+                self.finite_scores(x), exposures(x, exposure, self.samples)
+            )
+        if exposure is not None:
+            raise ConfigError("exposure applies to counts only, and the labels are classes")
         classes, probability = self.decide(x)
         if proba:
             return probability
@@ -105,6 +133,11 @@ class Classifier:
             DataError: as for calling the model.
             ModelError: scores are NaN or infinite; the message names the model and a sample.
         """
+        scores = self.finite_scores(x, prepared)
+        return Decisions(scores.argmax(axis=1), probabilities(scores, self.detects))
+
+    def finite_scores(self, x: Any, prepared: bool = False) -> Float[np.ndarray, "B C"]:
+        """The scores of samples. Arguments and errors are those of ``decide``."""
         scores = self.scores_of(x) if prepared else self(x)
         # The score of a class without a detector is -inf; the highest score must be finite.
         highest = scores.max(axis=1, initial=-np.inf)
@@ -115,7 +148,7 @@ class Classifier:
                 f"infinite, such as sample {nonfinite[0]}; the training may have diverged "
                 "(a lower learning rate may help)"
             )
-        return Decisions(scores.argmax(axis=1), probabilities(scores, self.detects))
+        return scores
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -233,7 +266,7 @@ class Predictor(Classifier):
         """Scores of a mixture: logarithms of the mean probabilities of classes; for numbers and
         counts, the scores whose predictions are the mean predictions."""
         of_models = [class_scores(self.model, vector, x) for vector in self.vectors]
-        loss = getattr(self.samples, "task_type", CLASSIFICATION).loss
+        loss = self.task_type.loss
         if loss is not None:
             return loss.mixed(of_models, shares[:, None]).astype(np.float32)
         mixed: Any = sum(
@@ -266,109 +299,6 @@ def probabilities(
         logits = -np.logaddexp(0, -logits)
     shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
     return shifted / shifted.sum(axis=1, keepdims=True)
-
-
-def as_samples(x: Any, samples: Samples) -> Shaped[np.ndarray, "B ..."]:
-    """Convert samples to the input of a model: raw values, which are scaled if the training samples
-    were.
-
-    Args:
-        x: samples, as for ``raw_samples``.
-        samples: the training samples. They may also say how the columns of a table were scaled
-            (``transform``).
-
-    Returns:
-        An array of the training samples' type.
-
-    Raises:
-        DataError: as for ``raw_samples``, or a scaled value is not finite as float32.
-    """
-    array = raw_samples(x, samples)
-    transform = transform_of(samples)
-    if transform is None:
-        return array
-    if not is_table(x):
-        _refuse_scaled(array, samples)
-    scaled = transform.apply(array)
-    _check_finite(scaled)
-    return scaled
-
-
-def raw_samples(x: Any, samples: Samples) -> Shaped[np.ndarray, "B ..."]:
-    """Check samples, and convert them to an array of raw values.
-
-    Args:
-        x: any value that NumPy converts to an array [B ...]. ``uint8`` values are divided by 255 if
-            the training samples were. Columns of a DataFrame are selected by name if the features
-            have names.
-        samples: the training samples, which define the shape and type. They may also say that
-            pixels were divided by 255 (``from_uint8``), and name the features (``feature_names``).
-
-    Returns:
-        An array of the training samples' type; float64 if columns of a table are scaled.
-
-    Raises:
-        DataError: the samples have another shape or type, contain NaN or infinity, or lack a
-            column.
-    """
-    shape = tuple(samples.x.shape[1:])
-    transform = transform_of(samples)
-    dtype = samples.x.dtype if transform is None else np.dtype(np.float64)
-    floats = np.issubdtype(dtype, np.floating)
-    names = getattr(samples, "feature_names", None)
-    if names is not None and is_table(x):
-        table = x if transform is None else transform.rename(x)
-        array = values_of(table, names, "samples", dtype)
-    else:
-        array = user_array(x, "samples", "x")
-    right_type = array.dtype.kind in ("biuf" if floats else "iu")
-    if not right_type or not array.ndim or array.shape[1:] != shape:
-        kind = "numbers" if floats else "integers"
-        raise DataError(
-            f"expected samples of shape [B, {', '.join(map(str, shape))}] ({kind}, as "
-            f"in {samples.name}), got {array.dtype} of shape {list(array.shape)}; for a "
-            "single sample x, pass x[None]"
-        )
-    if floats and array.dtype == np.uint8 and transform is None:
-        if not getattr(samples, "from_uint8", False):
-            raise DataError(
-                f"uint8 samples: it is unknown whether the samples of {samples.name} were uint8 "
-                "divided by 255, so these cannot be scaled; prepare them like the training "
-                "samples, and pass floats (x.astype('float32'))"
-            )
-        array = array / _PIXELS
-    array = np.ascontiguousarray(array, dtype)
-    _check_finite(array)
-    return array
-
-
-def _check_finite(array: Shaped[np.ndarray, "B ..."]) -> None:
-    """Raise DataError for NaN, and for numbers that are not finite as float32."""
-    if array.dtype.kind != "f" or not len(array):
-        return
-    wrong = ~(np.abs(array.reshape(len(array), -1)) <= _LARGEST).all(axis=1)
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise DataError(f"sample {row} holds NaN, or a number that is not finite as float32")
-
-
-def _refuse_scaled(array: Float[np.ndarray, "B d"], samples: Samples) -> None:
-    """Raise DataError for rows of the run's own scaled features, which would be scaled twice."""
-    transform = transform_of(samples)
-    if transform is None or not (transform.scales and hasattr(samples, "train") and len(array)):
-        return
-    first = array[:_COMPARED].astype(np.float32)
-    if not all((samples.x == row).all(axis=1).any() for row in first):
-        return
-    # Raw whole numbers may equal scaled ones by chance: rows of the table itself are no mistake.
-    raw = transform.undo(samples.x)
-    if all(np.isclose(raw, row, rtol=1e-5, atol=1e-6).all(axis=1).any() for row in first):
-        return
-    raise DataError(
-        f"these samples are rows of the scaled features of {samples.name} (data.x), but a model "
-        "takes raw values, as in the table, and scales them; pass rows of the table, or "
-        "data.transform.undo(x)"
-    )
 
 
 # Batch size. It is fixed because JAX compiles a program for each number of samples.

@@ -22,9 +22,13 @@ from fedkin.core.storage import user_path
 from fedkin.data.table_transform import TableTransform, transform_of
 from fedkin.export.folder import CARD, FROM_UINT8, read_card
 from fedkin.export.formats import library
-from fedkin.export.predictor import Classifier, Predictor, raw_samples
+from fedkin.export.input_samples import raw_samples
+from fedkin.export.predictor import Classifier, Predictor
 from fedkin.simulation.torch import wrap_module
 from fedkin.simulation.workers import AnyModel, check_samples
+from fedkin.task_types.catalogue import task_type_from
+from fedkin.task_types.classification import CLASSIFICATION
+from fedkin.task_types.task_type import TaskType
 
 # The end of messages about a client that the run did not have.
 NEWCOMER = (
@@ -66,6 +70,13 @@ class OnnxModel(Classifier):
         return outputs[0]
 
 
+@dataclass(frozen=True)
+class ExportedSamples(DataDescription):
+    """The samples of a run, as an export describes them."""
+
+    columns: dict[str, str] | None = None  # names of a table's columns by their roles
+
+
 @dataclass(frozen=True, eq=False)
 class Export:
     """An export: its card, and its models, which are loaded on demand.
@@ -81,7 +92,7 @@ class Export:
     given: Any = None
 
     @cached_property
-    def samples(self) -> DataDescription:
+    def samples(self) -> ExportedSamples:
         """A sample of zeros, which defines the shape and type of all samples."""
         shape = self.card["input"]["shape"]
         transform = _transform(self.folder, self.card["input"].get("transform"))
@@ -90,7 +101,7 @@ class Export:
         words = self.card.get("words")
         vocabulary = None if words is None else tuple(map(str, range(words)))
         features = self.card["input"].get("features")
-        return DataDescription(
+        return ExportedSamples(
             name=str(self.card.get("data")),
             x=np.zeros((1, *shape), dtype),
             classes=self.card["classes"],
@@ -98,6 +109,8 @@ class Export:
             feature_names=None if features is None else tuple(features),
             from_uint8=self.card["input"].get("scaling") == FROM_UINT8,
             transform=transform,
+            task_type=_task_type(self.folder, self.card.get("task_type")),
+            columns=self.card.get("columns"),
         )
 
     @property
@@ -254,6 +267,12 @@ def _transform(folder: Path, values: dict[str, Any] | None) -> TableTransform | 
         raise ConfigError(
             f"{folder / CARD}: the entry input.transform is damaged ({error}); export the run again"
         ) from error
+
+
+def _task_type(folder: Path, values: dict[str, Any] | None) -> TaskType:
+    """What the labels of the models are, from the card of an export: classes without an entry.
+    Raises DataError if the entry is damaged."""
+    return CLASSIFICATION if values is None else task_type_from(values, folder / CARD)
 
 
 def _arrays(content: bytes, format: str) -> dict[str, np.ndarray]:

@@ -7,8 +7,9 @@ from typing import Any
 
 from fedkin.core.errors import ConfigError, unknown
 from fedkin.measures.measure import Measure
+from fedkin.measures.run_scores import ACCURACIES, RunScores
 from fedkin.measures.scores import names_in
-from fedkin.measures.table import COMPARED, EXTRA, MEASURES
+from fedkin.measures.table import EXTRA, MEASURES
 
 # Fields of a user's measure that are stored in a description.
 WORDS = ("name", "title", "head", "short", "unit", "digits", "direction")
@@ -71,18 +72,19 @@ def entry_of(measure: Measure, origin: str) -> dict[str, Any]:
     return entry
 
 
-def compared_by(word: str, own: Iterable[Measure] = ()) -> Measure:
+def compared_by(word: str, own: Iterable[Measure] = (), scores: RunScores = ACCURACIES) -> Measure:
     """The measure that a word of ``fedkin compare --by`` means.
 
     Args:
         word: ``final``, ``best``, ``bottom``, ``validation``, or the name of a user's measure.
         own: the user's measures (``measures_in``).
+        scores: the measures of the runs' score.
 
     Raises:
         ConfigError: the word is unknown, or the measure does not say whether higher or lower values
             are better.
     """
-    by_word = {measure.by: measure for measure in (*measures_of(COMPARED), *own)}
+    by_word = {measure.by: measure for measure in (*scores.compared, *own)}
     if word not in by_word:
         raise ConfigError(unknown("measure", str(word), by_word))
     measure = by_word[word]

@@ -17,7 +17,14 @@ from jaxtyping import Float, Int
 
 from fedkin.core.errors import ConfigError, unknown
 from fedkin.core.method import State
-from fedkin.measures.number_texts import DIGITS, NO_NUMBER, number_text, unit_mark
+from fedkin.measures.number_texts import (
+    DIGITS,
+    LABEL,
+    NO_NUMBER,
+    decimals,
+    number_text,
+    unit_mark,
+)
 
 UNITS = tuple(DIGITS)
 DIRECTIONS = ("higher", "lower", "neither")
@@ -71,9 +78,10 @@ class Measure:
         title: the meaning in a few words; default: the name.
         head: column heading; default: the title.
         short: short column heading for narrow tables.
-        unit: ``share`` (0.5 is printed as 50.0%), ``index`` (0.52), ``number``, ``count``,
-            ``rounds``, ``bytes`` or ``seconds``.
-        digits: number of decimal places; default: by unit.
+        unit: ``share`` (0.5 is printed as 50.0%), ``index`` (0.52), ``number``, ``label`` (a
+            number in units of the label), ``count``, ``rounds``, ``bytes`` or ``seconds``.
+        digits: number of decimal places, or of significant digits if the unit is ``label``;
+            default: by unit.
         direction: whether ``higher`` or ``lower`` is better, or ``neither``.
         by: the word that selects this measure in ``fedkin compare --by``; default: the name.
         label: heading that is clear outside of a table.
@@ -161,6 +169,16 @@ class Measure:
         higher always better."""
         return -1 if self.direction == "lower" else 1
 
+    @property
+    def worst_word(self) -> str:
+        """The adjective of the worst values: ``lowest``, or ``highest`` for an error."""
+        return "highest" if self.direction == "lower" else "lowest"
+
+    @property
+    def best_word(self) -> str:
+        """The adjective of the best values: ``highest``, or ``lowest`` for an error."""
+        return "lowest" if self.direction == "lower" else "highest"
+
     def better(self, value: float | int, other: float | int) -> bool:
         """Whether ``value`` is better than ``other``."""
         return self.sign * value > self.sign * other
@@ -191,8 +209,17 @@ class Measure:
 
     def gain_text(self, difference: float | int) -> str:
         """A difference of two values as text, with its sign: ``+1.2`` for shares (in percentage
-        points), ``-0.031`` for numbers."""
-        return number_text(difference, self.unit, self.digits, signed=True)
+        points), ``-0.031`` for numbers. In units of the label it has a digit less than a value.
+        """
+        digits = self.digits
+        if self.unit == LABEL and digits is not None:
+            digits = max(1, digits - 1)
+        return number_text(difference, self.unit, digits, signed=True)
+
+    def end_text(self, difference: float | int) -> str:
+        """A bound of the interval of a difference as text; in units of the label, as ``gain_text``
+        writes it."""
+        return self.gain_text(difference) if self.unit == LABEL else self.text(difference)
 
     @property
     def points(self) -> str:
@@ -210,7 +237,12 @@ class Measure:
         """
         if value is None or high is None:
             return self.text(value)
-        return f"{self.text(value)} ± {self.text(high - value)}"
+        half = high - value
+        if self.unit == LABEL:
+            # Both numbers have the decimal places of the mean.
+            places = decimals(value, self.unit, self.digits)
+            return f"{self.text(value)} ± {number_text(half, 'number', places)}"
+        return f"{self.text(value)} ± {self.text(half)}"
 
     def compute(self, scored: ScoredClients) -> float | None:
         """Compute the measure's value after a round; None for NaN.

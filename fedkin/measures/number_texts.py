@@ -7,13 +7,16 @@ import re
 from collections.abc import Sequence
 
 NO_NUMBER = "-"
+LABEL = "label"  # numbers in units of the label, which may have any size
+_MOST_DECIMALS = 6  # of numbers in units of the label
 _SMALL = 1e5  # bytes, 0.1 MB
 _NUMBER = re.compile(r"[+\-\u2212<]? ?\.?\d")  # how the text of a number begins
-# Number of decimal places by unit.
+# Number of decimal places by unit; of numbers in units of the label, of significant digits.
 DIGITS = {
     "share": 1,
     "index": 2,
     "number": 3,
+    LABEL: 4,
     "count": 0,
     "rounds": 1,
     "bytes": 1,
@@ -46,8 +49,8 @@ def number_text(
         grouped: whether to write thousands as 1,000; None: only for counts and numbers without a
             unit.
     """
-    places = DIGITS[unit] if digits is None else digits
-    apart = unit in ("count", "number") if grouped is None else grouped
+    places = decimals(value, unit, digits)
+    apart = unit in ("count", "number", LABEL) if grouped is None else grouped
     # The letter z writes a rounded -0.004 as 0.00, not as -0.00.
     form = f"{'+' if signed else ''}z{',' if apart else ''}.{places}f"
     if unit == "share":
@@ -55,6 +58,22 @@ def number_text(
     if unit == "bytes":
         return format(value / 1e6, form)
     return format(value, form)
+
+
+def decimals(value: float | int, unit: str, digits: int | None = None) -> int:
+    """The number of decimal places of a value. Numbers in units of the label have some significant
+    digits, because a label may be a share or an income.
+
+    Args:
+        value: the value.
+        unit: the value's unit.
+        digits: number of decimal places, or of significant digits; None: the unit's default.
+    """
+    wanted = DIGITS[unit] if digits is None else digits
+    if unit != LABEL:
+        return wanted
+    size = math.floor(math.log10(abs(value))) if value and math.isfinite(value) else 0
+    return min(max(wanted - 1 - size, 0), _MOST_DECIMALS)
 
 
 def numeric_columns(rows: Sequence[Sequence[str]]) -> list[bool]:

@@ -7,9 +7,8 @@ D is the client's difference from the shared model. With ``z`` = 1 it is the cli
 for squared error, D is then n / (n + strength) times the mean residual, which is the shrunk mean of
 a random intercept with strength = variance within clients / variance between them.
 
-With one output the minimum is found by Newton's method, with more by L-BFGS. Derivatives by scores
-are differences of the loss in float64, so every loss that is smooth in its scores has the same
-solver.
+With few outputs the minimum is found by Newton's method, with more by L-BFGS. Derivatives by scores
+are differences of the loss in float64, so all losses share one solver.
 
 Shapes: n samples, q features that are fitted, C outputs, S strengths.
 """
@@ -28,7 +27,10 @@ SampleLoss = Callable[[np.ndarray], np.ndarray]
 
 # The pulls that are tried, in samples: a client with this many samples goes half of the way from
 # the shared model to its own fit (for squared error and features of variance 1).
-STRENGTHS = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
+STRENGTHS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0, 10000.0)
+# With more outputs, or more fitted numbers, second derivatives cost more than they save.
+_FEW_OUTPUTS = 3
+_FEW_NUMBERS = 300
 _NEWTON_STEPS = 30
 _HALVINGS = 20
 _TOLERANCE = 1e-6  # of the gradient, per sample
@@ -59,7 +61,8 @@ def pulled_fits(
     fits = np.zeros((len(strengths), design.shape[1], base.shape[1]))
     if not len(design):
         return fits
-    solve = _newton if base.shape[1] == 1 else _lbfgs
+    few = base.shape[1] <= _FEW_OUTPUTS and fits[0].size <= _FEW_NUMBERS
+    solve = _newton if few else _lbfgs
     fit = np.zeros(fits.shape[1:])
     # From the strongest pull to the weakest, each fit starts at the one before.
     for place in np.argsort(strengths)[::-1]:
@@ -96,25 +99,25 @@ def held_out_losses(
 
 def _newton(
     design: Float64[np.ndarray, "n q"],
-    base: Float64[np.ndarray, "n 1"],
+    base: Float64[np.ndarray, "n C"],
     loss: SampleLoss,
     strength: float,
-    start: Float64[np.ndarray, "q 1"],
-) -> Float64[np.ndarray, "q 1"]:
-    """The fit with one output. Steps are halved until the objective does not grow."""
+    start: Float64[np.ndarray, "q C"],
+) -> Float64[np.ndarray, "q C"]:
+    """The fit with few outputs. Steps are halved until the objective does not grow."""
     fit = start
-    pull = max(strength, _LEAST_CURVATURE) * np.eye(design.shape[1])
+    pull = max(strength, _LEAST_CURVATURE) * np.eye(fit.size)
     value = _objective(design, base, loss, strength, fit)
     for _ in range(_NEWTON_STEPS):
         scores = base + design @ fit
-        above = loss(scores + _STEP)
-        below = loss(scores - _STEP)
-        slope = (above - below) / (2 * _STEP)
-        gradient = design.T @ slope + strength * fit[:, 0]
+        gradient = design.T @ _slopes(loss, scores) + strength * fit
         if np.abs(gradient).max() <= _TOLERANCE * len(design):
             break
-        curvature = _curvature(loss, scores)
-        step = np.linalg.solve((design * curvature[:, None]).T @ design + pull, gradient)[:, None]
+        curvature = _curvature(design, loss, scores)
+        if not curvature.any():
+            # The loss is piecewise linear, so that Newton's steps have no meaning.
+            return _lbfgs(design, base, loss, strength, fit)
+        step = np.linalg.solve(curvature + pull, gradient.ravel()).reshape(fit.shape)
         for halving in range(_HALVINGS):
             tried = fit - step / 2**halving
             found = _objective(design, base, loss, strength, tried)
@@ -127,10 +130,37 @@ def _newton(
     return fit
 
 
-def _curvature(loss: SampleLoss, scores: Float64[np.ndarray, "n 1"]) -> Float64[np.ndarray, "n"]:
-    """Second derivative of each sample's loss by its score; at least 0."""
-    bend = loss(scores + _WIDE_STEP) - 2 * loss(scores) + loss(scores - _WIDE_STEP)
-    return np.maximum(bend / _WIDE_STEP**2, 0.0)
+def _slopes(loss: SampleLoss, scores: Float64[np.ndarray, "n C"]) -> Float64[np.ndarray, "n C"]:
+    """Derivatives of each sample's loss by its scores."""
+    slopes = np.empty_like(scores)
+    for output, shift in enumerate(_STEP * np.eye(scores.shape[1])):
+        slopes[:, output] = (loss(scores + shift) - loss(scores - shift)) / (2 * _STEP)
+    return slopes
+
+
+def _curvature(
+    design: Float64[np.ndarray, "n q"], loss: SampleLoss, scores: Float64[np.ndarray, "n C"]
+) -> Float64[np.ndarray, "p p"]:
+    """Second derivatives of the summed loss by the p = q C fitted numbers."""
+    features = design.shape[1]
+    outputs = scores.shape[1]
+    curvature = np.empty((features, outputs, features, outputs))
+    shifts = _WIDE_STEP * np.eye(outputs)
+    for one in range(outputs):
+        for other in range(one + 1):
+            if one == other:
+                bend = loss(scores + shifts[one]) - 2 * loss(scores) + loss(scores - shifts[one])
+                second = np.maximum(bend / _WIDE_STEP**2, 0.0)
+            else:
+                both = shifts[one] + shifts[other]
+                apart = shifts[one] - shifts[other]
+                bend = loss(scores + both) + loss(scores - both)
+                bend -= loss(scores + apart) + loss(scores - apart)
+                second = bend / (2 * _WIDE_STEP) ** 2
+            block = (design * second[:, None]).T @ design
+            curvature[:, one, :, other] = block
+            curvature[:, other, :, one] = block
+    return curvature.reshape(features * outputs, features * outputs)
 
 
 def _objective(
@@ -160,14 +190,9 @@ def _lbfgs(
 
     def value_and_gradient(flat: np.ndarray) -> tuple[float, np.ndarray]:
         fit = flat.reshape(shape)
-        scores = base + design @ fit
-        slopes = np.empty_like(scores)
-        for output in range(shape[1]):
-            shift = np.zeros(shape[1])
-            shift[output] = _STEP
-            slopes[:, output] = (loss(scores + shift) - loss(scores - shift)) / (2 * _STEP)
-        value = loss(scores).sum() + strength / 2 * (fit**2).sum()
-        return float(value), (design.T @ slopes + strength * fit).ravel()
+        slopes = _slopes(loss, base + design @ fit)
+        gradient = design.T @ slopes + strength * fit
+        return _objective(design, base, loss, strength, fit), gradient.ravel()
 
     options = {"gtol": _TOLERANCE * len(design), "maxiter": 200}
     found = minimize(

@@ -19,12 +19,14 @@ SCORES = (
         "root_mean_squared_error",
         title="root of the mean squared error, over all samples together",
         head="RMSE",
+        unit="label",
         direction="lower",
     ),
     Measure(
         "mean_absolute_error",
         title="mean absolute error, over all samples together",
         head="MAE",
+        unit="label",
         direction="lower",
     ),
     Measure(
@@ -37,6 +39,8 @@ SCORES = (
         "mean_pinball_loss",
         title="pinball loss, mean over levels and samples",
         head="pinball loss",
+        short="pinball",
+        unit="label",
         direction="lower",
     ),
     Measure(
@@ -48,31 +52,73 @@ SCORES = (
     Measure(
         "r2_score",
         title="share of the squared error about the pooled training mean that the model saves",
-        head="R2 (pooled)",
+        head="R2 against the pooled mean",
+        short="R2 (pooled)",
         unit="index",
+        digits=3,
     ),
     Measure(
         "d2_score",
         title="share of the deviance of the pooled training rate that the model saves",
-        head="D2 (pooled)",
+        head="D2 against the pooled rate",
+        short="D2 (pooled)",
         unit="index",
+        digits=3,
     ),
     Measure(
         "d2_pinball_score",
         title="share of the pinball loss of the pooled training quantiles that the model saves",
-        head="D2 (pooled)",
+        head="D2 against the pooled quantiles",
+        short="D2 (pooled)",
         unit="index",
+        digits=3,
     ),
     Measure(
         "coverage",
         title="share of labels between the lowest and the highest quantile",
+        head="coverage",
         unit="share",
         direction="neither",
     ),
     Measure(
+        "coverage_gap",
+        title="coverage minus its level, the distance between the lowest and the highest level",
+        head="coverage minus level",
+        unit="share",
+        direction="neither",
+    ),
+    Measure(
+        "mean_absolute_scaled_error",
+        title="error of forecasts: mean absolute error / error of the value one season before, in "
+        "the client's training period",
+        head="MASE",
+        unit="index",
+        direction="lower",
+        digits=3,
+    ),
+    Measure(
+        "seasonal_naive_error",
+        title="MASE of the seasonal naive forecast, the value one season before",
+        head="MASE of the seasonal naive forecast",
+        short="seasonal naive",
+        unit="index",
+        direction="neither",
+        digits=3,
+    ),
+    Measure(
+        "last_value_error",
+        title="MASE of the last value as a forecast",
+        head="MASE of the last value",
+        short="last value",
+        unit="index",
+        direction="neither",
+        digits=3,
+    ),
+    Measure(
         "interval_width",
         title="mean distance between the lowest and the highest quantile",
-        head="width",
+        head="interval width",
+        unit="label",
         direction="neither",
     ),
 )
@@ -111,6 +157,11 @@ class ScoreNames:
         return "median_client" if self.score == ACCURACY else f"{self.score}_median_client"
 
     @property
+    def per_client(self) -> str:
+        """The score in which every client has the same weight; records of accuracies lack it."""
+        return f"{self.score}_per_client"
+
+    @property
     def final(self) -> str:
         return f"final_{self.score}"
 
@@ -144,6 +195,7 @@ def family(score: Measure) -> tuple[Measure, ...]:
     """The measures of a score, under the names of ``ScoreNames``."""
     names = ScoreNames(score.name)
     head = score.head
+    narrow = score.narrow
     run = replace(score, column=score.name, kept="run")
     return (
         replace(score, kept="round"),
@@ -152,6 +204,7 @@ def family(score: Measure) -> tuple[Measure, ...]:
             name=names.final,
             title=f"{head} in the last round",
             head=f"final {head}",
+            short=f"final {narrow}",
             label=f"final {head}",
             phrase=f"{{split}} {head}",
             by="final",
@@ -169,6 +222,7 @@ def family(score: Measure) -> tuple[Measure, ...]:
             name=names.best,
             title=f"best {head}",
             head=f"best {head}",
+            short=f"best {narrow}",
             label=f"best {head}",
             phrase=f"best {{split}} {head}",
             by="best",
@@ -178,8 +232,8 @@ def family(score: Measure) -> tuple[Measure, ...]:
             score,
             name=names.worst,
             column=names.worst,
-            title=f"mean {head} of the worst 10% of clients",
-            head=f"{head}, worst 10% of clients",
+            title=f"mean {head} of the 10% of clients with the {score.worst_word} {head}",
+            head=f"{head} of the worst 10% of clients",
             short="worst 10%",
             phrase=f"{{split}} {head} of the worst 10% of clients",
             by="bottom",
@@ -207,5 +261,14 @@ def family(score: Measure) -> tuple[Measure, ...]:
             title=f"{head} of the median client",
             head="median client",
             by=names.median,
+        ),
+        replace(
+            score,
+            name=names.per_client,
+            column=names.per_client,
+            title=f"{head} per client: every client has the same weight",
+            head=f"{head} per client",
+            short="per client",
+            by=names.per_client,
         ),
     )

@@ -404,6 +404,13 @@ PLACED = (
         "excluded", title="clients permanently without a cluster", unit="count", direction="neither"
     ),
     Measure(
+        "unranked",
+        title="clients with too few test samples to be ranked",
+        head="clients not ranked",
+        unit="count",
+        direction="neither",
+    ),
+    Measure(
         "evaluated",
         title="number of clients in the scored sample",
         unit="count",
@@ -435,9 +442,7 @@ MEASURES = {measure.name: measure for measure in (*PLACED, *OTHER_SCORES, *EXTRA
 
 SCORE = MEASURES["accuracy"]  # of classes; it determines the best round and early stopping
 AGREEMENT = ("ari", "nmi")
-# Measures in every table over seeds.
-MEANS = ("final_accuracy", "accuracy_all_clients", "best_accuracy", "bottom_decile")
 # Measures in tables of runs with attackers.
 HONEST = ("honest_accuracy", "honest_bottom_decile", "honest_ari", "attackers_alone")
-# Measures by which methods can be compared.
+# Measures by which methods can be compared; of numbers, ``RunScores.compared`` has their names.
 COMPARED = ("final_accuracy", "best_accuracy", "bottom_decile", "validation_accuracy")

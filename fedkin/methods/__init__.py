@@ -50,6 +50,7 @@ from fedkin.methods.panm import PANM as PANM
 from fedkin.methods.panm import PANMLoss as PANMLoss
 from fedkin.methods.pens import PENS as PENS
 from fedkin.methods.gossip import Gossip as Gossip
+from fedkin.methods.given import Given as Given
 from fedkin.methods.oracle import Oracle as Oracle
 from fedkin.methods.gossip import Local as Local
 # isort: on

@@ -67,12 +67,14 @@ SECTIONS = {
             "fedbn": f"{_PARTS}:PersonalBatchNorm",
             "bias": f"{_PARTS}:FedBias",
             "ditto": f"{_PARTS}:PersonalModel",
+            "linear": "fedkin.options.personal.linear:PersonalLinear",
         },
         titles={
             "head": "personal heads",
             "fedbn": "FedBN",
             "bias": "own intercept",
             "ditto": "Ditto",
+            "linear": "own linear fit",
         },
     ),
     "privacy": OptionSection(

@@ -24,7 +24,7 @@ def best_methods(comparison: Comparison, measure: str | None = None) -> dict[str
         comparison: the comparison.
         measure: the measure; None: the comparison's measure.
     """
-    sign = comparison.grid.measure(measure).sign
+    sign = comparison.measure(measure).sign
     differences = rows_of(comparison.differences(measure))
     best = {}
     for setting in comparison.settings:
@@ -48,9 +48,8 @@ def bold_note(comparison: Comparison, measure: str | None = None) -> str:
         comparison: the comparison.
         measure: the measure; None: the comparison's measure.
     """
-    compared = comparison.grid.measure(measure)
-    most = "lowest" if compared.direction == "lower" else "highest"
-    first = f"Bold: the {most} {compared.title}"
+    compared = comparison.measure(measure)
+    first = f"Bold: the {compared.best_word} {compared.title}"
     seeds = max(len(comparison.runs(s, m)) for s in comparison.settings for m in comparison.methods)
     if seeds < LEAST_SEEDS:
         alone = f"; with fewer than {LEAST_SEEDS} seeds, differences are not tested"

@@ -19,14 +19,16 @@ PANELS = 12  # largest number of panels; a report shows more
 
 
 def draw(comparison: Comparison) -> Figure:
-    """Draw the mean accuracy over the rounds with intervals, for all methods with a finished run.
-    Each setting (data set and configuration) has a panel; at most PANELS settings are drawn."""
+    """Draw the mean score (such as the accuracy) over the rounds with intervals, for all methods
+    with a finished run. Each setting (data set and configuration) has a panel; at most PANELS
+    settings are drawn."""
     shown = [setting for setting in comparison.settings if comparison.curves(setting)][:PANELS]
     # The longest label at the right of a panel: a method's name with its number of clusters.
     names = max(map(len, comparison.methods)) + len(" (K = 3)")
     across = min(3 if names <= 16 else 2, len(shown))
     down = math.ceil(len(shown) / across)
     heights = max(3.6, 0.45 * len(comparison.methods))
+    score = comparison.run_scores.of_round
     figure = new_figure(1.2 + (4.6 + 0.1 * names) * across, 0.6 + heights * down)
     panels = figure.subplots(down, across, squeeze=False).ravel()
     for axes, setting in zip(panels, shown, strict=False):
@@ -38,10 +40,11 @@ def draw(comparison: Comparison) -> Figure:
         accuracies(
             axes,
             {labels[name]: curve for name, curve in whole.items()},
-            heading=setting or f"{split.capitalize()} accuracy",
+            heading=setting or f"{split.capitalize()} {score.head}",
             incomplete={labels[name]: curve for name, curve in every.items()},
+            score=score,
         )
-        axes.set_ylabel(f"{split} accuracy" if setting else "")
+        axes.set_ylabel(f"{split} {score.head}" if setting else "")
     for axes in panels[len(shown) :]:
         axes.set_axis_off()
     methods = len(comparison.methods)

@@ -14,6 +14,7 @@ from fedkin.analysis.tables import (
 )
 from fedkin.measures.measure import Measure
 from fedkin.measures.number_texts import percent
+from fedkin.measures.run_scores import difference_word
 from fedkin.measures.table import HONEST
 from fedkin.reporting.sweep_tables import winner_lines
 
@@ -26,7 +27,7 @@ def findings(comparison: Comparison, measure: str | None = None) -> list[str]:
     each setting, the number of other differences, and ranks over settings."""
     rows = rows_of(comparison.differences(measure))
     ranks = comparison.ranks(measure)
-    compared = comparison.grid.measure(measure)
+    compared = comparison.measure(measure)
     by_setting: dict[str, list[str]] = {}
     for setting in comparison.settings:
         pairs = [row for row in rows if row["setting"] == setting]
@@ -119,8 +120,9 @@ def _agreement(comparison: Comparison, setting: str) -> list[str]:
 def _difference(row: Row, measure: Measure) -> str:
     """A difference of two methods as text, with its 95% interval and the test's p."""
     gain = f"{measure.gain_text(row['difference'])}{measure.points}"
-    interval = f"{measure.text(row['low'])} to {measure.text(row['high'])}"
-    return f"{row['method']} over {row['against']}: {gain} ({interval}), p = {row['p']:.2g}"
+    interval = f"{measure.end_text(row['low'])} to {measure.end_text(row['high'])}"
+    pair = f"{row['method']} {difference_word(measure)} {row['against']}"
+    return f"{pair}: {gain} ({interval}), p = {row['p']:.2g}"
 
 
 def variation(comparison: Comparison) -> str:

@@ -15,10 +15,9 @@ from rich.text import Text, TextType
 
 from fedkin.analysis.compare.comparison import Comparison
 from fedkin.analysis.compare.comparison_folder import Cell
-from fedkin.analysis.tables import FINAL, Column
+from fedkin.analysis.tables import Column
 from fedkin.config.comparison_grid import ComparisonGrid
 from fedkin.core.records import Record
-from fedkin.measures.number_texts import percent
 from fedkin.reporting.comparison_tables import (
     best_rows,
     cells,
@@ -28,7 +27,7 @@ from fedkin.reporting.comparison_tables import (
     table_notes,
 )
 from fedkin.reporting.narrow_tables import fits
-from fedkin.reporting.progress import measure, suppress_hangup
+from fedkin.reporting.progress import measure, score_value, suppress_hangup
 from fedkin.reporting.sweep_tables import candidate_table
 from fedkin.reporting.terminal import plain_console
 from fedkin.reporting.text_table import folded
@@ -118,7 +117,7 @@ class ComparisonDisplay:
         method = self._current.method.label
         rounds = self._rounds[self._current.setting.label, method]
         self._pace.lap(method)
-        shown = f"{measure(record)} {percent(record['accuracy'])}"
+        shown = f"{measure(record)} {score_value(record)}"
         self._bars.update(self._one, completed=record["round"], note=shown)
         time_left = self._time_left(rounds - record["round"])
         self._bars.update(self._all, note=time_left)
@@ -261,11 +260,18 @@ def tables(
         first = with_columns(every[:count])
     if count == len(every):
         return [*first, *following]
-    second = with_columns(every[count:])
-    # Only the first table has the title, because the second may be too narrow for it.
-    for table in second:
+    parts = [first]
+    rest = every[count:]
+    while rest:
+        count = len(rest)
+        while count > 1 and not fit_all(with_columns(rest[:count])):
+            count -= 1
+        parts.append(with_columns(rest[:count]))
+        rest = rest[count:]
+    # Only the first table has the title, because the others may be too narrow for it.
+    for table in (table for part in parts[1:] for table in part):
         table.title = None
-    return [*(table for pair in zip(first, second, strict=True) for table in pair), *following]
+    return [*(table for tables in zip(*parts, strict=True) for table in tables), *following]
 
 
 def _with_line(caption: TextType | None, line: str) -> Text:
@@ -300,7 +306,7 @@ def _table(
         numbers = cells(row, shown) if not_run(row) is None else ["not run"] * len(shown)
         out.add_row(Text(row["method"]), *own_seeds, *numbers, style=style)
     reasons = [f"{row['method']}: {reason}" for row, _ in rows if (reason := not_run(row))]
-    if reasons and shown[0] == FINAL:
+    if reasons and shown[0].measure == comparison.run_scores.final.name:
         out.caption = Text("\n".join(reasons), "table.caption")
         out.caption_justify = "left"
     return out

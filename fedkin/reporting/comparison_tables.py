@@ -14,19 +14,19 @@ from fedkin.analysis.ranks import Ranks
 from fedkin.analysis.scores import is_partial
 from fedkin.analysis.statistics import LEAST_SEEDS
 from fedkin.analysis.tables import (
-    ACCURACIES,
     CLUSTERS,
     TRAFFIC,
     Column,
     mean_column,
     rows_of,
+    score_columns,
     value_column,
 )
 from fedkin.core.errors import MissingExtra
 from fedkin.core.storage import write_atomic
 from fedkin.measures.lookup import measures_of
 from fedkin.measures.measure import Measure
-from fedkin.measures.number_texts import percent
+from fedkin.measures.run_scores import ACCURACIES
 from fedkin.measures.table import HONEST, MEASURES
 from fedkin.options.privacy.statement import privacy_notes
 from fedkin.reporting import comparison_figure, ranks_figure
@@ -39,6 +39,7 @@ from fedkin.reporting.style import save_as
 from fedkin.reporting.sweep_tables import candidate_table, importance_table
 from fedkin.reporting.text_table import TextTable, markdown_table
 from fedkin.run.folder import run_folder
+from fedkin.run.number_notes import number_notes
 
 MARKDOWN = "comparison.md"
 LATEX = "comparison.tex"
@@ -91,15 +92,17 @@ def columns(comparison: Comparison) -> list[Column]:
     The user's measures come last.
     """
     names = comparison.table().columns
+    scores = comparison.run_scores
     shown = [
-        *ACCURACIES,
+        *score_columns(scores),
         CLUSTERS,
         Column(MEASURES["rounds_to_target"].head, _rounds_to_target, "rounds_to_target"),
         TRAFFIC,
         value_column(MEASURES["seconds"]),
     ]
-    if "validation_accuracy" in names:
-        shown.append(mean_column(MEASURES["validation_accuracy"]))
+    shown += [mean_column(measure) for measure in scores.further]
+    if scores.validation.name in names:
+        shown.append(mean_column(scores.validation))
     if HONEST[0] in names:
         shown += [_honest_column(measure) for measure in measures_of(HONEST)]
     shown += [mean_column(measure) for measure in comparison.grid.measures]
@@ -167,19 +170,24 @@ def table_notes(
         results: whether the table of results is shown; if not, without notes on bytes and target.
         means: whether it or methods x settings is shown; if not, without a note on bold type.
     """
+    scores = comparison.run_scores
     lines = [_means_note(comparison)] if means else []
     if _is_tested(comparison):
         lines.append(variation(comparison))
     if any(is_partial(run) for run in comparison.finished.values()):
+        head = scores.of_round.head
+        plural = "accuracies" if scores == ACCURACIES else "scores"
         lines.append(
-            "If clients had no cluster in the last round, its accuracies are over the other "
-            "clients. The accuracy of all clients is in brackets, and is used for tests and bold "
-            "type (accuracy_all_clients in a run's summary)."
+            f"If clients had no cluster in the last round, its {plural} are over the other "
+            f"clients. The {head} of all clients is in brackets, and is used for tests and bold "
+            f"type ({scores.all_clients.name} in a run's summary)."
         )
-    if any(row["best_accuracy"] is None and row["seeds"] for row in rows_of(comparison.table())):
+    if any(row[scores.best.name] is None and row["seeds"] for row in rows_of(comparison.table())):
         lines.append(f"{INCOMPLETE_SEED.capitalize()}.")
     if results:
         lines.append("Bytes and seconds are per run; the first runs of a setting also compile.")
+    if means or results:
+        lines.extend(number_notes(summaries_of(comparison)))
     if means:
         lines.append(bold_note(comparison, measure))
     if results:
@@ -195,17 +203,24 @@ def table_notes(
     return lines
 
 
+def summaries_of(comparison: Comparison) -> list[dict[str, Any]]:
+    """The summaries of the finished runs of a comparison."""
+    return [run.summary() for run in comparison.finished.values()]
+
+
 def _target_notes(comparison: Comparison) -> list[str]:
-    """A line about the accuracy that "rounds to target" counts to, if there is one."""
+    """A line about the score that "rounds to target" counts to, if there is one."""
+    score = comparison.run_scores.of_round
     targets = [
-        percent(target)
+        score.text_with_unit(target)
         for setting in comparison.settings
         if (target := comparison.target(setting)) is not None
     ]
     if not targets:
         return []
     configured = any("target" in setting.raw.get("run", {}) for setting in comparison.grid.settings)
-    what = "run.target" if configured else f"accuracy of {comparison.methods[0]} in its last round"
+    first = comparison.methods[0]
+    what = "run.target" if configured else f"{score.head} of {first} in its last round"
     if any(run.scored_split != "test" for run in comparison.finished.values()):
         what += ", on validation samples"
     note = "mean over the seeds that reached it, with their number in brackets if not all did"
@@ -218,7 +233,7 @@ _INTERVALS = f"their 95% intervals (Student's t) if there are {LEAST_SEEDS} or m
 def markdown(comparison: Comparison, measure: str | None = None) -> str:
     """The table, the findings and the notes of a comparison as Markdown."""
     shown = columns(comparison)
-    place = place_of(comparison.grid.measure(measure), shown)
+    place = place_of(comparison.measure(measure), shown)
     head = [*_label_heads(comparison), *(column.head for column in shown)]
     rows = []
     for row, best in best_rows(comparison, measure):
@@ -254,7 +269,7 @@ def further_tables(
 def latex(comparison: Comparison, measure: str | None = None) -> str:
     """The table of a comparison as LaTeX, for the package booktabs."""
     shown = columns(comparison)
-    place = place_of(comparison.grid.measure(measure), shown)
+    place = place_of(comparison.measure(measure), shown)
     several = len(comparison.settings) > 1
     lines: list[list[str]] = []
     before = None

@@ -23,7 +23,7 @@ def means_table(comparison: Comparison, measure: str | None = None) -> TextTable
     """
     if len(comparison.settings) < 2:
         return None
-    compared = comparison.grid.measure(measure)
+    compared = comparison.measure(measure)
     methods = comparison.methods
     texts: dict[tuple[str, str], str] = {}
     for setting in comparison.settings:

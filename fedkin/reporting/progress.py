@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from rich.box import SIMPLE_HEAD
@@ -17,13 +18,14 @@ from fedkin.config.registry import method_title
 from fedkin.core.object_repr import count
 from fedkin.core.progress import in_notebook
 from fedkin.core.records import Record
-from fedkin.measures.lookup import measures_of
 from fedkin.measures.measure import Measure
-from fedkin.measures.number_texts import both_ways, percent
+from fedkin.measures.number_texts import both_ways
+from fedkin.measures.run_scores import ACCURACIES, scores_in
 from fedkin.measures.table import MEASURES
 from fedkin.reporting.progress_bars import BarStart, bar_columns
 from fedkin.reporting.terminal import plain_console
 from fedkin.run.metrics.partial_rounds import away_text, partial_text
+from fedkin.run.number_notes import number_line, ranking_note
 from fedkin.run.run_repr import robust_text
 
 INCOMPLETE = (
@@ -34,7 +36,7 @@ ALWAYS_AWAY = (
     "best -: in every round some client had no cluster or was absent; wait for all clients "
     "(federation.wait_for)"
 )
-VALIDATED = "best: test accuracy of the round with the best validation accuracy"
+VALIDATED = "best: test {score} of the round with the best validation {score}"
 TRAFFIC_HEAD = "download /\nupload (MB)"
 LESS_NEEDED = ("seconds", TRAFFIC_HEAD, "round")  # columns dropped on a narrow terminal
 LINES = 20  # lines per run, if the output is not a terminal
@@ -139,17 +141,17 @@ class ProgressDisplay:
                 method=method_title(name),
                 pace=BarStart(completed, time.monotonic()),
                 measure=shown["measure"],
-                accuracy=shown["accuracy"],
+                score=shown["score"],
                 clusters=shown["clusters"],
                 sizes=shown["sizes"],
             )
         self._bars.update(self._tasks[name], completed=completed)
-        # A round without evaluation keeps showing the last accuracy.
-        if record["accuracy"] is not None:
+        # A round without evaluation keeps showing the last score.
+        if record[scores_in(record).names.score] is not None:
             self._bars.update(
                 self._tasks[name],
                 measure=shown["measure"],
-                accuracy=shown["accuracy"],
+                score=shown["score"],
                 clusters=shown["clusters"],
                 sizes=shown["sizes"],
             )
@@ -160,7 +162,7 @@ def plain_line(record: Record, rounds: int) -> str:
     shown = _shown(record)
     return (
         f"{method_title(record['method'])}  round {record['round']}/{rounds}  {shown['measure']} "
-        f"{shown['accuracy']}  clusters {shown['clusters']}  sizes {shown['sizes']}"
+        f"{shown['score']}  clusters {shown['clusters']}  sizes {shown['sizes']}"
     )
 
 
@@ -204,8 +206,11 @@ def _table_notes(summaries: Sequence[dict[str, Any]], names: Sequence[str] | Non
         return [f"{title}: {line}" for title, line in texts if line]
 
     lines = _incomplete(summaries)
-    if any("validation_accuracy" in summary for summary in summaries):
-        lines.append(VALIDATED)
+    scores = scores_in(summaries[0])
+    if any(scores.validation.name in summary for summary in summaries):
+        lines.append(VALIDATED.format(score=scores.of_round.head))
+    lines += titled(number_line)
+    lines += [ranking] if (ranking := ranking_note(summaries)) else []
     lines += lines_of("stopped", _stopped)
     lines += titled(away_text)
     lines += [_replies(summary) for summary in summaries if _lacks_replies(summary)]
@@ -248,20 +253,22 @@ class _Column(NamedTuple):
 def _columns(summaries: Sequence[dict[str, Any]], own: Sequence[Measure]) -> list[_Column]:
     """The columns of the final table: fixed ones, optional ones with a value in some run, and the
     user's measures."""
-    accuracies = measures_of(("best_accuracy", "best_round", "final_accuracy", "bottom_decile"))
-    columns = [measure_column(measure) for measure in accuracies]
+    scores = scores_in(summaries[0])
+    shown = (scores.best, MEASURES["best_round"], scores.final, scores.worst)
+    columns = [measure_column(measure) for measure in shown]
     columns.append(_Column("clusters:\nsizes", _clusters_and_sizes))
     columns.append(_Column(TRAFFIC_HEAD, _traffic))
     columns.append(measure_column(MEASURES["seconds"]))
-    if any("validation_accuracy" in summary for summary in summaries):
-        columns.append(measure_column(MEASURES["validation_accuracy"]))
+    if any(scores.validation.name in summary for summary in summaries):
+        columns.append(measure_column(scores.validation))
     if any(_differs(summary) for summary in summaries):
-        columns.append(measure_column(MEASURES["accuracy_all_clients"]))
+        columns.append(measure_column(scores.all_clients))
     if any(summary["ari"] is not None for summary in summaries):
         columns.append(measure_column(MEASURES["ari"]))
     target = summaries[0]["target"]
     if target:
-        columns.append(_Column(f"rounds\nto {percent(target, digits=0)}", _rounds_to_target))
+        reached = replace(scores.of_round, digits=0) if scores == ACCURACIES else scores.of_round
+        columns.append(_Column(f"rounds\nto {reached.text_with_unit(target)}", _rounds_to_target))
     return columns + [measure_column(measure) for measure in own]
 
 
@@ -297,9 +304,8 @@ def _clusters_and_sizes(summary: dict[str, Any]) -> str:
 
 def _incomplete(summaries: Sequence[dict[str, Any]]) -> list[str]:
     """Notes that say why some runs have no best round."""
-    without = [
-        s for s in summaries if s["best_accuracy"] is None and s["final_accuracy"] is not None
-    ]
+    names = scores_in(summaries[0]).names
+    without = [s for s in summaries if s[names.best] is None and s[names.final] is not None]
     away = [bool(s.get("rounds_with_clients_away")) for s in without]
     lines = []
     if not all(away):
@@ -358,11 +364,12 @@ def _replies(summary: dict[str, Any]) -> str:
 
 
 def _estimated(summary: dict[str, Any]) -> str:
-    """Note with the interval of the accuracy over all clients, if only a sample was evaluated."""
-    low, high = summary["final_interval"]
+    """Note with the interval of the score over all clients, if only a sample was evaluated."""
+    score = scores_in(summary).of_round
+    low, high = (score.text_with_unit(end) for end in summary["final_interval"])
     return (
         f"{method_title(summary['method'])}: final scores are from a sample of clients; the "
-        f"accuracy of all clients is between {percent(low)} and {percent(high)} (95% interval)"
+        f"{score.head} of all clients is between {low} and {high} (95% interval)"
     )
 
 
@@ -384,10 +391,11 @@ def _stopped(summary: dict[str, Any]) -> str:
 
 
 def _differs(summary: dict[str, Any]) -> bool:
-    """Whether the accuracy over all clients differs from the final accuracy, because some clients
-    have no cluster."""
-    everybody = summary.get("accuracy_all_clients")
-    return everybody is not None and everybody != summary["final_accuracy"]
+    """Whether the score over all clients differs from the final score, because some clients have no
+    cluster."""
+    names = scores_in(summary).names
+    everybody = summary.get(names.all_clients)
+    return everybody is not None and everybody != summary[names.final]
 
 
 def _shown(record: Record) -> dict[str, str]:
@@ -395,14 +403,21 @@ def _shown(record: Record) -> dict[str, str]:
     text = partial_text(record)
     partial = f" ({text})" if text else ""
     clusters, sizes = _clusters(record["cluster_sizes"])
-    accuracy = percent(record["accuracy"]) + partial
-    return {"measure": measure(record), "accuracy": accuracy, "clusters": clusters, "sizes": sizes}
+    value = score_value(record) + partial
+    return {"measure": measure(record), "score": value, "clusters": clusters, "sizes": sizes}
 
 
 def measure(record: Record) -> str:
-    """The name of the accuracy in a round's record. If rounds are not evaluated on test samples, it
-    includes the name of the split."""
-    return f"{record['split']} accuracy" if "split" in record else "accuracy"
+    """The name of the score in a round's record, such as accuracy. If rounds are not evaluated on
+    test samples, it includes the name of the split."""
+    head = scores_in(record).of_round.head
+    return f"{record['split']} {head}" if "split" in record else head
+
+
+def score_value(record: Record) -> str:
+    """The score in a round's record as text with its unit; a dash without evaluation."""
+    score = scores_in(record).of_round
+    return score.text_with_unit(record[score.name])
 
 
 def _clusters(sizes: list[int] | None, configured: int | None = None) -> tuple[str, str]:

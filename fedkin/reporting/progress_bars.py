@@ -15,7 +15,7 @@ def bar_columns() -> list[ProgressColumn]:
         TextColumn("{task.fields[method]}", style="bold", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[measure]} {task.fields[accuracy]}", markup=False),
+        TextColumn("{task.fields[measure]} {task.fields[score]}", markup=False),
         TextColumn("clusters {task.fields[clusters]}  sizes {task.fields[sizes]}", markup=False),
         _TimeLeft(),
     ]

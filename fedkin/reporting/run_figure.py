@@ -1,8 +1,8 @@
 """Figure of a run and its compared methods.
 
-It shows the accuracy of all clients and of the bottom 10% over the rounds, the discrepancy
-(distance of client models to their aggregate), and the cluster sizes. If cluster sizes never
-change, it shows the accuracy of each client instead.
+It shows the score (such as the accuracy) of all clients and of the worst 10% over the rounds, the
+discrepancy (distance of client models to their aggregate), and the cluster sizes. If cluster sizes
+never change, it shows the score of each client instead.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from fedkin.config.description import Description
 from fedkin.config.registry import method_title
 from fedkin.measures.measure import Measure
+from fedkin.measures.run_scores import ACCURACIES, RunScores, scores_in
+from fedkin.reporting.client_scores import ranked_scores
 from fedkin.reporting.method_styles import method_style, method_styles
 from fedkin.reporting.style import (
     FADED,
@@ -29,11 +31,11 @@ from fedkin.reporting.style import (
     draw_curve,
     headline,
     label_ends,
+    measure_axis,
     new_figure,
     prepare,
     round_axis,
     save_as,
-    share_axis,
 )
 from fedkin.run.metrics.partial_rounds import CAUSE
 
@@ -52,8 +54,8 @@ def save(run: Run, folder: Path) -> None:
 def draw(run: Run) -> Figure:
     """Draw the figure of a run.
 
-    The accuracy is on the left. On the right are the bottom 10% of clients, the discrepancy, and
-    the cluster sizes. If cluster sizes never change, the accuracy of each client replaces them.
+    The score is on the left. On the right are the worst 10% of clients, the discrepancy, and the
+    cluster sizes. If cluster sizes never change, the score of each client replaces them.
     """
     extra_rows = -(-len(run.measures) // 3)
     figure = new_figure(12.5, 5.2 + 2.6 * extra_rows)
@@ -63,12 +65,13 @@ def draw(run: Run) -> Figure:
     runs = {run.config.method_name: run, **run.against}
     by_label = {method_label(method_run.config): method_run for method_run in runs.values()}
     histories = {label: method_run.history for label, method_run in by_label.items()}
-    accuracy = figure.add_subplot(grid[:2, 0])
-    _accuracy(accuracy, histories)
-    _mark_shifts(accuracy, run)
+    scores = scores_in(run.records[-1])
+    left = figure.add_subplot(grid[:2, 0])
+    _score(left, histories, scores)
+    _mark_shifts(left, run)
     bottom = figure.add_subplot(grid[0, 1])
     discrepancy = figure.add_subplot(grid[1, 1])
-    _bottom(bottom, histories)
+    _bottom(bottom, histories, scores)
     _discrepancy(discrepancy, histories)
     last = _third_column(figure, grid, by_label)
     for axes in (bottom, *last[:-1]):
@@ -92,7 +95,7 @@ def method_label(config: Description) -> str:
 
 
 def _third_column(figure: Figure, grid: GridSpec, runs: dict[str, Run]) -> list[Axes]:
-    """Draw the third column: cluster sizes of the first method, accuracy of each client, or both.
+    """Draw the third column: cluster sizes of the first method, score of each client, or both.
 
     A panel without contents is left out. Panels with rounds on the x axis come first.
     """
@@ -100,16 +103,16 @@ def _third_column(figure: Figure, grid: GridSpec, runs: dict[str, Run]) -> list[
     history = runs[name].history
     # Sizes that never change need no curve.
     moving = "neighbours" in history or _sizes_change(history)
-    has_accuracy = any("accuracy" in run.clients for run in runs.values())
+    has_scores = any(scores_in(run.records[-1]).names.score in run.clients for run in runs.values())
     panels = []
-    if moving or not has_accuracy:
-        axes = figure.add_subplot(grid[0, 2] if has_accuracy else grid[:2, 2])
+    if moving or not has_scores:
+        axes = figure.add_subplot(grid[0, 2] if has_scores else grid[:2, 2])
         if "neighbours" in history:
             _neighbours(axes, name, history)
         else:
             _sizes(axes, name, history)
         panels.append(axes)
-    if has_accuracy:
+    if has_scores:
         axes = figure.add_subplot(grid[1, 2] if moving else grid[:2, 2])
         _clients(axes, runs)
         panels.append(axes)
@@ -132,72 +135,86 @@ def _split(histories: dict[str, pd.DataFrame]) -> str:
     return "validation" if any("split" in history for history in histories.values()) else "test"
 
 
-def _accuracy(axes: Axes, histories: dict[str, pd.DataFrame]) -> None:
-    """Draw the accuracy of all clients over the rounds. Partial rounds, in which some clients had
+def _score(axes: Axes, histories: dict[str, pd.DataFrame], scores: RunScores) -> None:
+    """Draw the score of all clients over the rounds. Partial rounds, in which some clients had
     no cluster or were absent, are pale."""
     partial = any(
         history["partial"].fillna(False).astype(bool).any() for history in histories.values()
     )
+    score = scores.of_round
+    together = "all clients together"
+    if scores != ACCURACIES:
+        together = f"per sample, {together}; {score.direction} is better"
     prepare(
         axes,
-        f"{_split(histories).capitalize()} accuracy",
-        f"all clients together{f'; pale: {_why_pale(histories)}' if partial else ''}",
+        f"{_split(histories).capitalize()} {score.head}",
+        f"{together}{f'; pale: {_why_pale(histories)}' if partial else ''}",
     )
     ends = []
     styles = method_styles(histories)
     for name, history in histories.items():
         colour, dash = styles[name].line
-        scored = history.dropna(subset=["accuracy"])
+        scored = history.dropna(subset=[score.name])
         if scored.empty:  # no client has test samples
             continue
-        accuracy = scored["accuracy"].astype(float)
+        values = scored[score.name].astype(float)
         partial = scored["partial"].astype(bool)
-        pale = accuracy.where(partial | partial.shift(1, fill_value=False))
+        pale = values.where(partial | partial.shift(1, fill_value=False))
         draw_curve(axes, scored.index, pale, (colour, dash), width=2.2, alpha=0.35)
-        draw_curve(axes, scored.index, accuracy.where(~partial), (colour, dash), width=2.2)
-        ends.append((float(scored["accuracy"].iloc[-1]), name, colour))
-    share_axis(axes)
+        draw_curve(axes, scored.index, values.where(~partial), (colour, dash), width=2.2)
+        ends.append((float(values.iloc[-1]), name, colour))
+    measure_axis(axes, score.unit)
     round_axis(axes, _last_round(histories))
-    label_ends(axes, ends)
+    label_ends(axes, ends, score.text_with_unit)
 
 
 def _why_pale(histories: dict[str, pd.DataFrame]) -> str:
-    """Words for the note below the accuracy: why the figure draws some rounds pale."""
+    """Words for the note below the score: why the figure draws some rounds pale."""
     away = any("scored_of" in history for history in histories.values())
     return CAUSE if away else "some clients have no cluster yet"
 
 
-def _bottom(axes: Axes, histories: dict[str, pd.DataFrame]) -> None:
-    """Draw the mean accuracy of the bottom 10% of clients over the rounds."""
-    prepare(axes, "Bottom 10% of clients", f"mean {_split(histories)} accuracy")
+def _bottom(axes: Axes, histories: dict[str, pd.DataFrame], scores: RunScores) -> None:
+    """Draw the mean score of the worst 10% of clients over the rounds."""
+    score = scores.of_round
+    heading = f"{scores.worst_words.capitalize()} of clients"
+    note = f"mean {_split(histories)} {score.head}"
+    if score.direction == "lower":
+        note += f", those with the {score.worst_word}"
+    prepare(axes, heading, note)
     styles = method_styles(histories)
     for name, history in histories.items():
-        known = history["bottom_decile"].dropna().astype(float)
+        known = history[scores.names.worst].dropna().astype(float)
         draw_curve(axes, known.index, known, styles[name].line, width=1.6)
-    share_axis(axes)
+    measure_axis(axes, score.unit)
     round_axis(axes, _last_round(histories))
 
 
 def _clients(axes: Axes, runs: dict[str, Run]) -> None:
-    """Draw the test accuracy of each client at the end, lowest first."""
+    """Draw the test score of each client at the end, the worst first."""
+    scores = scores_in(next(iter(runs.values())).records[-1])
+    score = scores.of_round
+    ranked = {name: ranked_scores(run) for name, run in runs.items()}
+    left_out = max((found.unranked for found in ranked.values() if found), default=0)
+    few = f"; {left_out} with few samples left out" if left_out else ""
     prepare(
         axes,
-        "Accuracy of each client",
-        "after the last round, lowest first; grey: bottom 10% of clients",
+        f"{score.heading} of each client",
+        f"after the last round, {score.worst_word} first; grey: {scores.worst_words} of clients"
+        f"{few}",
     )
     styles = method_styles(runs)
-    for name, run in runs.items():
+    for name, found in ranked.items():
         colour, dash = styles[name].line
-        if "accuracy" in run.clients:
-            accuracies = np.sort(run.clients["accuracy"].dropna().to_numpy(float))
-            shares = (np.arange(len(accuracies)) + 0.5) / max(1, len(accuracies))
-            axes.step(shares, accuracies, where="mid", color=colour, ls=dash, lw=1.6)
+        if found is not None:
+            shares = (np.arange(len(found.values)) + 0.5) / max(1, len(found.values))
+            axes.step(shares, found.values, where="mid", color=colour, ls=dash, lw=1.6)
     axes.axvspan(0, 0.1, color="#E9E9E9", lw=0, zorder=0)
     axes.set_xlim(0, 1)
     axes.set_xlabel("share of the clients")
     axes.xaxis.set_major_locator(MaxNLocator(5))
     axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-    share_axis(axes)
+    measure_axis(axes, score.unit)
 
 
 def _mark_shifts(axes: Axes, run: Run) -> None:
@@ -240,7 +257,7 @@ def _measure(axes: Axes, histories: dict[str, pd.DataFrame], measure: Measure) -
         known = history[measure.column].dropna().astype(float)
         draw_curve(axes, known.index, known, styles[name].line, width=1.6)
     if measure.unit == "share":
-        share_axis(axes)
+        measure_axis(axes, measure.unit)
     round_axis(axes, _last_round(histories))
 
 

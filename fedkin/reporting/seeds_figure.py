@@ -1,4 +1,5 @@
-"""Figure of several seeds: mean curves with intervals, and the gain over the compared methods."""
+"""Figure of several seeds: mean curves of the score (such as the accuracy) with intervals, and the
+difference from the compared methods."""
 
 from __future__ import annotations
 
@@ -13,6 +14,8 @@ from matplotlib.figure import Figure
 
 from fedkin.analysis.repeated_runs import curves_of
 from fedkin.analysis.statistics import LEAST_SEEDS, interval
+from fedkin.measures.measure import Measure
+from fedkin.measures.table import SCORE
 from fedkin.reporting.method_styles import method_styles
 from fedkin.reporting.run_figure import method_label
 from fedkin.reporting.style import (
@@ -20,11 +23,11 @@ from fedkin.reporting.style import (
     draw_curve,
     headline,
     label_ends,
+    measure_axis,
     new_figure,
     prepare,
     round_axis,
     save_as,
-    share_axis,
 )
 
 if TYPE_CHECKING:
@@ -42,22 +45,24 @@ def save(repeated: RepeatedRuns, folder: Path) -> None:
 
 
 def draw(repeated: RepeatedRuns) -> Figure:
-    """Draw the mean accuracy of every method over the rounds. With several methods, also draw the
-    gain of the first method over the others."""
+    """Draw the mean score of every method over the rounds. With several methods, also draw the
+    difference of the first method from the others."""
+    score = repeated.run_scores.of_round
     labels = {name: method_label(repeated.of(name)[0].config) for name in repeated.curves()}
     named = {labels[name]: curve for name, curve in repeated.curves().items()}
     figure = new_figure(10.5, 4.6)
     compared = len(comparable(named)) > 1
     panels = figure.subplots(1, 2 if compared else 1, squeeze=False)[0]
-    every = curves_of({name: repeated.of(name) for name in repeated.curves()}, "accuracy", True)
+    every = curves_of({name: repeated.of(name) for name in repeated.curves()}, score.name, True)
     accuracies(
         panels[0],
         named,
-        f"{repeated.runs[0].scored_split.capitalize()} accuracy",
+        f"{repeated.runs[0].scored_split.capitalize()} {score.head}",
         incomplete={labels[name]: curve for name, curve in every.items()},
+        score=score,
     )
     if compared:
-        gains(panels[1], named)
+        gains(panels[1], named, score=score)
     run = repeated.runs[0]
     seeds = len(repeated.seeds)
     headline(
@@ -74,20 +79,24 @@ def accuracies(
     heading: str = "Test accuracy",
     incomplete: Curves | None = None,
     sample: str = "seed",
+    score: Measure = SCORE,
 ) -> None:
-    """Draw the accuracy of each method over the rounds that every seed has: the mean over the
-    seeds, with its 95% interval.
+    """Draw the score (such as the accuracy) of each method over the rounds that every seed has: the
+    mean over the seeds, with its 95% interval.
 
     Args:
         axes: the panel.
-        curves: accuracies [S, R] by method.
+        curves: scores [S, R] by method.
         heading: heading of the panel.
-        incomplete: accuracies including rounds in which some clients have no cluster. These
+        incomplete: scores including rounds in which some clients have no cluster. These
             rounds are drawn pale, and the note says so.
         sample: singular noun for the S repetitions, such as ``seed``, or ``draw`` if the data are
             drawn repeatedly.
+        score: the measure, which has the format of values; default: the accuracy.
     """
-    prepare(axes, heading, _note(curves, incomplete, sample))
+    note = _note(curves, incomplete, sample)
+    prepare(axes, heading, note if score.direction == "higher" else f"lower is better; {note}")
+    limits = (0.0, 1.0) if score.unit == "share" else (-np.inf, np.inf)
     ends = []
     styles = method_styles(curves)
     for name, curve in curves.items():
@@ -97,15 +106,15 @@ def accuracies(
         if len(evaluated) > len(_rounds(curve)):
             means = every[:, evaluated].mean(axis=0)
             axes.plot(evaluated, means, color=colour, ls=dash, lw=1.8, alpha=0.4)
-        _complete_rounds(axes, curve, evaluated, colour=colour, dash=dash)
-        # The label has the last accuracy over all clients, if there is one.
+        _complete_rounds(axes, curve, evaluated, colour=colour, dash=dash, limits=limits)
+        # The label has the last score over all clients, if there is one.
         last = _rounds(curve)[-1:] if len(_rounds(curve)) else evaluated[-1:]
         source = curve if len(_rounds(curve)) else every
         if len(last):
             ends.append((float(source[:, last].mean()), name, colour))
-    share_axis(axes)
+    measure_axis(axes, score.unit)
     round_axis(axes, max(len(curve[0]) for curve in curves.values()) - 1)
-    label_ends(axes, ends)
+    label_ends(axes, ends, score.text_with_unit)
 
 
 def _note(curves: Curves, incomplete: Curves | None, sample: str) -> str:
@@ -139,6 +148,7 @@ def _complete_rounds(
     evaluated: Int[np.ndarray, "r"],
     colour: str,
     dash: Any,
+    limits: tuple[float, float],
 ) -> None:
     """Draw the mean of the complete rounds, in which all clients have a cluster, with its interval.
 
@@ -146,17 +156,18 @@ def _complete_rounds(
 
     Args:
         axes: the panel.
-        curve: accuracies; NaN in other rounds.
+        curve: scores; NaN in other rounds.
         evaluated: the evaluated rounds.
         colour, dash: how the line looks.
+        limits: lowest and highest possible value.
     """
     complete = np.isfinite(curve[:, evaluated]).all(axis=0)
     if not complete.any():
         return
     band = interval(curve[:, evaluated])
     if len(curve) >= LEAST_SEEDS:
-        low = band.low.clip(0, 1)
-        high = band.high.clip(0, 1)
+        low = band.low.clip(*limits)
+        high = band.high.clip(*limits)
         axes.fill_between(evaluated, low, high, where=complete, color=colour, alpha=0.18, lw=0)
     axes.plot(evaluated, band.mean, color=colour, ls=dash, lw=1.8, alpha=1)
     padded = np.pad(complete, 1)
@@ -165,28 +176,35 @@ def _complete_rounds(
         axes.plot(evaluated[alone], band.mean[alone], "o", color=colour, ms=4)
 
 
-def gains(axes: Axes, curves: Curves, heading: str | None = None) -> None:
+def gains(axes: Axes, curves: Curves, heading: str | None = None, score: Measure = SCORE) -> None:
     """Draw the mean gain of the first method over each other method in each round, with 95%
-    intervals, in percentage points.
+    intervals; of accuracies, in percentage points. Of errors, it is the difference, and the first
+    method is better where it is negative.
 
     The intervals are for illustration. Significance is tested once, in the table, not in every
     round.
 
     Args:
         axes: the panel.
-        curves: accuracies [S, R] by method.
+        curves: scores [S, R] by method.
         heading: heading of the panel; default: "Gain of METHOD".
+        score: the measure; default: the accuracy.
     """
     ours, *others = curves
     seeds = len(curves[ours])
     note = "mean over the seeds"
     if seeds >= LEAST_SEEDS:
         note += "; band: 95% interval"
-    prepare(axes, heading or f"Gain of {ours}", note)
+    what = "Gain" if score.direction == "higher" else "Difference"
+    if score.direction == "lower":
+        note += f"; below 0: {ours} is better"
+    prepare(axes, heading or f"{what} of {ours}", note)
+    is_share = score.unit == "share"
+    factor = 100 if is_share else 1
     ends = []
     styles = method_styles(curves)
     for name in others:
-        gain = 100 * (curves[ours] - curves[name])  # paired by seed
+        gain = factor * (curves[ours] - curves[name])  # paired by seed
         scored = np.flatnonzero(np.isfinite(gain).all(axis=0))
         if not len(scored):
             continue
@@ -195,16 +213,17 @@ def gains(axes: Axes, curves: Curves, heading: str | None = None) -> None:
         if seeds >= LEAST_SEEDS:
             axes.fill_between(scored, band.low, band.high, color=colour, alpha=0.18, lw=0)
         draw_curve(axes, scored, band.mean, (colour, dash), width=1.8)
-        ends.append((float(band.mean[-1]), f"over {name}", colour))
+        word = "over" if score.direction == "higher" else "from"
+        ends.append((float(band.mean[-1]), f"{word} {name}", colour))
     axes.axhline(0, color=FADED, lw=0.8)
     low, high = axes.get_ylim()
     # The axis spans at least one point, so that smaller differences look small.
-    if high - low < 1:
+    if is_share and high - low < 1:
         axes.set_ylim((low + high - 1) / 2, (low + high + 1) / 2)
     axes.set_xlim(0, len(curves[ours][0]) - 1)
     axes.set_xlabel("communication round")
-    axes.set_ylabel("percentage points")
-    label_ends(axes, ends, template="{:+.1f}")
+    axes.set_ylabel("percentage points" if is_share else score.head)
+    label_ends(axes, ends, "{:+.1f}".format if is_share else score.gain_text)
 
 
 def comparable(curves: Curves) -> Curves:

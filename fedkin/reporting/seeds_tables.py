@@ -11,8 +11,9 @@ from rich.table import Table
 from fedkin.config.registry import method_title
 from fedkin.measures.lookup import measures_of
 from fedkin.measures.measure import Measure
-from fedkin.measures.table import MEASURES
+from fedkin.measures.run_scores import RunScores, scores_in
 from fedkin.reporting.progress import folded
+from fedkin.run.number_notes import number_notes
 
 INCOMPLETE_SEED = (
     "best -: some seed has no round in which every client had a cluster; "
@@ -36,7 +37,11 @@ def seeds_table(summary: dict[str, Any], own: Sequence[Measure] = ()) -> Table:
     # The table is as narrow as possible, to fit a terminal of 80 columns.
     out = Table(title=heading, box=SIMPLE_HEAD, padding=0, show_edge=False)
     out.add_column("method", no_wrap=True)
-    averaged = measures_of(("final_accuracy", "best_accuracy", "mean_accuracy", "bottom_decile"))
+    scores = _scores(summary)
+    averaged = (scores.final, scores.best, scores.mean, scores.worst)
+    if scores.further:
+        # Numbers are longer, and the mean of the rounds says little about them.
+        averaged = (scores.final, scores.best, scores.worst)
     traffic = measures_of(("bytes_down", "bytes_up"))
     heads = [
         *(measure.narrow for measure in averaged),
@@ -55,22 +60,39 @@ def seeds_table(summary: dict[str, Any], own: Sequence[Measure] = ()) -> Table:
     return out
 
 
+def _scores(summary: dict[str, Any]) -> RunScores:
+    """The measures of several seeds, from their summary."""
+    return scores_in(summary["methods"][0] | summary)
+
+
 def _notes(summary: dict[str, Any]) -> list[str]:
     """Notes below the final table of several seeds: how to read it, and why numbers are missing."""
     rows = summary["methods"]
+    scores = _scores(summary)
     lines = []
-    if rows[0]["final_accuracy_low"] is not None:
+    if rows[0][f"{scores.final.name}_low"] is not None:
         lines.append(
             "means over the seeds with 95% intervals; K: number of nonempty clusters at the end"
         )
-    if any(row["best_accuracy"] is None and row["final_accuracy"] is not None for row in rows):
+    final = scores.final.name
+    if any(row[scores.best.name] is None and row[final] is not None for row in rows):
         lines.append(INCOMPLETE_SEED)
+    lines += [line for row in rows if (line := _further_line(row, scores))]
+    lines += number_notes([rows[0] | summary])
     return lines + list(summary.get("privacy_notes", ()))
 
 
+def _further_line(row: dict[str, Any], scores: RunScores) -> str:
+    """A line with the means of a method's further measures, such as per client; empty for
+    accuracies."""
+    parts = [f"{one.head} {_with_interval(row, one)}" for one in scores.further]
+    return f"{method_title(row['method'])}: {', '.join(parts)}" if parts else ""
+
+
 def compared(summary: dict[str, Any]) -> Table:
-    """The table of tests: the main method's gain in final accuracy over each other method, in
-    percentage points."""
+    """The table of tests: the difference of the main method's final score from each other method's;
+    of accuracies, in percentage points."""
+    final = _scores(summary).final
     comparisons = summary["comparisons"]
     out = Table(
         title=f"{method_title(summary['method'])} against",
@@ -79,13 +101,14 @@ def compared(summary: dict[str, Any]) -> Table:
         show_edge=False,
     )
     out.add_column("", no_wrap=True)
-    for column in ("final accuracy,\npoints", "seeds", "p"):
+    unit = ",\npoints" if final.points else f",\n{final.direction} is better"
+    for column in (f"{final.label}{unit}", "seeds", "p"):
         out.add_column(column, justify="right", no_wrap=True)
     out.add_column("difference", overflow="fold")
     for row in comparisons:
         out.add_row(
             method_title(row["against"]),
-            _points(row),
+            _difference(row, final),
             str(row["seeds"]),
             _p(row["p"]),
             row["verdict"],
@@ -95,16 +118,14 @@ def compared(summary: dict[str, Any]) -> Table:
     return out
 
 
-def _points(row: dict[str, Any]) -> str:
-    """A difference of two methods in percentage points, with its interval, as text; a dash if there
-    is no difference."""
-    final = MEASURES["final_accuracy"]
+def _difference(row: dict[str, Any], final: Measure) -> str:
+    """A difference of two methods, with its interval, as text; a dash if there is no difference."""
     if row["difference"] is None:
         return "-"
     gain = final.gain_text(row["difference"])
     if row["low"] is None:
         return gain
-    return f"{gain} ({final.text(row['low'])} to {final.text(row['high'])})"
+    return f"{gain} ({final.end_text(row['low'])} to {final.end_text(row['high'])})"
 
 
 def _test_notes(comparisons: list[dict[str, Any]]) -> list[str]:
@@ -131,7 +152,10 @@ def _with_interval(row: dict[str, Any], measure: Measure) -> str:
     mean = row[measure.name]
     high = row[f"{measure.name}_high"]
     text = measure.text_with_unit(mean)
-    return text if high is None else f"{text} ±{measure.text(high - mean)}"
+    if high is None:
+        return text
+    half = measure.text_with_half(mean, high).partition("± ")[2]
+    return f"{text} ±{half}"
 
 
 def _p(value: float | None) -> str:

@@ -16,9 +16,10 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Annotation, Text
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.ticker import MaxNLocator, PercentFormatter, ScalarFormatter
 
 from fedkin.core.storage import WRITTEN_BY, check_output, write_atomic
+from fedkin.measures.number_texts import percent
 
 # Okabe and Ito's colours, which all kinds of colour vision can distinguish.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -252,6 +253,15 @@ def share_axis(axes: Axes) -> None:
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0 if step >= 0.01 else 1))
 
 
+def measure_axis(axes: Axes, unit: str) -> None:
+    """Show the y axis of a panel of a measure, by its unit: shares in per cent, other numbers as
+    they are. Call it after the curves are drawn."""
+    if unit == "share":
+        share_axis(axes)
+    else:
+        axes.yaxis.set_major_formatter(ScalarFormatter(useOffset=False))
+
+
 def index_axis(axes: Axes) -> None:
     """Show the y axis of a panel of agreement (adjusted Rand index) up to 1, from 0 or the lowest
     value. Call it after the curves are drawn."""
@@ -275,7 +285,9 @@ def share_ticks(low: float, high: float) -> tuple[float, float, float]:
     return round(bottom, 6), round(top, 6), step
 
 
-def label_ends(axes: Axes, ends: list[tuple[float, str, str]], template: str = "{:.1%}") -> None:
+def label_ends(
+    axes: Axes, ends: list[tuple[float, str, str]], write: Callable[[float], str] = percent
+) -> None:
     """Write the name and last value of each curve at its end.
 
     Labels are moved apart, so that they do not overlap, when ``fit`` knows the panel's final size.
@@ -284,11 +296,11 @@ def label_ends(axes: Axes, ends: list[tuple[float, str, str]], template: str = "
     Args:
         axes: the panel.
         ends: last value, name and colour of each line.
-        template: format of a value.
+        write: writes a value as text; default: in per cent.
     """
     for value, name, colour in sorted(ends):
         axes.annotate(
-            f"{name}\n{template.format(value)}",
+            f"{name}\n{write(value)}",
             (1.01, value),
             xycoords=axes.get_yaxis_transform(),
             color=colour,

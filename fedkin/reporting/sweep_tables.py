@@ -4,6 +4,7 @@ mattered."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,14 +16,13 @@ from fedkin.analysis.compare.sweep import (
     WINNER,
     SweepCandidate,
     candidates,
-    chosen,
     has_validation,
+    marks_of,
     tuned_keys,
 )
 from fedkin.analysis.tables import rows_of
-from fedkin.measures.lookup import measures_of
 from fedkin.measures.measure import Measure
-from fedkin.measures.number_texts import NO_NUMBER, number_text, percent
+from fedkin.measures.number_texts import NO_NUMBER, number_text
 from fedkin.reporting.means_table import mean_and_sd
 from fedkin.reporting.text_table import TextTable
 
@@ -45,11 +45,12 @@ def candidate_table(comparison: Comparison, shortened: bool = False) -> TextTabl
     if not tuned_keys(comparison):
         return None
     found = candidates(comparison)
-    marks = chosen(found)
-    ordered = _ordered(found, comparison.grid.trials is not None)
+    marks = marks_of(comparison, found)
+    sign = comparison.measure("validation").sign
+    ordered = _ordered(found, sign if comparison.grid.trials is not None else 0)
     left_out = ""
     if shortened and len(ordered) > MOST_ROWS:
-        ordered = _top(ordered)
+        ordered = _top(ordered, sign)
         left_out = f" The best {TOP} of each method are shown; comparison.md has all."
     measures = _measures(comparison)
     keys = comparison.grid.swept_keys
@@ -68,7 +69,7 @@ def candidate_table(comparison: Comparison, shortened: bool = False) -> TextTabl
                 *([mark] if validated else []),
             ]
         )
-    heads = ["method", *keys, *(_head(measure, validated) for measure in measures)]
+    heads = ["method", *keys, *(_head(comparison, measure, validated) for measure in measures)]
     return TextTable(
         title="Sweep: the candidates",
         heads=[*heads, *(["chosen"] if validated else [])],
@@ -78,25 +79,31 @@ def candidate_table(comparison: Comparison, shortened: bool = False) -> TextTabl
     )
 
 
-def _ordered(found: Sequence[SweepCandidate], by_score: bool) -> list[SweepCandidate]:
-    """Candidates by problem and method. Those of a method stay in the order of the grid, or have
-    the best score on validation samples first."""
+def _ordered(found: Sequence[SweepCandidate], sign: int) -> list[SweepCandidate]:
+    """Candidates by problem and method. Those of a method have the best score on validation samples
+    first, or stay in the order of the grid.
+
+    Args:
+        found: the candidates.
+        sign: 1 if higher scores are better, -1 if lower scores are better, 0 for the order of the
+            grid.
+    """
     problems = list(dict.fromkeys(one.problem for one in found))
     methods = list(dict.fromkeys(one.method for one in found))
 
     def place(one: SweepCandidate) -> tuple[int, int, float]:
         """The sorting key of a candidate."""
         score = 0.0
-        if by_score:
-            score = np.inf if one.validation is None else -one.validation
+        if sign:
+            score = np.inf if one.validation is None else -sign * one.validation
         return problems.index(one.problem), methods.index(one.method), score
 
     return sorted(found, key=place)
 
 
-def _top(ordered: Sequence[SweepCandidate]) -> list[SweepCandidate]:
+def _top(ordered: Sequence[SweepCandidate], sign: int) -> list[SweepCandidate]:
     """The best candidates of each method and problem on validation samples."""
-    by_score = _ordered(ordered, True)
+    by_score = _ordered(ordered, sign)
     counts: dict[tuple[str, str], int] = {}
     shown = []
     for one in by_score:
@@ -109,15 +116,16 @@ def _top(ordered: Sequence[SweepCandidate]) -> list[SweepCandidate]:
 
 def _measures(comparison: Comparison) -> list[Measure]:
     """The measures of the table of candidates."""
-    names = ["best_accuracy", "final_accuracy"]
-    return measures_of(["validation_accuracy", *names] if has_validation(comparison) else names)
+    scores = comparison.run_scores
+    measures = [scores.best, scores.final]
+    return [scores.validation, *measures] if has_validation(comparison) else measures
 
 
-def _head(measure: Measure, validated: bool) -> str:
-    """The heading of a measure. With validation samples, the best accuracy is the test accuracy of
-    the round that they choose."""
-    if validated and measure.name == "best_accuracy":
-        return "test in that round (%)"
+def _head(comparison: Comparison, measure: Measure, validated: bool) -> str:
+    """The heading of a measure. With validation samples, the best score is the test score of the
+    round that they choose."""
+    if validated and measure == comparison.run_scores.best:
+        return replace(measure, head="test in that round").head_with_unit
     return measure.head_with_unit
 
 
@@ -137,9 +145,10 @@ def _candidate_note(comparison: Comparison) -> str:
     spread = "Mean ± SD over the seeds. " if len(comparison.seeds) > 1 else ""
     if not has_validation(comparison):
         return f"{spread}N{NO_WINNER[1:]}."
+    head = comparison.run_scores.of_round.head
     return (
-        f"{spread}Bold: the winner, which has the best accuracy on validation samples. It was not "
-        "chosen by its test accuracy."
+        f"{spread}Bold: the winner, which has the best {head} on validation samples. It was not "
+        f"chosen by its test {head}."
     )
 
 
@@ -152,7 +161,7 @@ def winner_lines(comparison: Comparison) -> list[str]:
     if not has_validation(comparison):
         return [NO_WINNER]
     found = candidates(comparison)
-    marks = chosen(found)
+    marks = marks_of(comparison, found)
     lines = []
     for mark in (WINNER, BEST_OF_METHOD):
         for one in found:
@@ -175,12 +184,13 @@ def _winner_line(
     rivals = [
         other for other in found if (other.problem, other.method) == (one.problem, one.method)
     ]
-    test = comparison.values(one.setting, "best_accuracy")[one.variant]
+    best = comparison.run_scores.best
+    test = comparison.values(one.setting, best.name)[one.variant]
     problem = f"{one.problem}: " if one.problem else ""
     head = "winner on validation samples" if mark == WINNER else "best of its method"
     scores = (
-        f"{percent(one.validation)} on validation samples, "
-        f"{percent(float(np.mean(test)))} on test samples"
+        f"{best.text_with_unit(one.validation)} on validation samples, "
+        f"{best.text_with_unit(float(np.mean(test)))} on test samples"
     )
     edges = _edges(one, rivals) if comparison.grid.trials is None else ""
     return (
@@ -219,7 +229,7 @@ def importance_table(comparison: Comparison, measure: str | None = None) -> Text
     heads = ["method", "option", "share of variance (%)", "by chance (%)"]
     word = score_word(comparison, measure)
     return TextTable(
-        title=f"How much each option mattered: {comparison.grid.measure(word).title}",
+        title=f"How much each option mattered: {comparison.measure(word).title}",
         heads=[*heads, "Spearman's rho (95% interval)"] if searched else heads,
         rows=rows,
         bold=frozenset(),

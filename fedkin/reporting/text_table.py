@@ -22,6 +22,8 @@ _BREAKS = (
     (" of ", "\nof "),
     (" on ", "\non "),
     (" in ", "\nin "),
+    (" against ", "\nagainst "),
+    (" per ", "\nper "),
 )
 
 

@@ -21,13 +21,13 @@ from fedkin.core.method import State
 from fedkin.core.records import Record
 from fedkin.core.storage import user_path, write_atomic
 from fedkin.measures.measure import Measure
-from fedkin.measures.scores import OTHER_MEASURES, names_in
+from fedkin.measures.scores import names_in
 from fedkin.run import run_repr
 from fedkin.run.folder import checkpoint, integrity, run_folder
 from fedkin.run.folder.migrations import Migrations, migrations_table
 from fedkin.run.folder.resuming import how_to_resume
 from fedkin.run.metrics import clustering
-from fedkin.run.metrics.final import BestRound, final_entries
+from fedkin.run.metrics.final import BestRound, final_entries, number_entries
 from fedkin.run.metrics.partial_rounds import away_rounds
 from fedkin.run.stopping import best_record, failure, first_to_reach, is_complete
 from fedkin.run.trained.model_access import ModelAccess
@@ -155,7 +155,8 @@ class Run(ModelAccess):
         was evaluated.
 
         * ``best_accuracy``: the highest accuracy of a complete round. The methods' papers report
-          this number.
+          this number. Of numbers, names have the score instead (``measure``), such as
+          ``best_root_mean_squared_error``, which is the lowest.
         * ``rounds_to_target``: the first complete round that reaches ``run.target``.
         * ``accuracy_all_clients``: the final accuracy over all clients. Clients without a cluster
           are evaluated on the model that they would get now (``run.metrics.final``).
@@ -199,7 +200,6 @@ class Run(ModelAccess):
         best = best_record(self.records)
         last = self.records[-1]
         names = names_in(last)
-        others = [name for name in OTHER_MEASURES if name in last and name != names.score]
         target = self.config.target
         reached = first_to_reach(self.records, target)
         discrepancies = [
@@ -219,7 +219,7 @@ class Run(ModelAccess):
             names.final: last[names.score],
             names.median: last[names.median],
             names.worst: last[names.worst],
-            **{f"final_{name}": last[name] for name in others},
+            **number_entries(last, names),
             **{measure.name: last.get(measure.name) for measure in self.measures},
             names.all_clients: last[names.score] if is_complete(last) else None,
             "target": target,

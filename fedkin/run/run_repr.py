@@ -10,13 +10,14 @@ from fedkin.core.object_repr import client_list, count, html_table
 from fedkin.measures.lookup import measures_of
 from fedkin.measures.measure import Measure
 from fedkin.measures.number_texts import percent
+from fedkin.measures.run_scores import scores_in
 from fedkin.measures.table import MEASURES
 from fedkin.options.robust.splitting import SUSPECT
+from fedkin.run.number_notes import number_line
 
 if TYPE_CHECKING:
     import pandas as pd
 
-COLUMNS = ("final_accuracy", "best_accuracy", "bottom_decile")  # measures in a notebook's table
 ATTACKED = ("honest_accuracy", "honest_bottom_decile", "attackers_alone")  # of attacked runs
 LISTED = 8  # largest number of suspects in a line
 
@@ -27,7 +28,8 @@ def text(
     names: Sequence[str] | None = None,
     own: Sequence[Measure] = (),
 ) -> str:
-    """A summary of a run in three lines: method and data, accuracy, and clusters.
+    """A summary of a run in three lines: method and data, scores (such as the accuracy), and
+    clusters.
 
     Args:
         summary: ``Run.summary``.
@@ -35,15 +37,21 @@ def text(
         names: names of all clients by position; None if clients have no names.
         own: the user's measures.
     """
-    bottom = MEASURES["bottom_decile"]
-    chosen = " (chosen on validation samples)" * ("validation_accuracy" in summary)
-    best = f"{percent(summary['best_accuracy'])} in round {summary['best_round']}{chosen}"
-    scores = [f"accuracy {percent(summary['final_accuracy'])}"]
-    scores += [f"best {best}"] if summary["best_accuracy"] is not None else []
-    scores += [f"{bottom.head} {bottom.text_with_unit(summary[bottom.name])}"]
+    roles = scores_in(summary)
+    final = roles.final
+    best = summary[roles.best.name]
+    chosen = " (chosen on validation samples)" * (roles.validation.name in summary)
+    last = f"{roles.of_round.head} {final.text_with_unit(summary[final.name])}"
+    scores = [number_line(summary) or last]
+    if best is not None:
+        shown = f"{roles.best.text_with_unit(best)} in round {summary['best_round']}{chosen}"
+        scores.append(f"best {shown}")
+    worst = f"{roles.worst_words} of clients"
+    scores.append(f"{worst} {roles.worst.text_with_unit(summary[roles.worst.name])}")
     scores += [f"{measure.head} {measure.text_with_unit(summary[measure.name])}" for measure in own]
     compared = "".join(
-        f"; {method_title(other['method'])} on the same data: {percent(other['final_accuracy'])}"
+        f"; {method_title(other['method'])} on the same data: "
+        f"{final.text_with_unit(other[final.name])}"
         for other in against
     )
     robust = robust_text(summary, names)
@@ -136,17 +144,18 @@ def html(summaries: Sequence[Mapping[str, Any]], own: Sequence[Measure] = ()) ->
         own: the user's measures.
     """
     first = summaries[0]
-    accuracies = measures_of(COLUMNS)
+    scores = scores_in(first)
+    shown = [scores.final, scores.best, scores.worst, *scores.further]
     others = [*measures_of(ATTACKED if "attackers" in first else ()), *own]
     rows = {
         method_title(one["method"]): (
-            *(measure.text_with_unit(one[measure.name]) for measure in accuracies),
+            *(measure.text_with_unit(one.get(measure.name)) for measure in shown),
             _clusters(one),
             *(measure.text_with_unit(one[measure.name]) for measure in others),
         )
         for one in summaries
     }
-    heads = [measure.short or measure.label for measure in accuracies]
+    heads = [measure.short or measure.label for measure in shown]
     heads += [MEASURES["clusters"].head, *(measure.short or measure.label for measure in others)]
     return html_table(
         f"{_title(first)}: {count(first['rounds'], 'round')}, seed {first['seed']}", rows, heads

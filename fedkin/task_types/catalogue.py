@@ -13,6 +13,7 @@ from fedkin.core.errors import DataError
 from fedkin.task_types.classification import Classification
 from fedkin.task_types.count import LOSSES as OF_COUNTS
 from fedkin.task_types.count import Count
+from fedkin.task_types.forecast import Forecast
 from fedkin.task_types.loss import Loss
 from fedkin.task_types.quantile import Pinball, Quantile
 from fedkin.task_types.regression import LOSSES as OF_NUMBERS
@@ -21,7 +22,7 @@ from fedkin.task_types.survival import Survival
 from fedkin.task_types.task_type import LabelScale, TaskType
 
 TASK_TYPES: dict[str, type[TaskType]] = {
-    kind.name: kind for kind in (Classification, Regression, Count, Quantile, Survival)
+    kind.name: kind for kind in (Classification, Regression, Count, Quantile, Survival, Forecast)
 }
 
 # The losses of each task type, by name. The first one is its default.
@@ -29,6 +30,7 @@ LOSSES: dict[str, dict[str, type[Loss]]] = {
     Regression.name: dict(OF_NUMBERS),
     Count.name: dict(OF_COUNTS),
     Quantile.name: {Pinball.name: Pinball},
+    Forecast.name: dict(OF_NUMBERS),
 }
 
 
@@ -41,7 +43,7 @@ def values_of(task_type: TaskType) -> dict[str, Any]:
         values["constant"] = list(task_type.constant)
         values["rate"] = task_type.rate
         values["deviation"] = task_type.deviation
-    return values
+    return values | task_type.own_values()
 
 
 def task_type_from(values: Mapping[str, Any], place: Any) -> TaskType:
@@ -72,6 +74,7 @@ def task_type_from(values: Mapping[str, Any], place: Any) -> TaskType:
             constant=constant,
             rate=float(values["rate"]),
             deviation=float(values.get("deviation", 1.0)),
+            **kind.own_fields(values),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(f"{place}: the description of the labels is damaged ({error!r})") from error

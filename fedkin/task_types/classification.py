@@ -31,6 +31,13 @@ class Classification(TaskType):
     def sample_scores(self, xp: Any, scores: Any, y: Any) -> tuple[Any, ...]:
         return (scores.argmax(-1) == y,)
 
+    def sample_losses(
+        self, scores: Float[np.ndarray, "B C"], y: np.ndarray
+    ) -> Float[np.ndarray, "B"]:
+        highest = scores.max(axis=1)
+        total = highest + np.log(np.exp(scores - highest[:, None]).sum(axis=1))
+        return total - scores[np.arange(len(y)), y]
+
     def constant_scores(self, y: Any) -> tuple[Any, ...]:
         return ()
 
@@ -39,3 +46,12 @@ class Classification(TaskType):
 
 
 CLASSIFICATION = Classification()
+
+
+def task_type_of_samples(samples: Any) -> TaskType:
+    """What the labels of samples are: classes, unless the samples say otherwise.
+
+    Args:
+        samples: federated data, or a description of samples.
+    """
+    return getattr(samples, "task_type", CLASSIFICATION)

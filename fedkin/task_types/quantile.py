@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from fedkin.core.errors import ConfigError
+from fedkin.measures.intervals import wilson_interval
 from fedkin.task_types.loss import Loss, Targets, targets_of
 from fedkin.task_types.task_type import Sums, TaskType, check_finite, gain_over, share_of
 
@@ -95,7 +96,8 @@ class Quantile(TaskType):
     def measures(self) -> tuple[str, ...]:
         if len(self.loss.levels) == 1:
             return "mean_pinball_loss", "d2_pinball_score"
-        return "mean_pinball_loss", "d2_pinball_score", "coverage", "interval_width"
+        of_interval = ("coverage", "coverage_gap", "interval_width")
+        return "mean_pinball_loss", "d2_pinball_score", *of_interval
 
     @property
     def constant_levels(self) -> tuple[float, ...]:
@@ -131,8 +133,17 @@ class Quantile(TaskType):
             "mean_pinball_loss": scale * share_of(sums["pinball_loss"], examples) / levels,
             "d2_pinball_score": gain_over(sums["pinball_loss"], sums["constant_pinball_loss"]),
             "coverage": share_of(sums["covered"], examples),
+            "coverage_gap": share_of(sums["covered"], examples) - self.level,
             "interval_width": scale * share_of(sums["width"], examples),
         }
+
+    def intervals(self, sums: Sums, examples: Any) -> dict[str, tuple[float, float]]:
+        """Wilson's interval of the coverage minus its level."""
+        if len(self.loss.levels) == 1 or not examples:
+            return {}
+        covered = np.array([round(float(sums["covered"]))])
+        low, high = wilson_interval(covered, np.array([examples]))
+        return {"coverage_gap": (float(low[0]) - self.level, float(high[0]) - self.level)}
 
     def check_labels(self, labels: Float[np.ndarray, "M"], place: str, clients: Any = None) -> None:
         check_finite(labels, place, clients)

@@ -20,7 +20,7 @@ from fedkin.core.object_repr import of_client
 from fedkin.measures.measure import Measure
 from fedkin.measures.scores import ScoreNames
 from fedkin.measures.table import MEASURES
-from fedkin.task_types.loss import Loss
+from fedkin.task_types.loss import Loss, targets_of
 
 Sums = Mapping[str, Any]  # arrays or single numbers
 
@@ -59,6 +59,7 @@ class TaskType(ABC):
     # A client with fewer scored samples is not ranked among the worst clients.
     least_ranked: ClassVar[int] = 10
     highest: ClassVar[float] = np.inf  # of the first sum, per sample
+    by_time: ClassVar[bool] = False  # whether samples are divided by time, never at random
 
     label: LabelScale = field(default_factory=LabelScale, compare=False, kw_only=True)
     constant: tuple[float, ...] = field(default=(0.0,), compare=False, kw_only=True)
@@ -99,6 +100,20 @@ class TaskType(ABC):
             scores: outputs of the model [B C].
             y: rows of ``FederatedData.y``.
         """
+
+    def sample_losses(
+        self, scores: Float[np.ndarray, "B C"], y: np.ndarray
+    ) -> Float[np.ndarray, "B"]:
+        """The training loss of each sample in NumPy, times the sample's weight.
+
+        Args:
+            scores: outputs of a model.
+            y: rows of ``FederatedData.y``.
+        """
+        assert self.loss is not None
+        targets = targets_of(y)
+        losses = self.loss.of(np, scores, targets)
+        return losses if targets.weight is None else losses * targets.weight
 
     def constant_scores(self, y: Any) -> tuple[Any, ...]:
         """The same sums for the constant model, for the other names in ``sums``."""
@@ -166,6 +181,27 @@ class TaskType(ABC):
             examples: number of samples.
         """
 
+    def per_client(self, sums: Sums, examples: Any) -> dict[str, Any]:
+        """The measures in which every client has the same weight, by name: those of the mean of the
+        clients' means.
+
+        Args:
+            sums: sums over the samples of each client, by name.
+            examples: number of samples of each client, at least 1.
+        """
+        means = {name: np.mean(np.divide(column, examples)) for name, column in sums.items()}
+        return self.values(means, np.int64(1))
+
+    def intervals(self, sums: Sums, examples: Any) -> dict[str, tuple[float, float]]:
+        """95% intervals of some measures over all samples together, by name. The default has none.
+
+        Args:
+            sums: sums over all samples, by name.
+            examples: number of samples.
+        """
+        del sums, examples
+        return {}
+
     def check_labels(self, labels: Float[np.ndarray, "M"], place: str, clients: Any = None) -> None:
         """Raise DataError for labels that this task type cannot have, with row, client and cure.
 
@@ -177,6 +213,16 @@ class TaskType(ABC):
             clients: the client of each sample, for the message; None if it is unknown.
         """
         del labels, place, clients
+
+    def own_values(self) -> dict[str, Any]:
+        """Further values for JSON, from which ``own_fields`` makes fields. The default has none."""
+        return {}
+
+    @classmethod
+    def own_fields(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The fields of a task type that ``own_values`` turned into values."""
+        del values
+        return {}
 
 
 def row_of(wrong: np.ndarray) -> int:

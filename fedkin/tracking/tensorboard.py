@@ -10,10 +10,11 @@ from typing import Any
 from fedkin.core.errors import StorageError
 from fedkin.core.records import Record
 from fedkin.measures.lookup import measures_in
+from fedkin.measures.run_scores import scores_in
 from fedkin.tracking.optional_import import import_library
 from fedkin.tracking.tracker import flat_numbers, flat_settings
 
-_COMPARED = ("accuracy", "bottom_decile", "loss", "ari")  # shown in the table of hyper-parameters
+_COMPARED = ("loss", "ari")  # shown in the table of hyper-parameters after the scores
 _PATIENCE = 5.0  # seconds within which the writer's thread must have written a record
 
 
@@ -29,7 +30,7 @@ class TensorBoard:
         assert folder is not None
         self._folder = folder
         self._settings = flat_settings(description)
-        self._compared = (*_COMPARED, *(measure.column for measure in measures_in(description)))
+        self._own = [measure.column for measure in measures_in(description)]
         self._known = any(folder.glob("events.out.tfevents.*"))
         self._writer: Any = None
 
@@ -48,7 +49,9 @@ class TensorBoard:
             self._size = 0
             # Write the settings with the compared values, once per run.
             if not self._known:
-                compared = {name: numbers.pop(name) for name in self._compared if name in numbers}
+                scores = scores_in(record)
+                names = (scores.names.score, scores.names.worst, *_COMPARED, *self._own)
+                compared = {name: numbers.pop(name) for name in names if name in numbers}
                 self._writer.add_hparams(self._settings, compared, name=".", global_step=round)
         for name, number in numbers.items():
             self._writer.add_scalar(name, number, round)

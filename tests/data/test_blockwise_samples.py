@@ -15,10 +15,10 @@ import pytest
 import fedkin as fk
 from fedkin.core.errors import DataError
 from fedkin.data import array_checks, files
+from fedkin.data.clean_features import clean_features
 from fedkin.data.digest import data_digest
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.parquet import ParquetFeatures
-from fedkin.data.user_samples import clean_features
 
 M = 50
 X = np.random.default_rng(0).normal(size=(M, 3))

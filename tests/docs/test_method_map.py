@@ -83,7 +83,7 @@ def test_a_row_agrees_with_the_method(name: str) -> None:
     method = METHODS[name]
     about = method.about
     fields = {field.name for field in dataclasses.fields(method)}
-    if about.count == "given" and name != "oracle":
+    if about.count == "given" and name not in ("oracle", "given"):
         assert fields & {"clusters", "components"}, (
             "K is said to be given, and there is no such option"
         )

@@ -49,7 +49,7 @@ WITH_ALL_FORMULAS = {
     "fedper": 3,
 }
 # Methods without a paper, or whose papers have no address that we know.
-WITHOUT_LINK = {"private_clusters", "gossip", "oracle", "hierarchical", "athena"}
+WITHOUT_LINK = {"private_clusters", "gossip", "given", "oracle", "hierarchical", "athena"}
 # Commands with a data set, a model or a scenario that no other test runs with this method.
 RUN = ("fedper", "feddrift", "oracle")
 each_module = pytest.mark.parametrize("module", MODULES)
@@ -183,7 +183,7 @@ def test_a_scheme_knows_the_words_of_a_method(name: str) -> None:
 
 def test_every_method_that_runs_on_the_data_has_its_bytes() -> None:
     stored = method_costs.stored()
-    assert set(METHODS) - set(stored) == {"athena", "oracle"}
+    assert set(METHODS) - set(stored) == {"athena", "oracle", "given"}
     assert set(stored) <= set(METHODS)
     assert stored["fedavg"].round == stored["fedavg"].total == (1.0, 1.0)
 
@@ -214,7 +214,7 @@ def test_times_are_read_from_the_page_of_benchmarks() -> None:
     times = method_costs.times()
     page = (DOCS / "benchmarks-methods.md").read_text()
     assert f"| x {times['ifca']} |" in page
-    assert set(METHODS) - set(times) == {"athena", "oracle"}
+    assert set(METHODS) - set(times) == {"athena", "oracle", "given"}
 
 
 def test_a_method_without_numbers_has_dashes() -> None:

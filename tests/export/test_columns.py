@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import fedkin as fk
-from fedkin.export.predictor import as_samples
+from fedkin.export.input_samples import as_samples
 from fedkin.export.reader import Export
 from tests.mappings import merged
 

@@ -411,6 +411,12 @@ CASES = {
         models_up=7,
     ),
     "gossip": replace(PEERS, models_down=7, models_up=7),
+    "given": Case(
+        options={"groups": {str(client): "abc"[client % 3] for client in range(24)}},
+        as_fedavg={"groups": {str(client): "all" for client in range(24)}},
+        impossible=({"column": "", "groups": {}},),
+        clusters=3,
+    ),
     "oracle": replace(
         PEERS,
         models_down=3.25,  # five of a cluster, and three of another

@@ -17,7 +17,7 @@ from fedkin.config.registry import method_title
 from fedkin.methods import METHODS
 from fedkin.reporting import ranks_figure, run_figure
 from fedkin.reporting.html.contents import contents
-from fedkin.reporting.html.paper_figures import _accuracy
+from fedkin.reporting.html.paper_figures import _curves_of
 from fedkin.reporting.html.read_runs import read_runs
 from fedkin.reporting.method_styles import method_style, method_styles
 from fedkin.reporting.seeds_figure import accuracies
@@ -141,7 +141,7 @@ def test_every_picture_uses_this_colour() -> None:
         made: dict[str, Any] = contents(read_runs(shown))
         assert made["styles"]["IFCA"] == ifca._asdict()
         paper = Figure()
-        _accuracy(paper, made["accuracy"][0], "accuracy")
+        _curves_of(paper, made["accuracy"][0], "accuracy", made["score"])
         assert colour_of_lines(paper, ifca.light)
         assert colour_of_lines(run_figure.draw(shown), ifca.light)
     curves = {name: np.full((3, 4), 0.5) for name in ("FedSim", "IFCA (K = 2)")}

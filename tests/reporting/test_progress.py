@@ -91,7 +91,7 @@ def test_on_a_terminal_one_live_line_per_method() -> None:
                 )
     assert [task.fields["method"] for task in display._bars.tasks] == ["FedGroup", "FedAvg"]
     assert all(task.finished for task in display._bars.tasks)
-    assert [task.fields["accuracy"] for task in display._bars.tasks] == ["37.5% (partial)"] * 2
+    assert [task.fields["score"] for task in display._bars.tasks] == ["37.5% (partial)"] * 2
 
 
 def test_the_closing_table() -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
+from fedkin.analysis.compare.averaged_measures import averaged_names
 from fedkin.analysis.compare.comparison_folder import (
     cells_of,
     finished_run,
@@ -20,6 +21,7 @@ from fedkin.analysis.compare.comparison_folder import (
     reopen,
 )
 from fedkin.analysis.compare.importance import importance
+from fedkin.analysis.compare.same_scores import check_same_scores
 from fedkin.analysis.compare.sweep import long_table, runs_table, with_sweep
 from fedkin.analysis.compare.target import first_round, last_score
 from fedkin.analysis.pairwise_tests import pairs
@@ -29,8 +31,9 @@ from fedkin.analysis.scores import log_reasons, scores_by_method
 from fedkin.analysis.tables import clusters_and_configured, mean_and_interval, rows_of
 from fedkin.config.comparison_grid import ComparisonGrid
 from fedkin.core.storage import user_path, write_atomic
+from fedkin.measures.lookup import compared_by
 from fedkin.measures.measure import Measure
-from fedkin.measures.table import AGREEMENT, HONEST, MEANS
+from fedkin.measures.run_scores import ACCURACIES, RunScores, scores_in
 from fedkin.run.folder import run_folder
 from fedkin.run.run import Run
 
@@ -58,6 +61,8 @@ class Comparison:
         failed: reasons of failed runs by setting, method and seed.
         folder: the comparison's folder.
 
+    Raises ConfigError if runs have different measures, such as accuracies and errors.
+
     Examples:
         >>> import fedkin as fk
         >>> from tempfile import TemporaryDirectory
@@ -72,6 +77,9 @@ class Comparison:
     finished: Mapping[Key, Run]
     failed: Mapping[Key, str] = field(default_factory=dict)
     folder: Path | None = None
+
+    def __post_init__(self) -> None:
+        check_same_scores((setting, run) for (setting, *_), run in self.finished.items())
 
     def __repr__(self) -> str:
         shape = (
@@ -149,6 +157,22 @@ class Comparison:
         """The default measure by which methods are compared."""
         return self.grid.by
 
+    @property
+    def run_scores(self) -> RunScores:
+        """The measures of the runs' score; accuracies if no run is finished."""
+        first = next(iter(self.finished.values()), None)
+        return ACCURACIES if first is None else scores_in(first.summary())
+
+    def measure(self, by: str | None = None) -> Measure:
+        """The measure by which methods are compared.
+
+        Args:
+            by: the measure's word, as in ``differences``; None: the comparison's ``by``.
+
+        Raises ConfigError for an unknown word.
+        """
+        return compared_by(self.by if by is None else by, self.grid.measures, self.run_scores)
+
     def runs(self, setting: str, method: str) -> list[Run]:
         """The finished runs of a method in a setting, in the order of the seeds."""
         return [
@@ -168,11 +192,11 @@ class Comparison:
     def _value(self, key: Key, name: str) -> float:
         """The value ``name`` of a run's summary; NaN if the run is not finished or its summary has
         no such value."""
-        value = self.finished[key].summary()[name] if key in self.finished else None
+        value = self.finished[key].summary().get(name) if key in self.finished else None
         return float("nan") if value is None else float(value)
 
     def curves(
-        self, setting: str, column: str = "accuracy", partial: bool = False
+        self, setting: str, column: str | None = None, partial: bool = False
     ) -> dict[str, Float[np.ndarray, "S R"]]:
         """A column of the runs' histories by method, with a row for each finished seed.
 
@@ -180,18 +204,20 @@ class Comparison:
 
         Args:
             setting: the setting's label.
-            column: the column of the histories.
-            partial: whether to include accuracies of rounds in which some clients have no cluster
-                yet. If False, they are NaN.
+            column: the column of the histories; default: the score, such as the accuracy.
+            partial: whether to include scores of rounds in which some clients have no cluster yet.
+                If False, they are NaN.
         """
         return curves_of(
-            {method: self.runs(setting, method) for method in self.methods}, column, partial
+            {method: self.runs(setting, method) for method in self.methods},
+            self.run_scores.names.score if column is None else column,
+            partial,
         )
 
     def target(self, setting: str) -> float | None:
-        """The target accuracy of ``rounds_to_target``.
+        """The target score (such as the accuracy) of ``rounds_to_target``.
 
-        It is ``run.target`` if set; otherwise the accuracy of the comparison's first method in its
+        It is ``run.target`` if set; otherwise the score of the comparison's first method in its
         last round (mean over the seeds), on the samples used to score rounds.
         """
         targets = [run.config.target for m in self.methods for run in self.runs(setting, m)]
@@ -208,7 +234,8 @@ class Comparison:
         interval below three seeds):
 
         * final accuracy, final accuracy over all clients, best accuracy, and accuracy of the bottom
-          10% of clients;
+          10% of clients; of numbers, the same values of their score, such as
+          ``final_root_mean_squared_error``, and their further measures;
         * with a validation split, the best validation accuracy, which is used to choose options;
         * with known true clusters, the final agreement with them (``ari``, ``nmi``);
         * with attacks, accuracy and agreement of honest clients, and the share of attackers in
@@ -248,7 +275,7 @@ class Comparison:
         runs = self.runs(setting, method)
         summaries = [run.summary() for run in runs]
         row: dict[str, Any] = {"setting": setting, "method": method, "seeds": len(runs)}
-        for name in _averaged(summaries, self.grid.measures):
+        for name in averaged_names(summaries, self.run_scores, self.grid.measures):
             row |= mean_and_interval(name, [summary.get(name) for summary in summaries])
         row |= clusters_and_configured(summaries)
         target = self.target(setting)
@@ -268,13 +295,13 @@ class Comparison:
         """Test every pair of methods in every setting (``pairwise_tests.pairs``).
 
         Args:
-            measure: ``final`` or ``best`` accuracy, accuracy of the ``bottom`` 10% of clients, best
-                accuracy on ``validation`` samples, or the name of a user's measure. None: the
-                comparison's ``by``.
+            measure: ``final`` or ``best`` score (such as the accuracy), score of the ``bottom``
+                10% of clients, which are the worst, best score on ``validation`` samples, or the
+                name of a user's measure. None: the comparison's ``by``.
 
         Raises ConfigError for an unknown measure.
         """
-        compared = self.grid.measure(measure)
+        compared = self.measure(measure)
         tables = [
             self._pairs(setting, compared).assign(setting=setting) for setting in self.settings
         ]
@@ -287,7 +314,7 @@ class Comparison:
     def scores(self, setting: str, measure: str | None = None) -> dict[str, Float[np.ndarray, "S"]]:
         """The scores by which a setting's methods are compared (``scores.score``): for each method,
         one per seed, NaN if missing."""
-        return self._scores_and_reasons(setting, self.grid.measure(measure))[0]
+        return self._scores_and_reasons(setting, self.measure(measure))[0]
 
     def _scores_and_reasons(
         self, setting: str, measure: Measure
@@ -318,7 +345,7 @@ class Comparison:
 
         Raises ConfigError for an unknown measure.
         """
-        compared = self.grid.measure(measure)
+        compared = self.measure(measure)
         means = {}
         for setting in self.settings:
             scores = self.scores(setting, measure)
@@ -422,17 +449,3 @@ class Comparison:
             if (reason := kept.get(cell.key)) and cell.key not in runs
         }
         return cls(grid, runs, failed, folder)
-
-
-def _averaged(summaries: Sequence[Mapping[str, Any]], own: Sequence[Measure]) -> list[str]:
-    """The names of the measures that a table row averages over seeds: some that every table has,
-    and others that occur in some run (e.g. agreement with true clusters)."""
-    names: list[str] = [*MEANS]
-    if any("validation_accuracy" in summary for summary in summaries):
-        names.append("validation_accuracy")
-    for name in AGREEMENT:
-        if any(summary.get(name) is not None for summary in summaries):
-            names.append(name)
-    if any("attackers" in summary for summary in summaries):
-        names += HONEST
-    return names + [measure.name for measure in own]

@@ -13,6 +13,7 @@ from fedkin.config.schema import error_context
 from fedkin.core.errors import CheckpointError, FedkinError, StorageError
 from fedkin.core.records import Record
 from fedkin.data.federated import FederatedData
+from fedkin.measures.run_scores import RunScores, scores_of
 from fedkin.run.callbacks import OnRound
 from fedkin.run.experiment import Experiment
 from fedkin.run.folder.fingerprint import fingerprint
@@ -90,6 +91,8 @@ class Experiments:
         self._data: FederatedData | None = None
         self._running: DrawnData | None = None  # setting and data of the last run
         self._kept: dict[DrawnData, tuple[SimulatedExperiment, Digests]] = {}
+        # The measures of the data made so far, each with the first setting that has it.
+        self.scores: dict[RunScores, str] = {}
 
     def refusals(self, cells: Sequence[Cell]) -> dict[Pair, str]:
         """Reasons why methods cannot run in their settings, checked without training.
@@ -156,6 +159,8 @@ class Experiments:
             self._data = None
             with error_context("data"):
                 self._data = config.make_data(cell.seed)
+            scores = scores_of(self._data.task_type.measures)
+            self.scores.setdefault(scores, cell.setting.label)
             self._described = described
         return self._data
 

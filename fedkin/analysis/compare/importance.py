@@ -90,7 +90,7 @@ def importance(comparison: Results, measure: str | None = None) -> pd.DataFrame:
 def score_word(comparison: Results, measure: str | None = None) -> str:
     """The word of the measure by which importance is computed: ``validation`` if there are such
     samples, otherwise the compared measure."""
-    return "validation" if has_validation(comparison) else comparison.grid.measure(measure).by
+    return "validation" if has_validation(comparison) else comparison.measure(measure).by
 
 
 def share_of_variance(scores: Float[np.ndarray, "n"], groups: Int[np.ndarray, "n"]) -> float:
@@ -150,7 +150,7 @@ def _spearman(
 def _scores(comparison: Results, measure: str | None) -> list[_Score]:
     """The score of each run that has one."""
     word = score_word(comparison, measure)
-    sign = comparison.grid.measure(word).sign
+    sign = comparison.measure(word).sign
     found = []
     for setting, variant in comparison.grid.cells:
         scores = comparison.scores(setting.label, word)[variant.label]

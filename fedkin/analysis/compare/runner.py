@@ -22,6 +22,7 @@ from fedkin.analysis.compare.comparison_folder import (
 )
 from fedkin.analysis.compare.experiments import Experiments, Observer, drawn_data, reason_of
 from fedkin.analysis.compare.repeated_cells import Outcomes, repeats_of, with_repeats
+from fedkin.analysis.compare.same_scores import refuse_different
 from fedkin.analysis.jobs import Earlier, Job, Outcome, check_jobs, replay, several
 from fedkin.analysis.parallel_runs import run_side_by_side
 from fedkin.config.comparison import Methods as ComparedMethods
@@ -142,7 +143,7 @@ def run(
         on_refused: called before the first run with each cell that cannot be run.
 
     Raises:
-        ConfigError: no cell could be run.
+        ConfigError: no cell could be run, or settings have different measures.
         CheckpointError: a cell's folder holds another run or is damaged.
         StorageError: the disk is full.
     """
@@ -154,6 +155,7 @@ def run(
     experiments = Experiments(before, None if parallel else observer)
     failed = _left_out(experiments, cells, before, on_refused)
     left = [cell for cell in cells if cell.key not in failed]
+    _refuse_different_measures(experiments, out, created)
     if not left:
         _end_without_runs(failed, out, created)
     comparison_folder.keep_failed(out, failed)
@@ -210,6 +212,20 @@ def _left_out(
         if on_refused and cell.key in failed:
             on_refused(cell)
     return failed
+
+
+def _refuse_different_measures(
+    experiments: Experiments, out: Path, created: Sequence[Path] | None
+) -> None:
+    """Raise ConfigError before the first run if settings have data with different measures, such as
+    accuracies and errors. The folder of a new comparison is removed then."""
+    try:
+        refuse_different(experiments.scores)
+    except ConfigError:
+        comparison_folder.keep_failed(out, {})
+        if created is not None:
+            abandon(out, created)
+        raise
 
 
 def _end_without_runs(

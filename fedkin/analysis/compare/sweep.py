@@ -19,6 +19,8 @@ from jaxtyping import Float
 from fedkin.analysis.repeated_runs import curve_of
 from fedkin.config.comparison_axes import is_tuned
 from fedkin.config.comparison_grid import ComparisonGrid, Setting, Variant
+from fedkin.measures.measure import Measure
+from fedkin.measures.run_scores import RunScores
 from fedkin.run.run import Run
 
 WINNER = "winner"
@@ -26,16 +28,6 @@ BEST_OF_METHOD = "best of method"
 CHOSEN = "chosen"  # the column that marks candidates with one of these words
 METHOD_WITHOUT_VALUES = "base_method"  # column of labels without values of the grid
 NEVER_TUNED = ("data", "scenario", "trial")  # columns that are no options
-# Of each run, for runs.csv. Seconds are left out, so that the same runs give the same file.
-RUN_MEASURES = (
-    "validation_accuracy",
-    "best_accuracy",
-    "final_accuracy",
-    "accuracy_all_clients",
-    "bottom_decile",
-    "bytes_down",
-    "bytes_up",
-)
 
 
 @runtime_checkable
@@ -50,6 +42,11 @@ class Results(Protocol):
     @property
     def finished(self) -> Mapping[tuple[str, str, int], Run]:
         """Finished runs by setting, method and seed."""
+        ...
+
+    @property
+    def run_scores(self) -> RunScores:
+        """The measures of the runs' score."""
         ...
 
     @property
@@ -73,6 +70,10 @@ class Results(Protocol):
 
     def scores(self, setting: str, measure: str | None = None) -> dict[str, Float[np.ndarray, "S"]]:
         """The scores of a setting's methods, one for each seed."""
+        ...
+
+    def measure(self, by: str | None = None) -> Measure:
+        """The measure by which methods are compared."""
         ...
 
 
@@ -153,7 +154,7 @@ def _mean(scores: np.ndarray) -> float | None:
     return float(scores.mean()) if len(scores) and np.isfinite(scores).all() else None
 
 
-def chosen(found: Sequence[SweepCandidate]) -> dict[tuple[str, str], str]:
+def chosen(found: Sequence[SweepCandidate], sign: int = 1) -> dict[tuple[str, str], str]:
     """The candidates that validation samples choose, by setting and variant: ``winner`` for the
     best of a problem, and ``best of method`` for the best of each other method.
 
@@ -162,26 +163,38 @@ def chosen(found: Sequence[SweepCandidate]) -> dict[tuple[str, str], str]:
 
     Args:
         found: all candidates of a comparison.
+        sign: 1 if higher scores are better, -1 if lower scores are better.
     """
     groups: dict[tuple[str, str], list[SweepCandidate]] = {}
     for one in found:
         groups.setdefault((one.problem, one.method), []).append(one)
     if all(len(group) < 2 for group in groups.values()):
         return {}
-    best = {key: top for key, group in groups.items() if (top := _best(group)) is not None}
+    best = {key: top for key, group in groups.items() if (top := _best(group, sign)) is not None}
     marks = {(one.setting, one.variant): BEST_OF_METHOD for one in best.values()}
     for problem in dict.fromkeys(one.problem for one in found):
-        winner = _best([one for (place, _), one in best.items() if place == problem])
+        of_problem = [one for (place, _), one in best.items() if place == problem]
+        winner = _best(of_problem, sign)
         if winner is not None:
             marks[winner.setting, winner.variant] = WINNER
     return marks
 
 
-def _best(group: Sequence[SweepCandidate]) -> SweepCandidate | None:
-    """The candidate with the highest score on validation samples, the first of equals; None if no
+def _best(group: Sequence[SweepCandidate], sign: int) -> SweepCandidate | None:
+    """The candidate with the best score on validation samples, the first of equals; None if no
     candidate has a score."""
     scored = [one for one in group if one.validation is not None]
-    return max(scored, key=lambda one: one.validation or 0.0, default=None)
+    return max(scored, key=lambda one: sign * (one.validation or 0.0), default=None)
+
+
+def marks_of(comparison: Results, found: Sequence[SweepCandidate]) -> dict[tuple[str, str], str]:
+    """The candidates that validation samples choose, as ``chosen`` returns them.
+
+    Args:
+        comparison: the comparison.
+        found: its candidates.
+    """
+    return chosen(found, comparison.measure("validation").sign)
 
 
 def has_validation(comparison: Results) -> bool:
@@ -201,7 +214,7 @@ def with_sweep(comparison: Results, table: pd.DataFrame) -> pd.DataFrame:
     cells = comparison.grid.cells
     added = _swept_columns(comparison, cells)
     if tuned_keys(comparison):
-        marks = chosen(candidates(comparison))
+        marks = marks_of(comparison, candidates(comparison))
         added[CHOSEN] = [marks.get((s.label, m.label)) for s, m in cells]
     first = ["setting", "method"]
     rest = [name for name in table.columns if name not in first]
@@ -213,7 +226,7 @@ def runs_table(comparison: Results) -> pd.DataFrame:
     the measures of the run's summary."""
     rows = []
     cells = []
-    measures = [*RUN_MEASURES, *(measure.name for measure in comparison.grid.measures)]
+    measures = [*_run_measures(comparison), *(one.name for one in comparison.grid.measures)]
     for setting in comparison.grid.settings:
         for method in comparison.grid.methods:
             for run in comparison.runs(setting.label, method.label):
@@ -231,9 +244,19 @@ def runs_table(comparison: Results) -> pd.DataFrame:
     return pd.concat([table[first], added, table[rest]], axis=1)
 
 
+def _run_measures(comparison: Results) -> list[str]:
+    """Names of the measures of each run, for runs.csv. Seconds are left out, so that the same runs
+    give the same file."""
+    scores = comparison.run_scores
+    of_score = (scores.validation, scores.best, scores.final, scores.all_clients, scores.worst)
+    names = [measure.name for measure in (*of_score, *scores.further)]
+    return [*names, "bytes_down", "bytes_up"]
+
+
 def long_table(comparison: Results) -> pd.DataFrame:
-    """All accuracies as a table with one row per setting, method, seed and round, for
-    curves.csv."""
+    """All scores (such as accuracies) as a table with one row per setting, method, seed and round,
+    for curves.csv."""
+    score = comparison.run_scores.names.score
     parts = [
         pd.DataFrame(
             {
@@ -241,7 +264,7 @@ def long_table(comparison: Results) -> pd.DataFrame:
                 "method": method,
                 "seed": run.config.seed,
                 "round": np.arange(len(run.records)),
-                "accuracy": curve_of(run, "accuracy"),
+                score: curve_of(run, score),
             }
         )
         for setting in comparison.settings
@@ -249,7 +272,7 @@ def long_table(comparison: Results) -> pd.DataFrame:
         for run in comparison.runs(setting, method)
     ]
     if not parts:
-        return pd.DataFrame(columns=["setting", "method", "seed", "round", "accuracy"])
+        return pd.DataFrame(columns=["setting", "method", "seed", "round", score])
     return pd.concat(parts, ignore_index=True)
 
 

@@ -50,7 +50,13 @@ from fedkin.options.base import ActiveOption, Around, Call, Option, RunFacts
 from fedkin.tasks.ditto import TrainBeside
 from fedkin.tasks.fedper import EvaluatePersonal, Part, Personal, body_of, entries_of, join
 from fedkin.tasks.own_model import EvaluateOwn
+from fedkin.tasks.pulled_fit import INTERCEPT, MODEL, EvaluatePulled
 from fedkin.tasks.train import Train
+
+# Arrays of a run with own linear fits (linear.py): the pull to the shared model, and whether the
+# whole model is fitted, or its intercept alone.
+STRENGTH = "strength"
+WHOLE_FIT = "whole_fit"
 
 
 class PersonalPart(Option):
@@ -95,6 +101,10 @@ class PersonalPart(Option):
         arrays = state.extras[cls.section]
         start = arrays["start"]
         clusters = state.assignment[clients]
+        if STRENGTH in arrays and not np.isnan(arrays[STRENGTH]):
+            fits = MODEL if arrays[WHOLE_FIT] else INTERCEPT
+            strength = float(arrays[STRENGTH])
+            return EvaluatePulled(state.models, clusters, strength=strength, fits=fits)
         # The initial model is stored only if clients keep layers; otherwise they keep whole models.
         if not len(start):
             return EvaluateOwn(state.models, clusters)

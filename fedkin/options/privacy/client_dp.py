@@ -67,7 +67,7 @@ class ClientDP(PrivacySettings, Option):
     def simulated(self, data: Any, shift: Any) -> tuple[Any, Any]:
         """The data unchanged. Raises ConfigError if statistics without noise have scaled them."""
         transform = getattr(data, "transform", None)
-        if transform is not None and transform.fitted:
+        if transform is not None and transform.released:
             raise ConfigError(
                 f"privacy: the columns of {data.name} are scaled ({transform.kind}) by statistics "
                 "of the clients' samples, which get no noise; give known statistics: "

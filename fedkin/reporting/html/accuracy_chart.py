@@ -1,4 +1,5 @@
-"""The report's accuracy charts: curves over the rounds, curves by cluster, and marked events.
+"""The report's charts of scores, such as the accuracy: curves over the rounds, curves by cluster,
+and marked events.
 
 Shapes: S seeds, R rounds, N clients.
 """
@@ -13,7 +14,8 @@ from jaxtyping import Bool, Float, Int
 
 from fedkin.analysis.statistics import LEAST_SEEDS, Band, interval
 from fedkin.core.method import UNASSIGNED
-from fedkin.reporting.html.json_values import Json, rounded, thinned
+from fedkin.measures.run_scores import scores_in
+from fedkin.reporting.html.json_values import Json, rounded_scores, thinned
 from fedkin.run.run import Run
 
 _LIMITS = {"share": (0.0, 1.0), "index": (-1.0, 1.0)}  # range of values by unit
@@ -23,59 +25,69 @@ def accuracy_over_rounds(runs: Sequence[Run]) -> Json:
     """Curves over the rounds for the page's charts. For several seeds they are means with 95%
     intervals.
 
-    The curves are the accuracy of all clients and of the bottom 10%, the agreement with the true
-    clusters (``ari``, if known), and the user's measures. Rounds that were not scored
+    The curves are the score of all clients (with the key ``accuracy``) and of the worst 10%
+    (``bottom_decile``), the agreement with the true clusters (``ari``, if known), the further
+    measures of numbers, and the user's measures. Rounds that were not scored
     (``run.evaluate_every``) are left out, so that lines join the scored ones.
 
-    In some rounds, a client may have no cluster yet or be absent. Accuracies of such rounds (in any
+    In some rounds, a client may have no cluster yet or be absent. Scores of such rounds (in any
     seed) cover only the other clients. They are in ``partial`` instead of ``accuracy``, and the
     page draws them pale.
     """
     length = min(len(run.records) for run in runs)
-    accuracy, decile, ari = (
-        _column(runs, name, length) for name in ("accuracy", "bottom_decile", "ari")
-    )
+    scores = scores_in(runs[0].records[-1])
+    unit = scores.of_round.unit
+    limits = _limits(unit)
+    accuracy = _column(runs, scores.names.score, length)
+    decile = _column(runs, scores.names.worst, length)
+    ari = _column(runs, "ari", length)
     flags = [[bool(r.get("partial")) for r in run.records[:length]] for run in runs]
     partial: np.ndarray = np.logical_or.reduce(np.array(flags), axis=0)
     scored = _scored(accuracy)
     rounds = scored[thinned(len(scored))]
     chart: Json = {"rounds": rounds.tolist(), "seeds": len(runs)}
     bands = {
-        "accuracy": _band(accuracy, ~partial),
-        "bottom_decile": _band(decile, np.full(length, True)),
+        "accuracy": _band(accuracy, ~partial, *limits),
+        "bottom_decile": _band(decile, np.full(length, True), *limits),
     }
     if np.isfinite(ari).any():
         bands["ari"] = _band(ari, np.full(length, True), least=-1.0)
+    units = {"accuracy": unit, "bottom_decile": unit}
+    units |= {measure.name: measure.unit for measure in runs[0].measures}
     for measure in runs[0].measures:
-        least, most = _LIMITS.get(measure.unit, (-math.inf, math.inf))
+        least, most = _limits(measure.unit)
         bands[measure.name] = _band(
             _column(runs, measure.column, length), np.full(length, True), least, most
         )
     for name, band in bands.items():
         for ending, values in (("", band.mean), ("_low", band.low), ("_high", band.high)):
-            chart[f"{name}{ending}"] = rounded(values[rounds])
+            chart[f"{name}{ending}"] = rounded_scores(values[rounds], units.get(name, ""))
     if partial.any():
         # With the neighbouring rounds, so that the pale line joins the line of complete rounds.
         pale = partial[scored]
         adjacent = np.zeros(length, bool)
         adjacent[scored] = pale | np.append(pale[1:], False) | np.append(False, pale[:-1])
-        chart["partial"] = rounded(np.where(adjacent, accuracy.mean(axis=0), np.nan)[rounds])
+        pale_curve = np.where(adjacent, accuracy.mean(axis=0), np.nan)
+        chart["partial"] = rounded_scores(pale_curve[rounds], unit)
     return chart
 
 
 def accuracy_by_cluster(run: Run, clusters: Sequence[int]) -> Json:
-    """Accuracy over the rounds of each cluster in ``clusters``. Clusters without any recorded
-    accuracy are left out; ``omitted`` counts the other ones that are not in ``clusters``."""
-    scored = _scored(_column([run], "accuracy", len(run.records)))
+    """Score over the rounds of each cluster in ``clusters``. Clusters without any recorded score
+    are left out; ``omitted`` counts the other ones that are not in ``clusters``."""
+    scores = scores_in(run.records[-1])
+    names = scores.names
+    scored = _scored(_column([run], names.score, len(run.records)))
     rounds = scored[thinned(len(scored))]
-    rows = [run.records[r].get("accuracy_by_cluster") or [] for r in rounds]
+    rows = [run.records[r].get(names.by_cluster) or [] for r in rounds]
     # Clusters may be added during the run, so the last rows may be longer than the first ones.
     known = sorted({k for row in rows for k, value in enumerate(row) if value is not None})
     lines = [
         {
             "cluster": k,
-            "accuracy": rounded(
-                [row[k] if k < len(row) and row[k] is not None else np.nan for row in rows]
+            "accuracy": rounded_scores(
+                [row[k] if k < len(row) and row[k] is not None else np.nan for row in rows],
+                scores.of_round.unit,
             ),
         }
         for k in clusters
@@ -105,6 +117,11 @@ def events(run: Run, assignments: Sequence[Int[np.ndarray, "N"]]) -> Json:
         "shifts": shifts if len(shifts) <= rare else [],
         "newcomers": newcomers if len(newcomers) <= rare else [],
     }
+
+
+def _limits(unit: str) -> tuple[float, float]:
+    """The lowest and the highest possible value of a measure with this unit."""
+    return _LIMITS.get(unit, (-math.inf, math.inf))
 
 
 def _scored(accuracy: Float[np.ndarray, "S R"]) -> Int[np.ndarray, "r"]:

@@ -11,7 +11,19 @@ const state = { setting: 0, run: report.opening, colour: "cluster" };
 // Plotly reads a little HTML in its texts; names are shown as they are.
 const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 const percent = (value, digits = 1) => (value === null || value === undefined ? "-" : (100 * value).toFixed(digits) + "%");
+const SCORE = report.score; // words and format of the score of rounds, such as the accuracy
+const isAccuracy = SCORE.head === "accuracy";
 const grouped = (number) => Number(number).toLocaleString("en");
+// A value as text; numbers in units of the label have some significant digits, as in number_texts.py.
+function write(value, { unit, digits }) {
+  if (value === null || value === undefined) return "-";
+  if (unit === "share") return percent(value, digits);
+  if (unit !== "label") return value.toFixed(digits);
+  const places = Math.min(6, Math.max(0, digits - 1 - (value ? Math.floor(Math.log10(Math.abs(value))) : 0)));
+  return value.toLocaleString("en", { minimumFractionDigits: places, maximumFractionDigits: places });
+}
+const hoverFormat = ({ unit, digits }) => (unit === "share" ? "%{y:.1%}" : unit === "label" ? "%{y:,.6~r}" : `%{y:.${digits}f}`);
+const axisOf = (unit) => (unit === "index" ? indices : unit === "share" ? shares : numbers);
 const run = () => report.runs[state.run];
 const similarity = () => report.similarities[run().similarity];
 
@@ -136,15 +148,14 @@ const scoredSplit = () => report.accuracy[state.setting].split; // the samples o
 
 // Curves of all methods in a setting, with their intervals.
 function overRounds(kind, title, what, measure = { unit: kind === "ari" ? "index" : "share", digits: kind === "ari" ? 2 : 1 }) {
-  const index = measure.unit === "index", share = measure.unit === "share", hover = share ? "%{y:.1%}" : `%{y:.${measure.digits}f}`;
-  const write = (value) => (share ? percent(value, measure.digits) : value === null || value === undefined ? "-" : value.toFixed(measure.digits));
+  const hover = hoverFormat(measure), text = (value) => write(value, measure);
   const chart = report.accuracy[state.setting], traces = [], pale = kind === "accuracy" && chart.lines.some((l) => l.partial);
   const lines = chart.lines.map((line) => ({ ...line, y: line[kind], low: line[kind + "_low"], high: line[kind + "_high"] })).filter((line) => line.y);
   if (!lines.length) return { empty: kind === "ari" ? "The true clusters are not known." : "No round was scored." };
   if (lines.every((line) => line.y.every((v) => v === null) && !line.partial)) return { empty: "No client was tested." };
   const at = (line, k) => line.y[k] ?? (kind === "accuracy" && line.partial ? line.partial[k] : null);
   const scored = [...new Set(lines.flatMap((line) => line.rounds.filter((_, k) => at(line, k) !== null)))];
-  if (scored.length === 1) return { empty: `Only round ${scored[0]} was scored: ${lines.map((line) => `${line.method} ${write(at(line, line.rounds.indexOf(scored[0])) ?? null)}`).join(", ")}.` };
+  if (scored.length === 1) return { empty: `Only round ${scored[0]} was scored: ${lines.map((line) => `${line.method} ${text(at(line, line.rounds.indexOf(scored[0])) ?? null)}`).join(", ")}.` };
   const some_band = lines.some((line) => line.low.some((v) => v !== null));
   lines.forEach(({ method, rounds: x, y, low, high, partial }) => {
     const { color: shade, dash } = methodLine(method), known = x.map((_, k) => k).filter((k) => low[k] !== null), back = [...known].reverse();
@@ -153,30 +164,37 @@ function overRounds(kind, title, what, measure = { unit: kind === "ari" ? "index
       ...common, x: [...known, ...back].map((k) => x[k]), y: [...known.map((k) => low[k]), ...back.map((k) => high[k])],
       fill: "toself", line: { width: 0 }, fillcolor: faded(rgb(shade), 0.18), showlegend: false, hoverinfo: "skip",
     });
-    if (kind === "accuracy" && partial) traces.push({ ...common, x, y: partial, showlegend: false, line: { color: shade, width: 2, dash }, opacity: 0.4, hovertemplate: "%{y:.1%} (some clients without a cluster, or away)" });
+    if (kind === "accuracy" && partial) traces.push({ ...common, x, y: partial, showlegend: false, line: { color: shade, width: 2, dash }, opacity: 0.4, hovertemplate: hover + " (some clients without a cluster, or away)" });
     traces.push({ ...common, mode: mode(y), x, y, showlegend: true, line: { color: shade, width: 2.4, dash }, hovertemplate: hover });
   });
-  const end = (line) => write(last(line.y) ?? (kind === "accuracy" || kind === "bottom_decile" ? last(line.partial || []) : null));
+  const end = (line) => text(last(line.y) ?? (kind === "accuracy" || kind === "bottom_decile" ? last(line.partial || []) : null));
   const longest = lines.reduce((a, b) => (b.rounds.length > a.rounds.length ? b : a));
   const drawn = lines.flatMap((line) => [line.y, line.low, line.high, kind === "accuracy" ? line.partial || [] : []]);
   return {
-    traces, layout: layout({ ...unified, showlegend: true, xaxis: rounds(last(longest.rounds)), yaxis: (index ? indices : share ? shares : numbers)(drawn, title), ...eventLines(chart.events) }),
+    traces, layout: layout({ ...unified, showlegend: true, xaxis: rounds(last(longest.rounds)), yaxis: axisOf(measure.unit)(drawn, title), ...eventLines(chart.events) }),
     label: `${what} Over the rounds: ${lines.map((line) => `${line.method} ends at ${end(line)}`).join("; ")}.${eventText(chart.events)}`,
     note: what + (some_band ? " Bands: 95% intervals over the seeds." : "") + (pale ? " Pale: some clients have no cluster yet, or are away." : ""),
     heads: ["round", ...lines.map((line) => line.method)],
-    rows: some(longest.rounds.length).map((k) => [longest.rounds[k], ...lines.map((line) => write(at(line, k)))]),
+    rows: some(longest.rounds.length).map((k) => [longest.rounds[k], ...lines.map((line) => text(at(line, k)))]),
   };
+}
+
+function notRanked(lines) {
+  const most = Math.max(...lines.map((line) => line.clients.unranked || 0));
+  return most ? ` ${count(most, "client", "clients")} with fewer than 10 test samples ${most === 1 ? "is" : "are"} not shown.` : "";
 }
 
 // ---- the charts: traces, layout, a description for screen readers, and a short table
 
 const charts = {
   accuracy() {
-    return overRounds("accuracy", `${scoredSplit()} accuracy`, "All clients together.");
+    const what = isAccuracy ? "All clients together." : `All clients together, per sample. Better is ${SCORE.direction}.`;
+    return overRounds("accuracy", `${scoredSplit()} ${SCORE.head}`, what, SCORE);
   },
 
   bottom() {
-    return overRounds("bottom_decile", `mean ${scoredSplit()} accuracy`, "Mean accuracy of the 10% of clients that are served worst.");
+    const which = isAccuracy ? "" : `: those with the ${SCORE.worst_word} ${SCORE.head}`;
+    return overRounds("bottom_decile", `mean ${scoredSplit()} ${SCORE.head}`, `Mean ${SCORE.head} of the 10% of clients that are served worst${which}.`, SCORE);
   },
 
   ari() {
@@ -184,14 +202,14 @@ const charts = {
   },
 
   clients() {
-    const lines = report.accuracy[state.setting].lines.filter((line) => line.clients), t = theme();
-    if (lines.length && lines.every((line) => line.clients.clients === 1)) return { empty: `There is one client: ${lines.map((line) => `${line.method} ${percent(line.clients.accuracy[0])}`).join(", ")}.` };
-    if (!lines.length) return { empty: "Accuracies of single clients are known when a run is finished." };
+    const lines = report.accuracy[state.setting].lines.filter((line) => line.clients), t = theme(), text = (value) => write(value, SCORE);
+    if (lines.length && lines.every((line) => line.clients.clients === 1)) return { empty: `There is one client: ${lines.map((line) => `${line.method} ${text(line.clients.accuracy[0])}`).join(", ")}.` };
+    if (!lines.length) return { empty: (isAccuracy ? "Accuracies" : "Scores") + " of single clients are known when a run is finished." };
     const traces = lines.map((line) => {
       const name = plain(line.method), one = line.clients, { color, dash } = methodLine(line.method);
       return {
         x: one.shares, y: one.accuracy, mode: one.clients <= 40 ? "lines+markers" : "lines", name, line: { color, dash, width: 2, shape: "hv" },
-        marker: { size: 5 }, hovertemplate: "%{y:.1%}",
+        marker: { size: 5 }, hovertemplate: hoverFormat(SCORE),
       };
     });
     const several = Math.max(...report.accuracy[state.setting].lines.map((line) => line.seeds)) > 1;
@@ -199,34 +217,35 @@ const charts = {
       traces,
       layout: layout({
         ...unified, showlegend: true,
-        xaxis: { title: { text: "clients, lowest accuracy first" }, tickformat: ".0%", range: [0, 1], tickvals: [0, 0.2, 0.4, 0.6, 0.8, 1], showgrid: false, unifiedhovertitle: { text: "%{x:.0%} of the clients have at most" } },
-        yaxis: shares(lines.map((line) => line.clients.accuracy), "client's test accuracy"),
+        xaxis: { title: { text: `clients, ${SCORE.worst_word} ${SCORE.head} first` }, tickformat: ".0%", range: [0, 1], tickvals: [0, 0.2, 0.4, 0.6, 0.8, 1], showgrid: false, unifiedhovertitle: { text: `%{x:.0%} of the clients have at ${SCORE.worst_word === "highest" ? "least" : "most"}` } },
+        yaxis: axisOf(SCORE.unit)(lines.map((line) => line.clients.accuracy), `client's test ${SCORE.head}`),
         shapes: [{ type: "rect", x0: 0, x1: 0.1, yref: "paper", y0: 0, y1: 1, fillcolor: faded(rgb(t.soft), 0.15), line: { width: 0 }, layer: "below" }],
       }),
-      label: `Test accuracy of single clients after the last round, lowest first. ${lines.map((l) => `${l.method}: bottom 10% ${percent(l.clients.bottom)}, median ${percent(l.clients.quartiles[1])}, standard deviation ${percent(l.clients.spread)}`).join("; ")}.`,
-      note: `After the last round; grey: the bottom 10%.${several ? " Clients of all seeds together." : ""} Spread (standard deviation over clients): ${lines.map((l) => `${l.method} ${(100 * l.clients.spread).toFixed(1)} points`).join(", ")}.`,
-      heads: ["method", "clients", "bottom 10%", "lower quartile", "median", "upper quartile", "spread"],
-      rows: lines.map(({ method, clients: c }) => [method, grouped(c.clients), percent(c.bottom), ...c.quartiles.map((q) => percent(q)), percent(c.spread)]),
+      label: `Test ${SCORE.head} of single clients after the last round, ${SCORE.worst_word} first. ${lines.map((l) => `${l.method}: ${SCORE.worst} ${text(l.clients.bottom)}, median ${text(l.clients.quartiles[1])}, standard deviation ${text(l.clients.spread)}`).join("; ")}.`,
+      note: `After the last round; grey: the ${SCORE.worst}.${several ? " Clients of all seeds together." : ""} Spread (standard deviation over clients): ${lines.map((l) => `${l.method} ${SCORE.unit === "share" ? (100 * l.clients.spread).toFixed(1) + " points" : text(l.clients.spread)}`).join(", ")}.${notRanked(lines)}`,
+      heads: ["method", "clients", SCORE.worst, "lower quartile", "median", "upper quartile", "spread"],
+      rows: lines.map(({ method, clients: c }) => [method, grouped(c.clients), text(c.bottom), ...c.quartiles.map((q) => text(q)), text(c.spread)]),
     };
   },
 
   clusters() {
     const { rounds: x, lines, omitted } = run().cluster_accuracy;
-    if (!lines.length) return { empty: run().left_out ? LEFT_OUT : "No accuracy by cluster was measured." };
+    if (!lines.length) return { empty: run().left_out ? LEFT_OUT : `No ${SCORE.head} by cluster was measured.` };
     const traces = lines.map((line) => ({
       x, y: line.accuracy, mode: mode(line.accuracy), name: `cluster ${line.cluster}`,
       line: { color: colour(hue(line.cluster)), dash: DASHES[Math.max(0, hue(line.cluster)) % DASHES.length], width: 2 },
-      hovertemplate: "%{y:.1%}",
+      hovertemplate: hoverFormat(SCORE),
     }));
+    const text = (value) => write(value, SCORE);
     const scored = [...new Set(lines.flatMap((line) => x.filter((_, k) => line.accuracy[k] !== null)))];
-    if (scored.length === 1) return { empty: `Only round ${scored[0]} was scored: ${lines.map((line) => `cluster ${line.cluster} ${percent(line.accuracy[x.indexOf(scored[0])])}`).join(", ")}.` };
-    const ends = lines.map((line) => `cluster ${line.cluster} ends at ${percent(last(line.accuracy))}`);
+    if (scored.length === 1) return { empty: `Only round ${scored[0]} was scored: ${lines.map((line) => `cluster ${line.cluster} ${text(line.accuracy[x.indexOf(scored[0])])}`).join(", ")}.` };
+    const ends = lines.map((line) => `cluster ${line.cluster} ends at ${text(last(line.accuracy))}`);
     return {
-      traces, layout: layout({ ...unified, xaxis: rounds(last(x)), yaxis: shares(lines.map((line) => line.accuracy), `${run().split} accuracy`), showlegend: true, ...eventLines(run().events) }),
-      label: `${run().split === "test" ? "Test" : "Validation"} accuracy of each cluster's clients. ${ends.join("; ")}.${eventText(run().events)}`,
+      traces, layout: layout({ ...unified, xaxis: rounds(last(x)), yaxis: axisOf(SCORE.unit)(lines.map((line) => line.accuracy), `${run().split} ${SCORE.head}`), showlegend: true, ...eventLines(run().events) }),
+      label: `${run().split === "test" ? "Test" : "Validation"} ${SCORE.head} of each cluster's clients. ${ends.join("; ")}.${eventText(run().events)}`,
       note: omitted > 0 ? `${lines.length === 1 ? "The largest cluster" : `The ${lines.length} largest clusters`}; ${count(omitted, "other is", "others are")} omitted.` : "All clients of a cluster together.",
       heads: ["round", ...lines.map((l) => `cluster ${l.cluster}`)],
-      rows: some(x.length).map((k) => [x[k], ...lines.map((l) => percent(l.accuracy[k]))]),
+      rows: some(x.length).map((k) => [x[k], ...lines.map((l) => text(l.accuracy[k]))]),
     };
   },
 

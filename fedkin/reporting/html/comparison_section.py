@@ -37,7 +37,7 @@ def comparison_section(comparison: Comparison | None) -> ComparisonSection:
     comparison."""
     if comparison is None:
         return ComparisonSection([], [])
-    measure = comparison.grid.measure()
+    measure = comparison.measure()
     tables = [_methods(comparison, measure)]
     tables += [_of_texts(table) for table in further_tables(comparison).values()]
     differences = rows_of(comparison.differences())

@@ -13,6 +13,7 @@ from jaxtyping import Int
 from fedkin.core.method import UNASSIGNED
 from fedkin.data.federated import FederatedData
 from fedkin.measures.measure import Measure
+from fedkin.measures.run_scores import scores_in
 from fedkin.reporting.html import comparison_section, similarity_charts
 from fedkin.reporting.html.accuracy_chart import accuracy_by_cluster, accuracy_over_rounds, events
 from fedkin.reporting.html.alluvial import BANDS, alluvial, migration_table
@@ -21,7 +22,7 @@ from fedkin.reporting.html.clustering_table import clustering_table
 from fedkin.reporting.html.headline import verdict
 from fedkin.reporting.html.json_values import Json
 from fedkin.reporting.html.members_table import members_table
-from fedkin.reporting.html.methods_table import methods_table, scores
+from fedkin.reporting.html.methods_table import methods_table, report_scores, scores
 from fedkin.reporting.html.migrants_table import migrants_table
 from fedkin.reporting.html.overview import is_deployed, overview
 from fedkin.reporting.html.read_runs import ReportedRun, ReportInput, assignments
@@ -60,8 +61,9 @@ def contents(
         Contents by key: title, subtitle, verdict (headline sentences and a note), overview (facts
         about the runs), notes (missing parts), hint (how to add client similarity), table,
         styles (colours and dashes by method), accuracy
-        (a chart for each setting), similarities (by key), runs, opening (index of the run that is
-        shown first), and tables and findings of a comparison.
+        (a chart for each setting), score (its words and number format), similarities (by key),
+        runs, opening (index of the run that is shown first), and tables and findings of a
+        comparison.
     """
     runs = report.runs
     keys = similarity_keys([reported.run for reported in runs], data, model)
@@ -92,6 +94,7 @@ def contents(
         "hint": "" if needs_no_hint else similarity_charts.hint(report.folder),
         "table": methods_table(report),
         "clustering": clustering_table(report),
+        "score": _score_words(report),
         "measures": [_measure_chart(measure) for measure in report.measures],
         "styles": {name: style._asdict() for name, style in method_styles(report.methods).items()},
         "accuracy": [_accuracy(report, setting) for setting in report.settings],
@@ -187,8 +190,9 @@ def _opening(runs: Sequence[ReportedRun]) -> int:
         for i, one in enumerate(runs)
         if one.setting == runs[0].setting
         and one.run.state.clusters > 1
-        and (final := scores(one.run)["final"])
+        and (final := scores(one.run)["final"]) is not None
     ]
+    sign = scores_in(runs[0].run.records[-1]).final.sign
     means = {
         runs[i].method: np.mean(
             [value for j, value in clustered if runs[j].method == runs[i].method]
@@ -196,12 +200,13 @@ def _opening(runs: Sequence[ReportedRun]) -> int:
         for i, _ in clustered
     }
     # Means over the seeds of each clustered method; without any, the first run is shown.
-    best = max(means, key=lambda name: means[name], default=None)
+    best = max(means, key=lambda name: sign * means[name], default=None)
     return next((i for i, _ in clustered if runs[i].method == best), 0)
 
 
 def _accuracy(report: ReportInput, setting: str) -> Json:
-    """The chart of accuracy over the rounds of all methods in one setting."""
+    """The chart of the score (such as the accuracy) over the rounds of all methods in one
+    setting."""
     runs = {name: runs for name in report.methods if (runs := report.runs_of(setting, name))}
     lines = [
         {"method": name, **accuracy_over_rounds(several), "clients": client_accuracy(several)}
@@ -212,6 +217,21 @@ def _accuracy(report: ReportInput, setting: str) -> Json:
     )
     marked = events(longest, assignments(longest))
     return {"setting": setting, "split": longest.scored_split, "lines": lines, "events": marked}
+
+
+def _score_words(report: ReportInput) -> Json:
+    """The words and the number format of the score, for the page's charts."""
+    roles = report_scores(report)
+    score = roles.of_round
+    return {
+        "head": score.head,
+        "heading": score.heading,
+        "unit": score.unit,
+        "digits": score.digits,
+        "direction": score.direction,
+        "worst": roles.worst_words,
+        "worst_word": score.worst_word,
+    }
 
 
 def _measure_chart(measure: Measure) -> Json:

@@ -18,9 +18,10 @@ from fedkin.analysis.statistics import DECIMALS
 from fedkin.analysis.tables import mean_and_interval, rows_of
 from fedkin.config.registry import method_title
 from fedkin.measures.measure import Measure
-from fedkin.measures.table import MEASURES, SCORE
+from fedkin.measures.run_scores import ACCURACIES, scores_in
 from fedkin.reporting.html.json_values import Json
 from fedkin.reporting.html.lenient_reader import has_summary, is_finished
+from fedkin.reporting.html.methods_table import report_scores
 from fedkin.reporting.html.read_runs import ReportInput
 from fedkin.run.metrics.partial_rounds import scored_text
 from fedkin.run.run import Run
@@ -116,9 +117,7 @@ class _Setting(NamedTuple):
     def of(cls, report: ReportInput, setting: str) -> _Setting:
         """Collect the report's runs with one data set and configuration (the label ``setting``),
         and test the differences of their methods."""
-        measure = (
-            report.comparison.grid.measure() if report.comparison else MEASURES["final_accuracy"]
-        )
+        measure = report.comparison.measure() if report.comparison else report_scores(report).final
         runs = {
             name: several for name in report.methods if (several := report.runs_of(setting, name))
         }
@@ -203,6 +202,13 @@ class _Setting(NamedTuple):
         split = "test" if self.last is None else next(iter(self.runs.values()))[0].scored_split
         return self.measure.phrase.format(split=split)
 
+    @property
+    def _of_errors(self) -> bool:
+        """Whether methods are compared by an error of numbers, of which less is better."""
+        first = next(iter(self.runs.values()))[0]
+        scores = scores_in(first.records[-1])
+        return scores.names != ACCURACIES.names and self.measure in scores.errors
+
     def _rank(self, name: str) -> tuple[bool, bool, float]:
         """Sort key of methods: FedAvg first, then methods with one model, then the others, each
         group with the best first."""
@@ -252,11 +258,15 @@ class _Setting(NamedTuple):
         row = self._test(baseline)
         doubt = "no significant difference: " if row["verdict"] == NOT_SIGNIFICANT else ""
         gain = f"{_gain(row, measure)} of {self._words} {_over(row, measure)} {baseline}"
+        if self._of_errors:
+            gain = f"has {_less_or_more(row, measure)} {self._words} than {baseline}"
         evidence = _evidence(row, measure)
         text = f"{doubt}{self.main} {gain}{self._when} ({evidence}){self._cost(baseline)}"
         if rival is not None:
             row = self._test(rival)
             gain = f"{_gain(row, measure)} {_over(row, measure)} {rival}"
+            if self._of_errors:
+                gain = f"{_less_or_more(row, measure)} than {rival}"
             text += f"; {gain} ({_evidence(row, measure, brief=True)})"
         text = self._so_far + text
         return f"{text[0].upper()}{text[1:]}." if doubt else f"{text}."
@@ -288,7 +298,7 @@ class _Setting(NamedTuple):
         last = {
             name: [_scored_record(run, self.last) for run in several]
             for name, several in self.runs.items()
-            if name not in self.reasons and self.measure.name != "best_accuracy"
+            if name not in self.reasons and self.measure.by != "best"
         }
         away = {name: text for name, records in last.items() if (text := _away(records))}
         partial = [
@@ -362,10 +372,11 @@ def _records(run: Run, last: int | None) -> list[dict[str, Any]]:
 
 
 def _scored_record(run: Run, last: int | None) -> dict[str, Any]:
-    """The last record with an accuracy, up to round ``last``. Without such a record, the last
+    """The last record with a score, up to round ``last``. Without such a record, the last
     record."""
     records = _records(run, last)
-    return next((one for one in reversed(records) if one.get("accuracy") is not None), records[-1])
+    name = scores_in(run.records[-1]).names.score
+    return next((one for one in reversed(records) if one.get(name) is not None), records[-1])
 
 
 def _score(run: Run, measure: Measure, last: int | None) -> Score:
@@ -384,8 +395,10 @@ def _reading(run: Run, measure: Measure, last: int | None) -> float | None:
     if last is None:
         return run.summary().get(measure.name)
     if measure.moment == "best":
-        complete = [r[SCORE.name] for r in _records(run, last) if not r.get("partial")]
-        return max((value for value in complete if value is not None), default=None)
+        name = scores_in(run.records[-1]).names.score
+        complete = [r[name] for r in _records(run, last) if not r.get("partial")]
+        known = [value for value in complete if value is not None]
+        return max(known, key=lambda value: measure.sign * value, default=None)
     return _scored_record(run, last).get(measure.column)
 
 
@@ -409,6 +422,12 @@ def _ends(interval: Mapping[str, float | None], measure: Measure) -> str:
 def _gain(row: Mapping[str, Any], measure: Measure) -> str:
     """The difference of two methods' scores as text, with its unit."""
     return f"{measure.gain_text(_shown(row, measure))}{measure.points}"
+
+
+def _less_or_more(row: Mapping[str, Any], measure: Measure) -> str:
+    """The difference of two methods' errors as text: ``0.0590 more``, ``0.0590 less``."""
+    difference = _shown(row, measure)
+    return f"{measure.gain_text(abs(difference))[1:]} {'more' if difference > 0 else 'less'}"
 
 
 def _shown(row: Mapping[str, Any], measure: Measure) -> float:

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
+from fedkin.measures.number_texts import LABEL
+
 POINTS = 400  # largest number of points of a curve
 Json = dict[str, Any]
 
@@ -15,6 +17,15 @@ def rounded(values: Any, digits: int = 4) -> list[Any]:
     """Values as rounded numbers; None for NaN and infinity."""
     array = np.asarray(values, np.float64)
     return [round(float(v), digits) if np.isfinite(v) else None for v in array]
+
+
+def rounded_scores(values: Any, unit: str) -> list[Any]:
+    """Scores as rounded numbers; None for NaN and infinity. Scores in units of the label have six
+    significant digits, because a label may be a share or an income."""
+    if unit != LABEL:
+        return rounded(values)
+    array = np.asarray(values, np.float64)
+    return [float(f"{v:.6g}") if np.isfinite(v) else None for v in array]
 
 
 def thinned(length: int) -> Int[np.ndarray, "r"]:

@@ -24,13 +24,13 @@ from fedkin.core.errors import CheckpointError, FedkinError
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.records import Record
 from fedkin.core.storage import complete_lines
-from fedkin.measures.table import MEANS
+from fedkin.measures.run_scores import scores_in
 from fedkin.run.folder import checkpoint, integrity, run_folder
 from fedkin.run.folder.migrations import Migrations, migrants, replay
 from fedkin.run.metrics.final import final_entries
 from fedkin.run.run import Run
 
-_DRAWN = ("accuracy", "bottom_decile", "bytes_down", "bytes_up")
+_DRAWN = ("bytes_down", "bytes_up")  # besides the scores
 _UNKNOWN: dict[str, dict[str, Any]] = {
     "method": {"name": "?"},
     "data": {"name": "?"},
@@ -121,7 +121,8 @@ def is_finished(run: Run) -> bool:
     rounds = run.config.rounds
     final = run.final
     ended = rounds in (None, run.records[-1]["round"]) or bool(final.get("stopped"))
-    return ended and (run.scored_split == "test" or "final_accuracy" in final)
+    named = scores_in(run.records[-1]).final.name
+    return ended and (run.scored_split == "test" or named in final)
 
 
 def has_summary(run: Run) -> bool:
@@ -208,8 +209,12 @@ def _intact_records(path: Path, remarks: list[str]) -> list[Record]:
 
 def plausible(record: Record) -> bool:
     """Whether the values of a record that the report shows have the right types."""
-    numbers = all(_number(record.get(name)) for name in _DRAWN)
-    lists: list[Any] = [record.get(name) or [] for name in ("accuracy_by_cluster", "cluster_sizes")]
+    try:
+        names = scores_in(record).of_round and scores_in(record).names
+    except KeyError:
+        return False
+    numbers = all(_number(record.get(name)) for name in (names.score, names.worst, *_DRAWN))
+    lists: list[Any] = [record.get(name) or [] for name in (names.by_cluster, "cluster_sizes")]
     inner = all(isinstance(each, list) and all(map(_number, each)) for each in lists)
     operations = record.get("bytes_by_operation", {})
     if not (numbers and inner and isinstance(operations, dict)):
@@ -233,12 +238,12 @@ def _summary(path: Path, remarks: list[str]) -> dict[str, Any]:
         if (
             isinstance(summary, dict)
             and "rounds" in summary
-            and all(_number(summary.get(name)) for name in MEANS)
+            and all(_number(summary.get(one.name)) for one in scores_in(summary).means)
         ):
             return summary
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError):
+    except (OSError, ValueError, KeyError):
         pass
     remarks.append(f"{file} is damaged; the run counts as unfinished.")
     return {}

@@ -6,14 +6,15 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedkin.core.errors import FedkinError
-from fedkin.measures.lookup import measures_of
 from fedkin.measures.measure import Measure
 from fedkin.measures.number_texts import megabytes
+from fedkin.measures.run_scores import ACCURACIES, RunScores, scores_in
 from fedkin.reporting.html.live_progress import MethodProgress, methods_of, progress_text
 from fedkin.reporting.html.report import report
 from fedkin.run.federation_state import read_state, server_state_file
@@ -22,18 +23,12 @@ from fedkin.run.metrics.partial_rounds import partial_text
 
 _PAUSE = 10.0  # seconds before a report is rebuilt during a run
 _LOG_LINES = 15
-_SHARES = measures_of(("accuracy", "bottom_decile"))
-HEADS = (
-    "method",
-    "round",
-    *(measure.narrow for measure in _SHARES),
-    "clusters",
-    "replies missing",
-    "excluded",
-    "moved",
-    "MB down",
-    "MB up",
-)
+_AFTER = ("clusters", "replies missing", "excluded", "moved", "MB down", "MB up")
+
+
+def heads_of(scores: RunScores) -> tuple[str, ...]:
+    """The headings of the table of methods."""
+    return ("method", "round", scores.of_round.narrow, scores.worst.narrow, *_AFTER)
 
 
 class DeploymentLines(NamedTuple):
@@ -86,7 +81,7 @@ class LivePage:
         finished = bool(folders) and all(
             (method.folder / run_folder.SUMMARY).exists() for method in methods
         )
-        heads = [*HEADS, *(measure.head for measure in _measures(folders))]
+        heads = [*heads_of(_scores(folders)), *(measure.head for measure in _measures(folders))]
         state = "finished" if finished else "running" if folders else "not started"
         if server.error:
             state = "ended with an error"
@@ -154,9 +149,11 @@ def _row(folder: Path) -> list[str]:
         return []
     last = records[-1]
     rounds = config.rounds or "?"
-    shares = [measure.text_with_unit(last.get(measure.name)) for measure in _SHARES]
+    scores = scores_in(last)
+    shown = (scores.of_round, scores.worst)
+    shares = [measure.text_with_unit(last.get(measure.name)) for measure in shown]
     mark = partial_text(last)
-    # The accuracy covers only some clients if others had no cluster or were absent.
+    # The score covers only some clients if others had no cluster or were absent.
     shares[0] += f" ({mark})" if mark else ""
     moved = sum(int(record.get("migrations") or 0) for record in records)
     sizes = "/".join(str(size) for size in last.get("cluster_sizes") or [])
@@ -180,6 +177,16 @@ def _row(folder: Path) -> list[str]:
 def _waiting_row(method: MethodProgress, columns: int) -> list[str]:
     """The table row of a method without a complete record."""
     return [method.name, "waiting", *["-"] * (columns - 2)]
+
+
+def _scores(folders: Sequence[Path]) -> RunScores:
+    """The measures of the score of the runs in these folders; accuracies before the first round."""
+    for folder in folders:
+        with suppress(FedkinError):
+            records = run_folder.read_records(folder)
+            if records:
+                return scores_in(records[-1])
+    return ACCURACIES
 
 
 def _measures(folders: Sequence[Path]) -> Sequence[Measure]:

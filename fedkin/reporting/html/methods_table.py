@@ -10,27 +10,31 @@ from fedkin.analysis.tables import clusters_and_configured, clusters_text, mean_
 from fedkin.measures.lookup import measures_of
 from fedkin.measures.measure import Measure
 from fedkin.measures.number_texts import NO_NUMBER, byte_text, seconds_text
-from fedkin.measures.table import HONEST, MEASURES, SCORE
+from fedkin.measures.run_scores import RunScores, scores_in
+from fedkin.measures.table import HONEST, MEASURES
 from fedkin.reporting.html.json_values import Json
 from fedkin.reporting.html.lenient_reader import has_summary
 from fedkin.reporting.html.read_runs import ReportInput
+from fedkin.run.number_notes import coverage_text, number_notes
 from fedkin.run.run import Run
-
-# Name of the measure of each score, by the key under which this file stores it.
-_SCORES = {"best": "best_accuracy", "final": "final_accuracy", "bottom": "bottom_decile"}
 
 
 def methods_table(report: ReportInput) -> Json:
     """The table of methods: headings and rows as text. From 3 seeds on, means are followed by half
     of their 95% interval.
 
-    Accuracies of unfinished runs that come from validation samples are marked.
+    Scores of unfinished runs that come from validation samples are marked. Of numbers, there are
+    columns of the further measures, and notes on them.
     """
     several = len(report.settings) > 1
-    best, final, bottom = measures_of(_SCORES.values())
+    roles = report_scores(report)
+    best = roles.best
+    final = roles.final
+    further = _further(report)
     attacked = any("attackers" in one.run.final for one in report.runs)
     heads = [*(["setting"] if several else []), "method", "seeds", MEASURES["rounds"].head]
-    heads += [f"{best.head} (test)", f"{final.head} (test)", bottom.head]
+    heads += [f"{best.head} (test)", f"{final.head} (test)", roles.worst.head]
+    heads += [measure.head for measure in further]
     heads += [
         measure.head for measure in measures_of(("clusters", "bytes_down", "bytes_up", "seconds"))
     ]
@@ -43,12 +47,37 @@ def methods_table(report: ReportInput) -> Json:
             if runs := report.runs_of(setting, method):
                 first = [*([setting] if several else []), method, str(len(runs))]
                 honest = _honest(runs) if attacked else []
-                rows.append([*first, *_row(runs), *honest, *_of_measures(runs, report.measures)])
-    return {"heads": heads, "rows": rows}
+                own = _of_measures(runs, report.measures)
+                rows.append([*first, *_row(runs, further), *honest, *own])
+    return {"heads": heads, "rows": rows, "notes": _notes(report)}
+
+
+def report_scores(report: ReportInput) -> RunScores:
+    """The measures of the score of a report's runs."""
+    return scores_in(report.runs[0].run.records[-1])
+
+
+def _further(report: ReportInput) -> tuple[Measure, ...]:
+    """The columns of the further measures of numbers. Runs that have not finished have none."""
+    if not all(has_summary(one.run) for one in report.runs):
+        return ()
+    return report_scores(report).further
+
+
+def _notes(report: ReportInput) -> list[str]:
+    """The notes below the table: what is per sample and what per client, and the coverage of
+    quantiles of each method; empty for accuracies."""
+    runs = [one for one in report.runs if has_summary(one.run)]
+    summaries = [one.run.summary() for one in runs]
+    notes = number_notes(summaries)
+    if any("final_coverage_gap" in summary for summary in summaries):
+        for one, summary in zip(runs, summaries, strict=True):
+            notes.append(f"{one.label}: {coverage_text(summary)}.")
+    return notes
 
 
 def scores(run: Run, finished: bool = True) -> Json:
-    """The scores of one run. Accuracies are from the summary, or from the records if there is none.
+    """The scores of one run, from the summary, or from the records if there is none.
 
     Args:
         run: the run, finished or not.
@@ -70,26 +99,32 @@ def scores(run: Run, finished: bool = True) -> Json:
 def _of_summary(run: Run) -> Json:
     """The scores of a finished run, by measure, from its summary."""
     summary = run.summary()
-    return {key: summary[name] for key, name in _SCORES.items()}
+    names = scores_in(summary).names
+    return {
+        "best": summary[names.best],
+        "final": summary[names.final],
+        "bottom": summary[names.worst],
+    }
 
 
 def _of_records(run: Run) -> Json:
     """The scores of an unfinished run, by measure, from its records."""
-    best = max((record[SCORE.name] for record in run.records if _is_complete(record)), default=None)
+    scores = scores_in(run.records[-1])
+    name = scores.names.score
+    complete = [
+        record[name]
+        for record in run.records
+        if record.get(name) is not None and not record.get("partial")
+    ]
+    best = max(complete, key=lambda value: scores.of_round.sign * value, default=None)
     last = last_scored(run)
-    return {"best": best, "final": last.get(SCORE.name), "bottom": last.get("bottom_decile")}
-
-
-def _is_complete(record: Json) -> bool:
-    """Whether all clients were evaluated in a record's round."""
-    return record.get(SCORE.name) is not None and not record.get("partial")
+    return {"best": best, "final": last.get(name), "bottom": last.get(scores.names.worst)}
 
 
 def last_scored(run: Run) -> Json:
-    """A run's last record that has an accuracy; an empty record if none has one."""
-    return next(
-        (record for record in reversed(run.records) if record.get(SCORE.name) is not None), {}
-    )
+    """A run's last record that has a score; an empty record if none has one."""
+    name = scores_in(run.records[-1]).names.score
+    return next((record for record in reversed(run.records) if record.get(name) is not None), {})
 
 
 def _of_measures(runs: Sequence[Run], measures: Sequence[Measure]) -> list[str]:
@@ -102,15 +137,18 @@ def _of_measures(runs: Sequence[Run], measures: Sequence[Measure]) -> list[str]:
     ]
 
 
-def _row(runs: Sequence[Run]) -> list[str]:
+def _row(runs: Sequence[Run], further: Sequence[Measure]) -> list[str]:
     """The table cells of a method in one setting, from its runs with all seeds."""
+    roles = scores_in(runs[0].records[-1])
     finished = all(map(has_summary, runs))
     numbers = [scores(run, finished) for run in runs]
     columns = {name: [row[name] for row in numbers] for name in numbers[0]}
-    shares = [mean_with_unit(MEASURES[name], columns[key]) for key, name in _SCORES.items()]
-    # The headings say test, but unfinished runs may only have accuracies on validation samples.
+    of_role = {"best": roles.best, "final": roles.final, "bottom": roles.worst}
+    shares = [mean_with_unit(measure, columns[key]) for key, measure in of_role.items()]
+    # The headings say test, but unfinished runs may only have scores on validation samples.
     if not finished and runs[0].scored_split == "validation":
         shares = [share if share == NO_NUMBER else f"{share} (validation)" for share in shares]
+    shares += _of_measures(runs, further)
     rounds = _range(columns["rounds"])
     clusters = clusters_text(clusters_and_configured(numbers))
     traffic = [columns[name] for name in ("download", "upload")]

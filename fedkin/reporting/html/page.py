@@ -23,13 +23,13 @@ PALETTE = (*COLOURS, "#882255", "#44AA99", "#AA4499")
 # The npm package plotly.js-cartesian-dist-min, a third of plotly.js; MIT, plotly/LICENSE.
 PLOTLY = "4.1.1"
 _ACCURACY_FIGURES = (  # figures of a setting
-    ("accuracy", "Accuracy over rounds", "wide", "tall"),
-    ("bottom", "Bottom 10% of clients", "", ""),
-    ("clients", "Accuracy of each client", "", ""),
+    ("accuracy", "{score} over rounds", "wide", "tall"),
+    ("bottom", "{worst} of clients", "", ""),
+    ("clients", "{score} of each client", "", ""),
 )
 _AGREEMENT = ("ari", "Agreement with the true clusters", "wide", "")
 _FIGURES = (  # figures of one run: name, heading, class of the figure, class of the plot
-    ("clusters", "Accuracy by cluster", "", ""),
+    ("clusters", "{score} by cluster", "", ""),
     ("communication", "Communication by operation", "", ""),
     ("alluvial", "Cluster membership over rounds", "wide", "tall"),
 )
@@ -63,6 +63,7 @@ def page(contents: Json) -> str:
         "overview": _overview(contents["overview"]),
         "notes": _notes(contents["notes"]),
         "tables": _tables(contents),
+        "score": escape(contents["score"]["heading"]),
         "setting_chooser": _chooser("setting", "Setting", settings),
         "run_chooser": _chooser("run", "Run", labels, contents["opening"]),
         "accuracy": "\n".join(_figure(*figure) for figure in _accuracy_figures(contents)),
@@ -84,8 +85,8 @@ def page(contents: Json) -> str:
 
 
 def _accuracy_figures(contents: Json) -> list[tuple[str, str, str, str]]:
-    """The figures of a setting: the accuracy charts, and a chart of each user's measure."""
-    figures = list(_ACCURACY_FIGURES)
+    """The figures of a setting: the charts of the score, and a chart of each user's measure."""
+    figures = _titled(_ACCURACY_FIGURES, contents)
     if any("ari" in line for chart in contents["accuracy"] for line in chart["lines"]):
         figures.append(_AGREEMENT)
     for measure in contents["measures"]:
@@ -93,9 +94,20 @@ def _accuracy_figures(contents: Json) -> list[tuple[str, str, str, str]]:
     return figures
 
 
+def _titled(
+    figures: Sequence[tuple[str, str, str, str]], contents: Json
+) -> list[tuple[str, str, str, str]]:
+    """Figures with the score in their titles, such as the accuracy."""
+    score = contents["score"]
+    return [
+        (name, title.format(score=score["heading"], worst=score["worst"].capitalize()), wide, tall)
+        for name, title, wide, tall in figures
+    ]
+
+
 def _run_figures(contents: Json) -> list[tuple[str, str, str, str]]:
     """The figures of one run that have contents."""
-    figures = list(_FIGURES)
+    figures = _titled(_FIGURES, contents)
     if any(run["membership"] for run in contents["runs"]):
         figures.append(_MEMBERSHIP)
     if contents["similarities"]:
@@ -127,7 +139,7 @@ def _navigation(contents: Json) -> str:
     links = [
         ("ran", "Overview"),
         *tables,
-        ("all", "Accuracy"),
+        ("all", contents["score"]["heading"]),
         ("one", "One run"),
         ("config", "Settings and versions"),
     ]

@@ -25,7 +25,15 @@ from fedkin.reporting.html.page import PALETTE
 from fedkin.reporting.html.paper_similarity_figures import draw_labels, draw_map, draw_similarity
 from fedkin.reporting.html.paper_style import COLUMN, WIDTH, cluster_colour, hue, legend
 from fedkin.reporting.method_styles import method_styles
-from fedkin.reporting.style import DASHES, FADED, FAINT, figure_metadata, index_axis, share_axis
+from fedkin.reporting.style import (
+    DASHES,
+    FADED,
+    FAINT,
+    figure_metadata,
+    index_axis,
+    measure_axis,
+    share_axis,
+)
 from fedkin.run.folder import run_folder
 
 _KINDS = ("pdf", "svg", "png")
@@ -75,32 +83,30 @@ class _PaperFigure(NamedTuple):
 def _figures(contents: Json) -> Iterator[_PaperFigure]:
     """All figures of a report: those of each setting, then those of the run that is shown first."""
     charts = contents["accuracy"]
+    score = contents["score"]
     run = contents["runs"][contents["opening"]]
     for chart in charts:
         ending = f"-{_file_name(chart['setting'])}" if len(charts) > 1 else ""
         yield _PaperFigure(
             f"accuracy{ending}",
             2.2,
-            lambda figure, chart=chart: _accuracy(figure, chart, "accuracy"),
+            partial(_curves_of, chart=chart, name="accuracy", score=score),
         )
         yield _PaperFigure(
             f"bottom{ending}",
             2.2,
-            lambda figure, chart=chart: _accuracy(figure, chart, "bottom_decile"),
+            partial(_curves_of, chart=chart, name="bottom_decile", score=score),
         )
         if any("ari" in line for line in chart["lines"]):
-            yield _PaperFigure(
-                f"ari{ending}", 2.2, lambda figure, chart=chart: _accuracy(figure, chart, "ari")
-            )
+            agreement = partial(_curves_of, chart=chart, name="ari", score=score)
+            yield _PaperFigure(f"ari{ending}", 2.2, agreement)
         for measure in contents["measures"]:
             draw = partial(_measure, chart=chart, measure=measure)
             yield _PaperFigure(f"measure-{_file_name(measure['name'])}{ending}", 2.2, draw)
         if any(line["clients"] for line in chart["lines"]):
-            yield _PaperFigure(
-                f"clients{ending}", 2.2, lambda figure, chart=chart: _clients(figure, chart)
-            )
+            yield _PaperFigure(f"clients{ending}", 2.2, partial(_clients, chart=chart, score=score))
     if run["cluster_accuracy"]["lines"]:
-        yield _PaperFigure("clusters", 2.2, lambda figure: _clusters(figure, run), run["label"])
+        yield _PaperFigure("clusters", 2.2, partial(_clusters, run=run, score=score), run["label"])
     if run["alluvial"]:
         yield _PaperFigure("alluvial", 2.2, lambda figure: _alluvial(figure, run), run["label"])
     if run["communication"]:
@@ -120,11 +126,12 @@ def _figures(contents: Json) -> Iterator[_PaperFigure]:
         yield _PaperFigure("labels", height, lambda figure: draw_labels(figure, run), run["label"])
 
 
-def _accuracy(figure: Figure, chart: Json, name: str) -> None:
-    """Draw curves over the rounds: ``accuracy``, ``bottom_decile`` or ``ari`` (``name``)."""
+def _curves_of(figure: Figure, chart: Json, name: str, score: Json) -> None:
+    """Draw curves over the rounds: of the score (``accuracy``), of its mean over the worst clients
+    (``bottom_decile``), or of the agreement with the true clusters (``ari``)."""
     label = {
-        "accuracy": "{} accuracy",
-        "bottom_decile": "{} accuracy,\nbottom 10% of clients",
+        "accuracy": f"{{}} {score['head']}",
+        "bottom_decile": f"{{}} {score['head']},\n{score['worst']} of clients",
         "ari": "adjusted Rand index",
     }[name]
     axes = _over_rounds(figure, chart["events"], label.format(chart["split"]))
@@ -132,7 +139,7 @@ def _accuracy(figure: Figure, chart: Json, name: str) -> None:
     if name == "ari":
         index_axis(axes)
     else:
-        share_axis(axes)
+        measure_axis(axes, score["unit"])
     legend(figure, axes)
 
 
@@ -164,8 +171,8 @@ def _curves(axes: Axes, chart: Json, name: str) -> None:
         axes.plot(x, _numbers(line[name]), color=colour, ls=dash, lw=1.4, label=line["method"])
 
 
-def _clients(figure: Figure, chart: Json) -> None:
-    """Draw the accuracy of each client, in ascending order."""
+def _clients(figure: Figure, chart: Json, score: Json) -> None:
+    """Draw the score of each client, the worst first."""
     axes = figure.subplots()
     axes.grid(axis="y", color=FAINT, lw=0.5)
     axes.axvspan(0, 0.1, color="#E4E4E4", lw=0, zorder=0)
@@ -185,16 +192,17 @@ def _clients(figure: Figure, chart: Json) -> None:
             )
     axes.set(
         xlim=(0, 1),
-        xlabel="clients, lowest accuracy first (grey: bottom 10%)",
-        ylabel="client's test accuracy",
+        xlabel=f"clients, {score['worst_word']} {score['head']} first (grey: {score['worst']})",
+        ylabel=f"client's test {score['head']}",
     )
     axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-    share_axis(axes)
+    measure_axis(axes, score["unit"])
     legend(figure, axes)
 
 
-def _clusters(figure: Figure, run: Json) -> None:
-    axes = _over_rounds(figure, run["events"], f"{run['split']} accuracy")
+def _clusters(figure: Figure, run: Json, score: Json) -> None:
+    """Draw the score of each cluster's clients over the rounds."""
+    axes = _over_rounds(figure, run["events"], f"{run['split']} {score['head']}")
     for line in run["cluster_accuracy"]["lines"]:
         place = hue(run, line["cluster"])
         axes.plot(
@@ -206,7 +214,7 @@ def _clusters(figure: Figure, run: Json) -> None:
             ls=DASHES[place % len(DASHES)],
         )
     axes.set_xlim(left=0)  # also if clusters are formed later
-    share_axis(axes)
+    measure_axis(axes, score["unit"])
     legend(figure, axes, "cluster")
 
 

@@ -1,4 +1,4 @@
-"""Small charts of a run: soft membership, bytes by operation, accuracy of each client."""
+"""Small charts of a run: soft membership, bytes by operation, score of each client."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import numpy as np
 from fedkin.core.method import UNASSIGNED
 from fedkin.measures.fairness import worst_decile
 from fedkin.measures.number_texts import byte_ticks
-from fedkin.reporting.html.json_values import Json, rounded, thinned
+from fedkin.measures.run_scores import scores_in
+from fedkin.reporting.client_scores import ranked_scores
+from fedkin.reporting.html.json_values import Json, rounded, rounded_scores, thinned
 from fedkin.run.metrics.soft_membership import by_largest_share, memberships
 from fedkin.run.run import Run
 
@@ -81,26 +83,28 @@ def _row(operation: str, download: int, upload: int) -> Json:
 
 
 def client_accuracy(runs: Sequence[Run]) -> Json | None:
-    """Chart of the clients' accuracies of one method, pooled over all seeds; None if they are
-    unknown.
+    """Chart of the clients' scores of one method, pooled over all seeds; None if they are unknown.
 
-    ``accuracy`` is in ascending order, and ``shares`` are the relative ranks from 0 (lowest) to 1.
-    ``bottom`` is the mean of the bottom 10%, ``spread`` the standard deviation, and ``quartiles``
-    are at 25, 50 and 75%.
+    ``accuracy`` has the scores, the worst first (accuracies in ascending order, errors in
+    descending order), and ``shares`` are the relative ranks from 0 (worst) to 1. ``bottom`` is the
+    mean of the worst 10%, ``spread`` the standard deviation, and ``quartiles`` are at 25, 50 and
+    75%. ``unranked`` is the number of clients of a run that are left out, because
+    they have too few test samples.
     """
-    by_run = [
-        run.clients["accuracy"].to_numpy(np.float64) for run in runs if "accuracy" in run.clients
-    ]
-    accuracies = np.concatenate([np.zeros(0), *by_run])
-    accuracies = np.sort(accuracies[np.isfinite(accuracies)])
-    if not len(accuracies):
+    measure = scores_in(runs[0].records[-1]).of_round
+    sign = measure.sign
+    by_run = [ranked for run in runs if (ranked := ranked_scores(run)) is not None]
+    pooled = np.concatenate([np.zeros(0), *(ranked.values for ranked in by_run)])
+    scores = np.sort(pooled[np.isfinite(pooled)])[::sign]
+    if not len(scores):
         return None
-    places = thinned(len(accuracies))
+    places = thinned(len(scores))
     return {
-        "shares": rounded((places + 0.5) / len(accuracies)),
-        "accuracy": rounded(accuracies[places]),
-        "clients": len(accuracies),
-        "bottom": worst_decile(accuracies),
-        "quartiles": rounded(np.quantile(accuracies, [0.25, 0.5, 0.75])),
-        "spread": round(float(accuracies.std()), 4),
+        "shares": rounded((places + 0.5) / len(scores)),
+        "accuracy": rounded_scores(scores[places], measure.unit),
+        "clients": len(scores),
+        "bottom": worst_decile(scores, sign),
+        "quartiles": rounded_scores(np.quantile(scores, [0.25, 0.5, 0.75]), measure.unit),
+        "spread": rounded_scores([scores.std()], measure.unit)[0],
+        "unranked": max(ranked.unranked for ranked in by_run),
     }

@@ -16,7 +16,7 @@ from fedkin.core.randomness import Stream
 from fedkin.core.records import Record
 from fedkin.core.world import World
 from fedkin.measures.measure import Measure
-from fedkin.measures.scores import ScoreNames, names_in
+from fedkin.measures.scores import OTHER_MEASURES, ScoreNames, names_in
 from fedkin.measures.table import HONEST
 from fedkin.methods.cluster_steps import cluster_by_loss
 from fedkin.run.folder.checkpoint import BestRound
@@ -54,7 +54,31 @@ def of_best(names: ScoreNames) -> tuple[str, ...]:
 def final_names(names: ScoreNames) -> tuple[str, ...]:
     """Entries of a summary that are not in the records of rounds."""
     scores = (names.final, *of_final(names), *of_best(names), names.all_clients)
-    return (*scores, *OTHERS)
+    others = (name for other in OTHER_MEASURES for name in _final_names(other))
+    return (*scores, names.per_client, "unranked", *others, *OTHERS)
+
+
+def _final_names(measure: str) -> tuple[str, str]:
+    """Entries of a summary about a further measure: its value at the end, and its interval."""
+    final = ScoreNames(measure).final
+    return final, f"{final}_interval"
+
+
+def number_entries(record: Mapping[str, Any], names: ScoreNames) -> Record:
+    """Entries of a summary that only runs on numbers have, from the record of the last round: the
+    score per client, the number of clients that are not ranked, and the further measures.
+
+    Args:
+        record: the record; of classes the result is empty.
+        names: names of the score.
+    """
+    entries = {name: record[name] for name in (names.per_client, "unranked") if name in record}
+    for name in OTHER_MEASURES:
+        if name in record and name != names.score:
+            entries[ScoreNames(name).final] = record[name]
+        if f"{name}_interval" in record and name != names.score:
+            entries[f"{ScoreNames(name).final}_interval"] = record[f"{name}_interval"]
+    return entries
 
 
 def final_entries(summary: Mapping[str, Any], measures: Sequence[Measure]) -> Record:
@@ -88,12 +112,11 @@ def final_record(
     names = scored.names
     entries = score_record(scored, state.clusters, world.true_clusters, scored.task_type)
     interval = {"final_interval": entries[names.interval]} if names.interval in entries else {}
-    others = {f"final_{name}": entries[name] for name in scored.task_type.measures[1:]}
     return {
         names.final: entries[names.score],
         **interval,
         **{name: entries[name] for name in of_final(names)},
-        **others,
+        **number_entries(entries, names),
         **measures_record(scored, state, round, measures),
     }
 

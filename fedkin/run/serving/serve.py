@@ -45,7 +45,7 @@ def serve(
     """Choose the model that serves each client of a simulated run, so that few clients are worse
     off than with a model that they train alone.
 
-    A client is served by its own model, or by a half-and-half mixture of its own model with its
+    A client is served by its own model, or by a half-and-half mixture of this model with its
     cluster's or with a global one. The rule is ours: ``fedkin.measures.do_no_harm``.
 
     Args:

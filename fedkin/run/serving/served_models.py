@@ -30,7 +30,7 @@ class ServedClient(NamedTuple):
         name: its name; its position as text if it has none.
         cluster: its cluster; -1 without one.
         served_by: its own model, or a mixture.
-        gain: gain of its mixture over its own model, relative to the own model's loss; of the
+        gain: gain of its mixture over the own model, relative to this model's loss; of the
             better mixture for a client that keeps its own model; NaN without held-out samples.
         own_loss: loss of its own model on held-out samples.
         held_out: number of these samples.

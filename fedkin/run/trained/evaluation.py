@@ -25,7 +25,15 @@ from fedkin.data.federated import FederatedData
 from fedkin.export.predictor import Decisions, Predictor
 from fedkin.measures.classification import MEASURES, classification_measures
 from fedkin.measures.fairness import fairness_measures
+from fedkin.measures.scores import OTHER_MEASURES
+from fedkin.run.stopping import first_to_reach
 from fedkin.run.trained.models import TrainedModels
+from fedkin.run.trained.number_evaluation import (
+    fine_tuned_numbers,
+    measured,
+    number_tables,
+    sums_of,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,8 +49,8 @@ class Evaluation:
     Attributes:
         split: the evaluated split.
         clients: a DataFrame with a row for each client that has a model and samples: client, name,
-            cluster, samples, the measures of ``MEASURES``, and ``fine_tuned_accuracy`` if
-            requested.
+            cluster, samples, the measures of ``MEASURES`` (of numbers, those of the task type), and
+            ``fine_tuned_accuracy`` if requested.
         clusters: a DataFrame with the same measures over all samples of each cluster's clients, and
             its number of clients.
         summary: the measures over all samples, their means over clients (``mean_...``), fairness
@@ -59,8 +67,13 @@ class Evaluation:
     name: str = ""
 
     def __repr__(self) -> str:
-        accuracy, f1 = (self.summary[name] for name in ("accuracy", "macro_f1"))
         clients = len(self.clients)
+        if "accuracy" not in self.summary:
+            scores = [
+                f"{name} {self.summary[name]}" for name in OTHER_MEASURES if name in self.summary
+            ]
+            return f"Evaluation({self.split}: {clients} clients, {', '.join(scores)})"
+        accuracy, f1 = (self.summary[name] for name in ("accuracy", "macro_f1"))
         return f"Evaluation({self.split}: {clients} clients, accuracy {accuracy}, macro F1 {f1})"
 
     def save(self, folder: str | Path) -> list[Path]:
@@ -142,6 +155,11 @@ def evaluate(
     data = trained.world().data
     part = data.part(split)
     assigned = np.flatnonzero((trained.state.assignment != UNASSIGNED) & (part.sizes > 0))
+    reached = _to_target(records, seconds, target, data.scored_split)
+    if data.task_type.loss is not None:
+        return _evaluated_numbers(
+            trained, data, split=split, clients=assigned, most=fine_tune_epochs, reached=reached
+        )
     decisions = dict(_decisions(trained, data, split, assigned))
     labels = {client: data.y[part[client]] for client in decisions}
     facts = {client: _facts(trained, client) for client in sorted(decisions)}
@@ -157,9 +175,55 @@ def evaluate(
     if more:
         table["fine_tuned_accuracy"] = more["accuracy"]
         summary |= {"fine_tune_epochs": more["epochs"], **more["summary"]}
-    summary |= _to_target(records, seconds, target, data.scored_split)
+    summary |= reached
     return Evaluation(
-        split, table, clusters, {name: _plain(value) for name, value in summary.items()}
+        split, table, clusters, {name: plain_value(value) for name, value in summary.items()}
+    )
+
+
+def _evaluated_numbers(
+    trained: TrainedModels,
+    data: FederatedData,
+    *,
+    split: str,
+    clients: Int[np.ndarray, "n"],
+    most: int | None,
+    reached: dict[str, Any],
+) -> Evaluation:
+    """The evaluation of a run whose labels are numbers.
+
+    Args:
+        trained: the run's trained models.
+        data: the run's data.
+        split: the evaluated split.
+        clients: clients with a model and samples.
+        most: the largest number of epochs of fine-tuning; None: no fine-tuning.
+        reached: the costs of reaching the target.
+    """
+    part = data.part(split)
+    sums = {}
+    for group in _groups(trained, clients):
+        predictor = trained.of_client(int(group[0]))
+        for client in group:
+            rows = part[int(client)]
+            scores = predictor.finite_scores(data.x[rows], prepared=True)
+            sums[int(client)] = sums_of(data.task_type, scores, data.y[rows])
+    facts = {client: _facts(trained, client) for client in sorted(sums)}
+    without = int((trained.state.assignment == UNASSIGNED).sum())
+    table, clusters, summary = number_tables(
+        data.task_type, trained.method, split, without=without, facts=facts, sums=sums
+    )
+    if most is not None:
+        if len(clients):
+            trained.tunable(trained.of_client(int(clients[0])), _checked_epochs(most))
+        epochs, tuned = fine_tuned_numbers(trained, data, split, clients=clients, most=most)
+        score = data.task_type.names.score
+        table[f"fine_tuned_{score}"] = [measured(data.task_type, [one])[score] for one in tuned]
+        pooled = measured(data.task_type, tuned)[score]
+        summary |= {"fine_tune_epochs": epochs, f"fine_tuned_{score}": pooled}
+    summary |= reached
+    return Evaluation(
+        split, table, clusters, {name: plain_value(value) for name, value in summary.items()}
     )
 
 
@@ -201,7 +265,7 @@ def tables(
         **{f"mean_{name}": _finite_mean(table[name].to_numpy(float)) for name in MEASURES if rows},
         **fairness_measures(table["accuracy"].to_numpy(float) if rows else np.array([])),
     }
-    return table, clusters, {name: _plain(value) for name, value in summary.items()}
+    return table, clusters, {name: plain_value(value) for name, value in summary.items()}
 
 
 def _decisions(
@@ -210,19 +274,22 @@ def _decisions(
     """Yield each client and the predictions of its model for its samples. Clients of a cluster are
     predicted together."""
     part = data.part(split)
-    assignment = trained.state.assignment
-    shared = not trained.personal
-    groups = (
-        [clients[assignment[clients] == k] for k in np.unique(assignment[clients])]
-        if shared
-        else clients[:, None]
-    )
-    for group in groups:
+    for group in _groups(trained, clients):
         rows = part.select(group)
         decisions = trained.of_client(int(group[0])).decide(data.x[rows.rows], prepared=True)
         for number, client in enumerate(group):
             own = slice(rows.offsets[number], rows.offsets[number + 1])
             yield int(client), Decisions(decisions.classes[own], decisions.probability[own])
+
+
+def _groups(
+    trained: TrainedModels, clients: Int[np.ndarray, "n"]
+) -> Sequence[Int[np.ndarray, "_"]]:
+    """Clients that share a model: those of each cluster, or each client by itself."""
+    assignment = trained.state.assignment
+    if trained.personal:
+        return [np.array([client]) for client in clients]
+    return [clients[assignment[clients] == k] for k in np.unique(assignment[clients])]
 
 
 def _facts(trained: TrainedModels, client: int) -> dict[str, Any]:
@@ -270,8 +337,7 @@ def _fine_tuned(
     """Accuracy of each client after local fine-tuning of its model. All clients train for the same
     number of epochs: the best number from 0 to ``most`` on validation samples, or ``most`` without
     validation samples."""
-    if isinstance(most, bool) or not isinstance(most, (int, np.integer)) or most < 1:
-        raise ConfigError(f"fine_tune_epochs must be an integer of at least 1, got {most!r}")
+    _checked_epochs(most)
     # All models are of the same kind, so one of them shows whether they can be fine-tuned.
     if len(clients):
         trained.tunable(trained.of_client(int(clients[0])), most)
@@ -292,6 +358,13 @@ def _fine_tuned(
         "epochs": chosen,
         "summary": {"fine_tuned_accuracy": overall, **fairness},
     }
+
+
+def _checked_epochs(most: int) -> int:
+    """The largest number of epochs of fine-tuning. Raises ConfigError if it is below 1."""
+    if isinstance(most, bool) or not isinstance(most, (int, np.integer)) or most < 1:
+        raise ConfigError(f"fine_tune_epochs must be an integer of at least 1, got {most!r}")
+    return most
 
 
 def _correct(
@@ -337,16 +410,11 @@ def _finite_mean(values: Float[np.ndarray, "n"]) -> float:
 def _to_target(
     records: Sequence[Record], seconds: Mapping[int, float], target: float | None, split: str
 ) -> dict[str, Any]:
-    """Rounds, bytes and seconds until the first complete round that reaches the target accuracy,
-    which is measured on ``split``. The values are None if no round reaches it."""
+    """Rounds, bytes and seconds until the first complete round that reaches the target score (such
+    as the accuracy), which is measured on ``split``. The values are None if no round reaches it."""
     if target is None:
         return {}
-    complete = [
-        r
-        for r in records
-        if r["accuracy"] is not None and not r["partial"] and r["accuracy"] >= target
-    ]
-    first = min(complete, key=lambda r: r["round"], default=None)
+    first = first_to_reach(records, target)
     facts = {"target": target, "target_split": split}
     if first is None:
         return {
@@ -363,7 +431,7 @@ def _to_target(
     }
 
 
-def _plain(value: Any) -> Any:
+def plain_value(value: Any) -> Any:
     """A value as a JSON value: NaN and infinity become None."""
     value = value.item() if isinstance(value, np.generic) else value
     return None if isinstance(value, float) and not math.isfinite(value) else value

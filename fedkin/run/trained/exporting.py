@@ -10,7 +10,7 @@ import numpy as np
 from fedkin.config.description import Description
 from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED
-from fedkin.export.folder import ModelEntry, accuracy_facts, write
+from fedkin.export.folder import ModelEntry, accuracy_facts, score_facts, write
 from fedkin.export.predictor import Predictor
 from fedkin.options import SECTIONS
 from fedkin.run.trained.models import TrainedModels
@@ -116,5 +116,9 @@ def _entry(
     if clients is None:
         return ModelEntry(predictor, names)
     own = clients["client"].isin(numbers).to_numpy()
-    correct, samples = (clients[column].to_numpy()[own] for column in ("correct", "test_samples"))
-    return ModelEntry(predictor, names, accuracy_facts(correct, samples))
+    samples = clients["test_samples"].to_numpy()[own]
+    if predictor.predicts_numbers:
+        measures = predictor.task_type.measures
+        scores = {name: clients[name].to_numpy()[own] for name in measures if name in clients}
+        return ModelEntry(predictor, names, score_facts(scores, samples))
+    return ModelEntry(predictor, names, accuracy_facts(clients["correct"].to_numpy()[own], samples))

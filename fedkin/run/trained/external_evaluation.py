@@ -19,14 +19,19 @@ from fedkin.data.column_checks import check_columns
 from fedkin.data.digest import data_digest
 from fedkin.data.federated import FederatedData
 from fedkin.data.files import read_npz, read_table, table_kind
+from fedkin.data.label_tasks import converted_rows
 from fedkin.data.load import ENDINGS
 from fedkin.data.parquet import column_names
+from fedkin.data.table_encoding import TableEncoding
 from fedkin.data.table_scaling import converted
-from fedkin.data.table_transform import UNCHANGED, transform_of
+from fedkin.data.table_transform import UNCHANGED, TableTransform, transform_of
 from fedkin.export.known_labels import encoded_labels, numbers_are_classes
 from fedkin.export.predictor import Decisions
-from fedkin.run.trained.evaluation import DIGEST, Evaluation, tables
+from fedkin.run.trained.evaluation import DIGEST, Evaluation, plain_value, tables
+from fedkin.run.trained.load_series import load_series
 from fedkin.run.trained.models import TrainedModels
+from fedkin.run.trained.number_evaluation import ClientSums, number_tables, sums_of
+from fedkin.task_types.classification import task_type_of_samples
 
 ALL = "all"  # name of the split if all samples are evaluated
 
@@ -59,6 +64,8 @@ def evaluate_other(
         )
     x = matched_features(data, trained.parts.samples)
     y = matched_labels(data, trained.parts.samples)
+    task_type = task_type_of_samples(trained.parts.samples)
+    sums: dict[int, ClientSums] = {}
     facts: dict[int, dict[str, Any]] = {}
     labels: dict[int, np.ndarray] = {}
     decisions: dict[int, Decisions] = {}
@@ -74,8 +81,24 @@ def evaluate_other(
                 trained.of_cluster(cluster or 0) if number is None else trained.of_client(number)
             )
             facts[client] = {"client": client, "name": name, "cluster": model.cluster}
+            if task_type.loss is not None:
+                scores = model.finite_scores(x[rows], prepared=True)
+                sums[client] = sums_of(task_type, scores, y[rows])
+                continue
             labels[client] = y[rows]
             decisions[client] = model.decide(x[rows], prepared=True)
+    if task_type.loss is not None:
+        found = number_tables(
+            task_type, trained.method, split or ALL, without=without, facts=facts, sums=sums
+        )
+        return Evaluation(
+            split or ALL,
+            found.clients,
+            clusters=found.clusters,
+            summary={name: plain_value(value) for name, value in found.summary.items()}
+            | {DIGEST: data_digest(data)},
+            name=_name(data.name, cluster),
+        )
     by_client, by_cluster, summary = tables(
         trained.method,
         split or ALL,
@@ -123,22 +146,33 @@ def load_other(
         ConfigError, DataError: as for ``fk.data.load``, or an option is unknown.
     """
     from fedkin.data import load
-    from fedkin.data.load import CLIENT
+    from fedkin.data.load import CLIENT, load_with
 
     path = user_path(path)
+    task_type = task_type_of_samples(samples)
     known = ("label", "client", "features")
     for name in options:
         if name not in known:
             raise ConfigError(
                 f"{unknown('option', name, known)}; fedkin {command} --help lists the options"
             )
+    is_table = path.is_file() and table_kind(path) != "npz"
+    if task_type.by_time and is_table:
+        return load_series(path, samples)
     chosen = {
         name: own[name] for name in (*known, "label_names") if own.get(name) is not None
     } | options
-    if "label_names" not in chosen:
+    if task_type.loss is None and "label_names" not in chosen:
         chosen["classes"] = int(samples.classes)
+    roles = getattr(samples, "columns", None) or {}
+    if task_type.loss is not None:
+        # A natural federation names its columns itself.
+        chosen = {name: roles[name] for name in ("label", "client") if name in roles} | chosen
+        chosen.pop("label_names", None)
+    transform = transform_of(samples)
     names = getattr(samples, "feature_names", None)
-    is_table = path.is_file() and table_kind(path) != "npz"
+    if transform is not None and transform.encoding is not None:
+        names = transform.inputs
     if is_table:
         columns = _column_names(path)
         chosen |= _transform_options(columns, samples)
@@ -153,6 +187,10 @@ def load_other(
             # One client gets all samples.
             chosen = {**chosen, "partition": "iid", "clients": 1}
             chosen.pop("client", None)
+    if task_type.loss is not None and path.is_file():
+        optional = ("exposure", "weight")
+        others = {name: roles[name] for name in optional if roles.get(name) in columns}
+        return load_with(task_type, path, **chosen, **others)
     data = load(path, **chosen)
     _refuse_numbers(data, samples, path)
     return data
@@ -212,6 +250,12 @@ def matched_features(data: FederatedData, own: Samples) -> Shaped[np.ndarray, "M
     x = data.x
     scaled = data.transform
     wanted = transform_of(own)
+    if _encoding(scaled) != _encoding(wanted):
+        raise DataError(
+            f"{data.name}: its columns of text or with missing values became other features than "
+            "those of the run; load it with the run's own: fk.data.load(path, scale_from="
+            "'RUN/transform.json')"
+        )
     names = theirs
     if theirs is not None and wanted is not None:
         theirs = wanted.new_names(theirs)
@@ -228,9 +272,19 @@ def matched_features(data: FederatedData, own: Samples) -> Shaped[np.ndarray, "M
     return converted(x, scaled, wanted)
 
 
-def matched_labels(data: FederatedData, own: Samples) -> Int[np.ndarray, "M"]:
+def matched_labels(data: FederatedData, own: Samples) -> Shaped[np.ndarray, "M ..."]:
     """The labels of external data as the run's class numbers, matched by name if labels have names.
-    Raises DataError for a label that the run has not seen."""
+    Labels that are numbers are rows of ``FederatedData.y`` with the run's statistics.
+
+    Raises DataError for a label that the run has not seen, and for labels of another task type."""
+    task_type = task_type_of_samples(own)
+    if data.task_type.name != task_type.name:
+        raise DataError(
+            f"{data.name}: labels of {data.task_type.name}, but the run was trained on labels of "
+            f"{task_type.name}; load the data with task={task_type.name!r}"
+        )
+    if task_type.loss is not None:
+        return converted_rows(data.y, data.task_type, task_type)
     labels = data.y if data.label_names is None else np.array(data.label_names)[data.y]
     by_number = numbers_are_classes(getattr(own, "columns", None))
     try:
@@ -239,6 +293,11 @@ def matched_labels(data: FederatedData, own: Samples) -> Int[np.ndarray, "M"]:
         )
     except DataError as error:
         raise DataError(f"{data.name}: {error}") from error
+
+
+def _encoding(transform: TableTransform | None) -> TableEncoding | None:
+    """The encoding of a transform, if there is one."""
+    return None if transform is None else transform.encoding
 
 
 def _rows(data: FederatedData, client: int, split: str | None) -> Int[np.ndarray, "s"]:

@@ -105,18 +105,23 @@ class ModelAccess:
         client: int | str | None = None,
         cluster: int | None = None,
         proba: bool = False,
+        exposure: Any = None,
     ) -> np.ndarray:
         """Predict the classes [B] of samples with the model of a client or a cluster. Classes are
-        names if labels have names.
+        names if labels have names. Labels that are numbers are predicted in their unit: counts
+        times the exposure, quantiles with a column for each level [B, Q].
 
         Args:
             x: samples [B ...], in the format of the run's data. ``uint8`` values are divided by 255
                 if the run's data were, and refused otherwise. Columns of a DataFrame are matched by
-                name if the data have column names.
+                name if the data have column names. For forecasts, a DataFrame with time, client and
+                label: rows of the past, and rows to be forecast, whose label is missing.
             client: name or position of a client, as in ``model_for``.
             cluster: number of a cluster. With more than one model, ``client`` or ``cluster`` is
                 required.
             proba: whether to return probabilities [B, C] instead.
+            exposure: exposure of each sample [B], for counts; None for the column of exposures in a
+                DataFrame, or 1.
 
         Raises:
             ConfigError, MethodError: as in ``model_for``; or neither or both of client and cluster
@@ -126,14 +131,19 @@ class ModelAccess:
         if client is not None and cluster is not None:
             raise ConfigError(f"give client ({client!r}) or cluster ({cluster!r}), not both")
         if client is not None:
-            return self.model_for(client).predict(x, proba)
+            from fedkin.export.forecast_inputs import with_client
+
+            number = self.trained.client_number(client)
+            name = str(self.trained.names[number]) if self.trained.names else str(client)
+            x = with_client(x, self.trained.parts.samples, name)
+            return self.model_for(client).predict(x, proba, exposure)
         if cluster is None and (self.trained.personal or self.state.clusters > 1):
             raise ConfigError(
                 f"this run has {len(self.state.models)} models; choose one by client=... or "
                 "cluster=... (run.place(x, y) finds the cluster of a client that the run has not "
                 "seen)"
             )
-        return self.trained.of_cluster(cluster or 0).predict(x, proba)
+        return self.trained.of_cluster(cluster or 0).predict(x, proba, exposure)
 
     def place(self, x: Any, y: Any = None, resamples: int = 20, seed: int = 0) -> Placement:
         """Assign a client that the run has not seen to a cluster, by the method's rule for

@@ -10,26 +10,40 @@ from jaxtyping import Int, Shaped
 
 from fedkin.core.errors import DataError
 from fedkin.data.federated import FederatedData, Ragged
+from fedkin.data.label_tasks import RawLabels, given, numbers_of
+from fedkin.export.forecast_inputs import labelled_rows
+from fedkin.export.input_samples import as_samples, exposures
 from fedkin.export.known_labels import encoded_labels, numbers_are_classes
-from fedkin.export.predictor import as_samples
+from fedkin.task_types.classification import task_type_of_samples
 
 
 def newcomer_samples(
     like: Any, x: Any, y: Any
-) -> tuple[Shaped[np.ndarray, "s ..."], Int[np.ndarray, "s"]]:
+) -> tuple[Shaped[np.ndarray, "s ..."], Shaped[np.ndarray, "s ..."]]:
     """Check a newcomer's samples and labels, and convert them to the format of the run's data.
 
     Args:
         like: the run's samples.
         x: the newcomer's samples [s ...].
         y: the samples' labels [s]: names if the run's labels are names, otherwise numbers. None:
-            zeros, for methods that read no labels.
+            zeros, for methods that read no labels. A DataFrame x also has the exposures of counts,
+            and for forecasts the labels.
 
     Raises:
         DataError: there are no samples, or the samples or labels do not fit the run's.
     """
+    task_type = task_type_of_samples(like)
+    if task_type.by_time:
+        return labelled_rows(x, like)
     samples = as_samples(x, like)
-    labels = np.zeros(len(samples), np.int64) if y is None else _newcomer_labels(like, y)
+    labels: np.ndarray
+    if y is None:
+        labels = np.zeros(len(samples), np.int64 if task_type.loss is None else np.float32)
+    elif task_type.loss is None:
+        labels = _newcomer_labels(like, y)
+    else:
+        raw = RawLabels(numbers_of(y, "label", like.name), exposures(x, None, like))
+        _, labels = given(task_type, raw, like.name)
     if not len(samples) or len(labels) != len(samples):
         raise DataError(
             f"a newcomer needs at least one sample, and a label for each; got {len(samples)} "
@@ -65,5 +79,12 @@ def newcomer_data(
     rows = Ragged.of(clients)
     text: dict[str, Any] = {name: getattr(like, name, None) for name in ("vocabulary", "vectors")}
     return FederatedData(
-        like.name, x, y=y, classes=int(like.classes), train=rows, test=rows, **text
+        like.name,
+        x,
+        y=y,
+        classes=int(like.classes),
+        train=rows,
+        test=rows,
+        task_type=task_type_of_samples(like),
+        **text,
     )

@@ -15,7 +15,7 @@ from fedkin.data.federated import FederatedData
 from fedkin.export.reader import Export
 from fedkin.run.trained.external_evaluation import matched_features, matched_labels
 from fedkin.run.trained.models import TrainedModels
-from fedkin.run.trained.placement import newcomer_policy, place
+from fedkin.run.trained.placement import newcomer_policy, place_rows
 
 # What decides about a newcomer, by a method's option ``newcomers``.
 _POLICIES = {
@@ -80,8 +80,6 @@ def place_clients(
     """
     x = matched_features(data, trained.parts.samples)
     y = matched_labels(data, trained.parts.samples)
-    labels = getattr(trained.parts.samples, "label_names", None)
-    given = y if labels is None else np.asarray(labels, object)[y]
     placed = []
     for client in range(data.clients):
         rows = _all_rows(data, client)
@@ -92,7 +90,7 @@ def place_clients(
             confidence = None
             decided = KNOWN
         else:
-            placement = place(trained, x[rows], given[rows], resamples=resamples, seed=seed)
+            placement = place_rows(trained, x[rows], y[rows], resamples=resamples, seed=seed)
             cluster = placement.cluster
             confidence = None if np.isnan(placement.confidence) else placement.confidence
             decided = _rule(trained, cluster)

@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 
 from fedkin.core.errors import ConfigError, MethodError
 from fedkin.core.method import UNASSIGNED, Method, State
@@ -24,6 +24,7 @@ from fedkin.options.with_options import evaluation_task
 from fedkin.run.trained.models import TrainedModels
 from fedkin.run.trained.newcomer_data import newcomer_data, newcomer_samples
 from fedkin.simulation.engine import SimulatedWorld
+from fedkin.task_types.classification import task_type_of_samples
 from fedkin.tasks.fedem import EvaluateMixture
 from fedkin.tasks.own_model import EvaluateOwn
 
@@ -70,7 +71,8 @@ def place(
         trained: the models of the run.
         x: the newcomer's training samples [s ...], in the format of the run's data.
         y: the samples' labels [s]: names if the run's labels are names, otherwise numbers. None if
-            unknown, for methods that read no labels.
+            unknown, for methods that read no labels; and for forecasts, whose x is a table of the
+            newcomer's past with its labels.
         resamples: number of bootstrap resamples (s samples, drawn with replacement) for
             ``confidence``.
         seed: seed of the resamples, and of the newcomer's local training.
@@ -84,14 +86,38 @@ def place(
         raise ConfigError(f"resamples must be an integer of at least 1, got {resamples!r}")
     samples, labels = newcomer_samples(trained.parts.samples, x, y)
     method = _placing(trained.method, trained.parts.method, trained.state)
+    needs_labels = requirements_of(method).data.newcomer_labels
+    has_labels = y is not None or task_type_of_samples(trained.parts.samples).by_time
+    if not has_labels and trained.state.clusters > 1 and needs_labels:
+        raise MethodError(
+            f"{trained.method} needs labels to place a newcomer; give them: run.place(x, y)"
+        )
+    return place_rows(trained, samples, labels, resamples=resamples, seed=seed)
+
+
+def place_rows(
+    trained: TrainedModels,
+    samples: Shaped[np.ndarray, "s ..."],
+    labels: Shaped[np.ndarray, "s ..."],
+    resamples: int = 20,
+    seed: int = 0,
+) -> Placement:
+    """Find the cluster of a client whose samples are like those of the run's data.
+
+    Args:
+        trained: the models of the run.
+        samples: features of the client's samples, scaled as in the run's data.
+        labels: rows like those of ``FederatedData.y``.
+        resamples, seed: as for ``place``.
+
+    Raises:
+        MethodError: the method does not place newcomers by their samples.
+    """
+    method = _placing(trained.method, trained.parts.method, trained.state)
     clusters = trained.state.clusters
     # With a single cluster there is no choice, and no labels are needed.
     if clusters == 1:
         return Placement(0, 1.0, np.ones(1))
-    if y is None and requirements_of(method).data.newcomer_labels:
-        raise MethodError(
-            f"{trained.method} needs labels to place a newcomer; give them: run.place(x, y)"
-        )
     rng = np.random.default_rng(seed)
     size = len(samples)
     # The first newcomer has all samples, and each of the others is a resample.

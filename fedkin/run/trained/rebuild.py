@@ -95,6 +95,8 @@ def _as_scaled(
         return config
     if transform is not None and data.get("scale_from") is not None:
         # The run's own copy is used, since the file with the statistics may have changed.
+        if transform.encoding is not None:
+            return config.with_sections({"data": {**data, "scale_from": transform.values()}})
         numbers = {
             "mean": dict(zip(transform.columns, transform.mean, strict=True)),
             "scale": dict(zip(transform.columns, transform.scale, strict=True)),
@@ -117,6 +119,10 @@ def _with_transform(parts: Ingredients, transform: TableTransform | None) -> Ing
     if transform is None or not isinstance(samples, FederatedData):
         return parts
     if samples.transform == transform or samples.feature_names is None:
+        return parts
+    own = None if samples.transform is None else samples.transform.encoding
+    if own != transform.encoding:
+        # The features are others; the fingerprint tells that the data have changed.
         return parts
     return replace(parts, samples=with_transform(samples, transform))
 

@@ -30,8 +30,7 @@ from fedkin.core.requirements import requirements_of
 from fedkin.core.storage import storage_errors, write_atomic
 from fedkin.data.column_summaries import summarised_transform
 from fedkin.data.table_transform import ROBUST, TableTransform
-from fedkin.measures.scores import names_in
-from fedkin.measures.table import MEASURES
+from fedkin.measures.run_scores import scores_in
 from fedkin.options.base import Option
 from fedkin.run.experiment import Experiment
 from fedkin.run.federation_state import FederationState, server_state_file, write_state
@@ -325,18 +324,18 @@ class RemoteWorlds:
 
 
 def log_round(record: Record, rounds: int) -> None:
-    """Log one line about a round: accuracies, clusters and lost replies.
+    """Log one line about a round: scores (such as accuracies), clusters and lost replies.
 
     Args:
         record: record of the round.
         rounds: number of the last round.
     """
-    score = names_in(record).score
-    after = record.get(score)
-    before = record.get(f"{score}_before_training")
+    score = scores_in(record).of_round
+    after = record.get(score.name)
+    before = record.get(f"{score.name}_before_training")
     parts = []
     if after is not None:
-        parts.append(f"{MEASURES[score].head} {after:.3f} after aggregation")
+        parts.append(f"{score.head} {after:.3f} after aggregation")
     if text := scored_text(record):
         parts.append(text)
     if before is not None:

@@ -103,14 +103,14 @@ class BatchPlan(NamedTuple):
 
     # Samples of the call's clients; None if the device holds the samples of all clients.
     x: Shaped[np.ndarray, "R ..."] | None
-    y: Int[np.ndarray, "R"] | Float[np.ndarray, "R ..."]
+    y: Shaped[np.ndarray, "R ..."]
     steps: PlannedSteps
     rows: PlannedRows
 
 
 def plan(
     x: Shaped[np.ndarray, "M ..."] | None,
-    y: Int[np.ndarray, "M"] | Float[np.ndarray, "M ..."],
+    y: Shaped[np.ndarray, "M ..."],
     owned: Ragged,
     rows: ProgramRows,
     gather: bool = True,

@@ -34,7 +34,7 @@ def test_a_full_batch_step_of_linear_regression_by_hand(calls: int) -> None:
         task = Train(start[None], world.work, np.zeros(CLIENTS, np.int64))
         reply = world.run(task, everybody, fk.Stream(0, call, "train"))
         for client in everybody:
-            rows = data.train[client]
+            rows = data.train[int(client)]
             design = np.concatenate([data.x[rows], np.ones((len(rows), 1))], axis=1)
             slope = design.T @ (design @ start - data.y[rows]) / len(rows)
             np.testing.assert_allclose(reply.update[client], -slope, atol=1e-5)

@@ -1,0 +1,134 @@
+"""Samples of forecasts from a table, as the readers of tables need them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedkin.core.errors import ConfigError, DataError
+from fedkin.data.files import Table
+from fedkin.data.forecast_options import ForecastOptions
+from fedkin.data.forecast_tables import prepare
+from fedkin.data.table_scaling import TableScaling
+from fedkin.data.tables import Columns, check_table, resolved_columns, table_samples
+from fedkin.data.user_samples import OwnSamples
+from fedkin.task_types.forecast import Forecast
+from fedkin.task_types.task_type import TaskType
+
+
+@dataclass(frozen=True)
+class ForecastReader:
+    """Makes samples of forecasts from tables of series.
+
+    Attributes:
+        options: time, season, lags and dates of the split.
+        task_type: the loss, without statistics.
+        test_share: share of test samples, at the end; it applies without a column and a date.
+    """
+
+    options: ForecastOptions
+    task_type: Forecast
+    test_share: float
+
+    @classmethod
+    def of(
+        cls, task_type: TaskType | None, test_share: float, **options: Any
+    ) -> ForecastReader | None:
+        """The reader for a task type; None for another task than ``forecast``.
+
+        Args:
+            task_type: task type and loss.
+            test_share: share of test samples.
+            options: options of ``ForecastOptions.of``, by name.
+
+        Raises:
+            ConfigError: an option does not apply or has an invalid value, or a forecast has no
+                time.
+        """
+        is_forecast = isinstance(task_type, Forecast)
+        found = ForecastOptions.of(Forecast.name if is_forecast else None, **options)
+        if found is None:
+            return None
+        assert isinstance(task_type, Forecast)
+        return cls(found, task_type, test_share)
+
+    def refuse(self, label_scale_from: Any) -> None:
+        """Raise ConfigError for given statistics of the labels."""
+        if label_scale_from is not None:
+            raise ConfigError(
+                "label_scale_from does not apply to forecasts, whose labels are scaled by each "
+                "client's own past; leave it out"
+            )
+
+    def samples(
+        self,
+        table: Table,
+        columns: Columns,
+        *,
+        scaling: TableScaling,
+        place: Path | str,
+        title: str,
+    ) -> OwnSamples:
+        """The samples of a table of series, divided by time.
+
+        Args:
+            table: a row for each client and step.
+            columns: roles of the columns.
+            scaling: how the feature columns are scaled.
+            place: file or name with which messages begin.
+            title: name of the data set.
+
+        Raises:
+            DataError: as for ``prepare``, or all labels are equal.
+            ConfigError: there is no column of clients, or options contradict each other.
+        """
+        check_table(table, place)
+        columns = resolved_columns(table, columns)
+        if columns.client is None:
+            raise ConfigError(
+                f"{place}: a forecast needs the client of each row, since each client is a "
+                "series, and a partition would divide a series; name the column: client = 'shop'"
+            )
+        if columns.exposure is not None:
+            raise ConfigError(
+                "exposure applies to counts only; set task = 'count', or leave exposure out"
+            )
+        prepared = prepare(
+            table,
+            self.options,
+            self.task_type,
+            label=columns.label,
+            client=columns.client,
+            features=columns.features,
+            split=columns.split,
+            test_share=self.test_share,
+            place=place,
+        )
+        label = prepared.table[columns.label]
+        if label.min() == label.max():
+            raise DataError(
+                f"{place}: column {columns.label!r}: all labels are {label.iloc[0]:g}, so there is "
+                "nothing to learn; name another label column, such as data.label=sales"
+            )
+        features = columns.features
+        not_features = [name for name in table.columns if str(name) in self.options.time]
+        if columns.split is not None:
+            not_features.append(columns.split)
+        if features is not None:
+            new = [name for name in prepared.lags if name not in features]
+            features = [*features, *new]
+        return table_samples(
+            prepared.table,
+            columns._replace(
+                features=features,
+                split=prepared.split,
+                unused=(*columns.unused, *not_features),
+            ),
+            place=place,
+            title=title,
+            scaling=scaling,
+            task_type=prepared.task_type,
+            task_type_is_given=True,
+            series=prepared.rows,
+        )

@@ -1,0 +1,371 @@
+"""Tables of series as samples of forecasts: lags from each client's own past, a split at one date
+for all clients, and a scale of the labels for each client.
+
+Shapes: M rows of the table, m samples.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int64
+
+from fedkin.core.errors import ConfigError, DataError
+from fedkin.core.object_repr import listed
+from fedkin.data.client_ids import client_ids, whole_ids
+from fedkin.data.column_checks import check_columns
+from fedkin.data.files import Table
+from fedkin.data.forecast_options import ForecastOptions
+from fedkin.data.label_tasks import numbers_of, place_of
+from fedkin.data.series_history import History
+from fedkin.data.series_rows import SeriesRows
+from fedkin.data.time_steps import Frequency, TimeSteps, read_steps
+from fedkin.task_types.forecast import CLIENT, Forecast, Series
+from fedkin.task_types.task_type import LabelScale
+
+_log = logging.getLogger("fedkin")
+PARTS = ("train", "validation", "test")
+MADE_SPLIT = "split of the series"
+
+
+@dataclass(frozen=True)
+class PreparedSeries:
+    """Samples of a forecast.
+
+    Attributes:
+        table: a row for each sample, with the columns of the lags, and with ``split``.
+        lags: the columns of the lags that the reader made.
+        split: the column that says train, validation or test.
+        rows: scale and simple forecasts of each sample.
+        task_type: the task type with the series and the scales of the clients.
+    """
+
+    table: Table
+    lags: tuple[str, ...]
+    split: str
+    rows: SeriesRows
+    task_type: Forecast
+
+
+@dataclass(frozen=True)
+class ReadSeries:
+    """A table as series."""
+
+    history: History
+    names: np.ndarray  # client of each row, as text
+    of_client: tuple[str, ...]  # name of each client
+    time: TimeSteps
+
+
+def prepare(
+    table: Table,
+    options: ForecastOptions,
+    task_type: Forecast,
+    *,
+    label: Any,
+    client: Any,
+    features: Sequence[Any] | None,
+    split: Any,
+    test_share: float,
+    place: Path | str,
+) -> PreparedSeries:
+    """The samples of a table of series.
+
+    Args:
+        table: a row for each client and step.
+        options: time, season, lags and dates of the split.
+        task_type: the loss, without statistics.
+        label, client: columns of the label and of the client.
+        features: columns of the features; None for all others.
+        split: column that says train, validation or test; None to split at a date.
+        test_share: share of test samples, at the end; it applies without a column and a date.
+        place: file or name with which messages begin.
+
+    Raises:
+        DataError: a time cannot be read, clients have different frequencies, a client has two rows
+            at one step, or a test sample is earlier than a training sample.
+        ConfigError: options contradict each other.
+    """
+    time = resolved_time(table, options.time, place)
+    check_columns(table, [label, client, *time], place)
+    read = read_series(table, time, label, client, None, place)
+    season = options.season or read.time.frequency.season
+    lags = options.lags
+    if lags is None:
+        lags = tuple(sorted({1, season}))
+    of_table = {str(name): name for name in table.columns}
+    # A lag that the table has already is taken as it is.
+    made = [lag for lag in lags if lag_name(label, lag) not in of_table]
+    columns = {lag_name(label, lag): read.history.before(lag) for lag in made}
+    kept = ~np.isnan(read.history.value)
+    for values in columns.values():
+        kept &= ~np.isnan(values)
+    part = _parts(table, read, kept, options, split, test_share, place)
+    kept &= _of_trained_clients(read, kept & (part == "train"), lags, place)
+    _check_order(read, part, kept, split, place)
+    if not kept.all():
+        _log.info(
+            "%s: left out %d of %d rows, which have no label or lack a value at one of the lags %s",
+            place,
+            int((~kept).sum()),
+            len(kept),
+            listed(lags),
+        )
+    series = Series(
+        time=tuple(map(str, time)),
+        unit=read.time.frequency.unit,
+        every=read.time.frequency.every,
+        season=season,
+        lags=tuple(made),
+        given_lags=_given_lags(of_table, label, features, lags),
+        label=str(label),
+        client=str(client),
+        label_scale=options.label_scale,
+    )
+    training = part == "train"
+    found = _with_scales(task_type, series, read, training, kept)
+    rows = series_rows(table, read, found, training, place)
+    samples = with_lags(table, series, columns, rows)
+    samples = samples.assign(**{MADE_SPLIT: part})[kept].reset_index(drop=True)
+    return PreparedSeries(
+        table=samples,
+        lags=tuple(columns),
+        split=MADE_SPLIT,
+        rows=rows.select(kept),
+        task_type=found,
+    )
+
+
+def read_series(
+    table: Table,
+    time: Sequence[Any],
+    label: Any,
+    client: Any,
+    frequency: Frequency | None,
+    place: Path | str,
+) -> ReadSeries:
+    """A table as series, with its time and its labels."""
+    owners = whole_ids(client_ids(table[client], place, str(client)))
+    names = np.array([str(name) for name in owners])
+    steps = read_steps(table, time, names, place, frequency)
+    of_label = place_of("label", place, {"label": str(label)})
+    values = numbers_of(table[label], "label", of_label, names, allow_missing=True)
+    distinct, number = np.unique(names, return_inverse=True)
+    history = History(number.reshape(-1).astype(np.int64), steps.step, values)
+    history.check(names, steps.frequency, place)
+    return ReadSeries(history, names, tuple(distinct.tolist()), steps)
+
+
+def lag_name(label: Any, lag: int) -> str:
+    """The name of the column of a lag."""
+    return f"{label}_lag{lag}"
+
+
+def _given_lags(
+    of_table: dict[str, Any], label: Any, features: Sequence[Any] | None, lags: Sequence[int]
+) -> tuple[str, ...]:
+    """The features of the table that are the label some steps before, by their names."""
+    of_label = re.compile(re.escape(str(label)) + r"_lag\d+")
+    wanted = {lag_name(label, lag) for lag in lags}
+    wanted |= set(of_table) if features is None else {str(name) for name in features}
+    return tuple(name for name in of_table if name in wanted and of_label.fullmatch(name))
+
+
+def resolved_time(table: Table, names: Sequence[str], place: Path | str) -> list[Any]:
+    """Columns of the time as the table names them."""
+    of_table = {str(name): name for name in table.columns}
+    check_columns(_Names(list(of_table)), names, place, {names[0]: "name it with time="})
+    return [of_table[name] for name in names]
+
+
+@dataclass(frozen=True)
+class _Names:
+    """The columns of a table, without rows."""
+
+    columns: list[str]
+
+
+def _parts(
+    table: Table,
+    read: ReadSeries,
+    kept: Bool[np.ndarray, "M"],
+    options: ForecastOptions,
+    split: Any,
+    test_share: float,
+    place: Path | str,
+) -> np.ndarray:
+    """The part of each row: train, validation or test."""
+    from fedkin.data.user_samples import SPLITS, split_numbers
+
+    if split is not None:
+        if options.test_from is not None or options.validation_from is not None:
+            raise ConfigError(
+                f"{place}: test_from and validation_from do not apply, because the column {split} "
+                "divides the samples; leave them out"
+            )
+        column = table[split].to_numpy()
+        text = column.astype(str) if column.dtype == object else column
+        return np.array(SPLITS)[split_numbers(np.asarray(text), place)]
+    frequency = read.time.frequency
+    step = read.time.step
+    if options.test_from is not None:
+        test_from = frequency.step_of(options.test_from, "test_from")
+    else:
+        test_from = _cut(step[kept], test_share)
+    part = np.where(step >= test_from, "test", "train").astype("<U10")
+    if options.validation_from is not None:
+        validation_from = frequency.step_of(options.validation_from, "validation_from")
+        if validation_from >= test_from:
+            raise ConfigError(
+                f"{place}: validation_from = {options.validation_from} must be before the test "
+                f"period, which begins at {frequency.text(test_from)}"
+            )
+        part[(step >= validation_from) & (step < test_from)] = "validation"
+    for name in ("train", "test"):
+        needed = name == "train" or options.test_from is not None
+        if needed and not (kept & (part == name)).any():
+            raise ConfigError(
+                f"{place}: no {name} sample: the samples are from "
+                f"{frequency.text(int(step.min()))} to {frequency.text(int(step.max()))}, and the "
+                f"test period begins at {frequency.text(test_from)}; choose another test_from"
+            )
+    return part
+
+
+def _cut(step: Int64[np.ndarray, "m"], test_share: float) -> int:
+    """The first step of the test period, so that at most a share of the samples is for testing, but
+    at least one step."""
+    if not len(step):
+        return 0
+    if test_share <= 0:
+        return int(step.max()) + 1
+    distinct, count = np.unique(step, return_counts=True)
+    from_here = np.cumsum(count[::-1])[::-1]
+    allowed = np.flatnonzero(from_here <= test_share * len(step))
+    return int(distinct[allowed[0] if len(allowed) else -1])
+
+
+def _of_trained_clients(
+    read: ReadSeries, training: Bool[np.ndarray, "M"], lags: Sequence[int], place: Path | str
+) -> Bool[np.ndarray, "M"]:
+    """The rows of clients with a training sample. Warns of the other clients."""
+    count = np.bincount(read.history.client[training], minlength=len(read.of_client))
+    short = [read.of_client[number] for number in np.flatnonzero(count == 0)]
+    if len(short) == len(read.of_client):
+        raise DataError(
+            f"{place}: no client has a training sample: each needs values at the lags "
+            f"{listed(lags)} before its first one, within the training period; choose shorter "
+            "lags, such as lags = [1], or a later test_from"
+        )
+    if short:
+        _log.warning(
+            "%s: left out %d of %d clients, whose training period is shorter than the lags %s: %s; "
+            "choose shorter lags to keep them",
+            place,
+            len(short),
+            len(read.of_client),
+            listed(lags),
+            listed(short),
+        )
+    return count[read.history.client] > 0
+
+
+def _check_order(
+    read: ReadSeries, part: np.ndarray, kept: Bool[np.ndarray, "M"], split: Any, place: Path | str
+) -> None:
+    """Raise DataError for a sample that is earlier than one of an earlier part."""
+    step = read.time.step
+    present = [name for name in PARTS if (kept & (part == name)).any()]
+    for earlier, later in zip(present, present[1:], strict=False):
+        last = step[kept & (part == earlier)].max()
+        wrong = kept & (part == later) & (step <= last)
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            frequency = read.time.frequency
+            raise DataError(
+                f"{place}: column {split!r} makes a {later} sample of row {row} (client "
+                f"{read.names[row]}, {frequency.text(int(step[row]))}), but there are {earlier} "
+                f"samples until {frequency.text(int(last))}: a model would learn from the future; "
+                f"divide all clients at one date: test_from = {frequency.text(int(last))!r}"
+            )
+
+
+def _with_scales(
+    task_type: Forecast,
+    series: Series,
+    read: ReadSeries,
+    training: Bool[np.ndarray, "M"],
+    kept: Bool[np.ndarray, "M"],
+) -> Forecast:
+    """The task type with the scales of all clients that have samples, or with the pooled scale."""
+    if series.label_scale == CLIENT:
+        mean, scale, _ = read.history.scales(training)
+        present = np.unique(read.history.client[kept])
+        scales = {
+            read.of_client[number]: LabelScale(float(mean[number]), float(scale[number]))
+            for number in present
+        }
+        return replace(task_type, series=series, scales=scales)
+    of_training = read.history.value[training & kept]
+    deviation = float(of_training.std())
+    label = LabelScale(float(of_training.mean()), deviation if deviation > 0 else 1.0)
+    return replace(task_type, series=series, label=label)
+
+
+def series_rows(
+    table: Table,
+    read: ReadSeries,
+    task_type: Forecast,
+    training: Bool[np.ndarray, "M"],
+    place: Path | str,
+) -> SeriesRows:
+    """The scale and the simple forecasts of each row."""
+    series = task_type.series
+    assert series is not None
+    known = [task_type.scales.get(name, task_type.label) for name in read.of_client]
+    mean = np.array([one.mean for one in known])[read.history.client]
+    scale = np.array([one.scale for one in known])[read.history.client]
+    last = _or_given(read.history.last(), table, lag_name(series.label, 1), place)
+    seasonal = _or_given(
+        read.history.season_before(series.season),
+        table,
+        lag_name(series.label, series.season),
+        place,
+    )
+    # Without a past, the simple forecast is the mean.
+    last = np.where(np.isnan(last), mean, last)
+    seasonal = np.where(np.isnan(seasonal), last, seasonal)
+    return SeriesRows(
+        mean=mean,
+        scale=scale,
+        seasonal_error=read.history.seasonal_error(series.season, training)[read.history.client],
+        seasonal_naive=seasonal,
+        last_value=last,
+    )
+
+
+def _or_given(
+    values: Float64[np.ndarray, "M"], table: Table, name: str, place: Path | str
+) -> Float64[np.ndarray, "M"]:
+    """Past values, and where the rows have none, those of a column of lags of the table."""
+    if name not in table.columns:
+        return values
+    given = numbers_of(table[name], "lag", f"{place}: column {name!r}", allow_missing=True)
+    return np.where(np.isnan(values), given, values)
+
+
+def with_lags(
+    table: Table, series: Series, columns: dict[str, Float64[np.ndarray, "M"]], rows: SeriesRows
+) -> Table:
+    """The table with the columns of the lags. Lags are scaled as the labels of the client are."""
+    given = {name: table[name].to_numpy(np.float64, na_value=np.nan) for name in series.given_lags}
+    lags = {**given, **columns}
+    if series.label_scale == CLIENT:
+        lags = {name: (values - rows.mean) / rows.scale for name, values in lags.items()}
+    return table.assign(**lags)

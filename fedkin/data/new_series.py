@@ -1,0 +1,106 @@
+"""Newer tables of series, for predictions: rows with their lags, and the scale of each client."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Bool, Float64
+
+from fedkin.core.errors import DataError
+from fedkin.data.files import Table
+from fedkin.data.forecast_tables import (
+    ReadSeries,
+    lag_name,
+    read_series,
+    resolved_time,
+    series_rows,
+    with_lags,
+)
+from fedkin.data.series_rows import SeriesRows
+from fedkin.data.time_steps import Frequency
+from fedkin.task_types.forecast import Forecast
+from fedkin.task_types.task_type import LabelScale
+
+
+@dataclass(frozen=True)
+class NewSeries:
+    """A newer table of series, whose rows are to be forecast.
+
+    Attributes:
+        table: the same rows, with the columns of the lags.
+        rows: scale and simple forecasts of each row.
+        label: label of each row; NaN where it is not known.
+        complete: rows with all lags. The others cannot be forecast.
+    """
+
+    table: Table
+    rows: SeriesRows
+    label: Float64[np.ndarray, "M"]
+    complete: Bool[np.ndarray, "M"]
+
+
+def prepare_new(
+    table: Table, task_type: Forecast, place: Path | str, client: str | None = None
+) -> NewSeries:
+    """Rows of a newer table as samples, in the way in which a run's table was read. A client of the
+    run keeps its scale; that of a newcomer is computed from its labels in the table.
+
+    Args:
+        table: a row for each client and step: the past, with labels, and steps to be forecast.
+        task_type: the task type of the run.
+        place: file or name with which messages begin.
+        client: client of all rows, if the table has no column of clients.
+
+    Raises:
+        DataError: a column is missing, a time cannot be read, or a newcomer has no two different
+            labels.
+    """
+    series = task_type.series
+    assert series is not None
+    time = resolved_time(table, series.time, place)
+    if series.client not in table.columns:
+        table = table.assign(**{series.client: client or "newcomer"})
+    if series.label not in table.columns:
+        raise DataError(
+            f"{place}: has no column {series.label!r}; a forecast needs the past of each series: "
+            f"rows of earlier steps with {series.label}, and rows to be forecast without it"
+        )
+    frequency = Frequency(series.unit, series.every)
+    read = read_series(table, time, series.label, series.client, frequency, place)
+    columns = {lag_name(series.label, lag): read.history.before(lag) for lag in series.lags}
+    complete = np.ones(len(table), bool)
+    for values in columns.values():
+        complete &= ~np.isnan(values)
+    everything = np.ones(len(table), bool)
+    found = task_type
+    if task_type.scales_by_client:
+        found = replace(task_type, scales=_scales_with_newcomers(task_type, read, place))
+    rows = series_rows(table, read, found, everything, place)
+    return NewSeries(
+        table=with_lags(table, series, columns, rows),
+        rows=rows,
+        label=read.history.value,
+        complete=complete,
+    )
+
+
+def _scales_with_newcomers(
+    task_type: Forecast, read: ReadSeries, place: Path | str
+) -> dict[str, LabelScale]:
+    """The scales of the run's clients, and of the newcomers of a table."""
+    everything = np.ones(len(read.names), bool)
+    mean, scale, count = read.history.scales(everything)
+    scales = dict(task_type.scales)
+    for number, name in enumerate(read.of_client):
+        if name in scales:
+            continue
+        if count[number] < 2:
+            raise DataError(
+                f"{place}: client {name} is no client of the run and has {count[number]} rows with "
+                "a label, but its scale (mean and standard deviation) comes from its past; add "
+                "rows of earlier steps, at least two and better a whole season"
+            )
+        scales[name] = LabelScale(float(mean[number]), float(scale[number]))
+    return scales
