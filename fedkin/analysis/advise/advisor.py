@@ -130,7 +130,7 @@ def advise(
         cluster_count=count,
         pilots=None,
     )
-    advice = replace(advice, levels=_levels(data, model, levels, seed, progress))
+    advice = replace(advice, levels=_levels(data, model, levels, seed=seed, progress=progress))
     if data.task_type.loss is not None:
         return advice
     compared = data.select(count.clients)
@@ -152,6 +152,7 @@ def _levels(
     data: FederatedData,
     model: AnyModel,
     plan: LevelPlan | None,
+    *,
     seed: int,
     progress: Progress,
 ) -> ClustersOrLevels | None:
