@@ -20,11 +20,14 @@ if TYPE_CHECKING:
     from fedkin.analysis.advise import Advice as Advice
     from fedkin.analysis.advise import advise as advise
     from fedkin.analysis.cluster_objectives import cluster_objectives as cluster_objectives
+    from fedkin.analysis.clusters_or_levels import ClustersOrLevels as ClustersOrLevels
+    from fedkin.analysis.clusters_or_levels import clusters_or_levels as clusters_or_levels
     from fedkin.analysis.compare.comparison import Comparison as Comparison
     from fedkin.analysis.compare.runner import compare as compare
     from fedkin.analysis.eps_study import EpsStudy as EpsStudy
     from fedkin.analysis.eps_study import study_eps as study_eps
     from fedkin.analysis.ks_similarity import ks_similarity as ks_similarity
+    from fedkin.analysis.level_fits import LevelPlan as LevelPlan
     from fedkin.analysis.non_iid_index import non_iid_index as non_iid_index
     from fedkin.analysis.repeat import repeat as repeat
     from fedkin.analysis.repeated_runs import RepeatedRuns as RepeatedRuns
@@ -65,6 +68,7 @@ if TYPE_CHECKING:
     from fedkin.core.training import LocalTraining as LocalTraining
     from fedkin.core.world import World as World
     from fedkin.estimator import Clustered as Clustered
+    from fedkin.estimator import ClusteredRegressor as ClusteredRegressor
     from fedkin.measures.conformal import conformal_quantile as conformal_quantile
     from fedkin.measures.corrected_interval import corrected_interval as corrected_interval
     from fedkin.measures.cox_loss import cox_loss as cox_loss
@@ -97,6 +101,7 @@ if TYPE_CHECKING:
     from fedkin.run.serving.serve import serve as serve
     from fedkin.run.simulate import simulate as simulate
     from fedkin.run.stopping import STOP as STOP
+    from fedkin.run.trained.survival import survival_curves as survival_curves
     from fedkin.scenarios.planted_clusters import planted as planted
     from fedkin.scenarios.population import Population as Population
     from fedkin.scenarios.shifts import *  # noqa: F403
@@ -134,7 +139,11 @@ _HOME = {
     "ChecksumError": "fedkin.core.errors",
     "ClientReads": "fedkin.core.requirements",
     "Clustered": "fedkin.estimator",
+    "ClusteredRegressor": "fedkin.estimator",
     "Cohort": "fedkin.config.plan",
+    "ClustersOrLevels": "fedkin.analysis.clusters_or_levels",
+    "LevelPlan": "fedkin.analysis.level_fits",
+    "clusters_or_levels": "fedkin.analysis.clusters_or_levels",
     "Comparison": "fedkin.analysis.compare.comparison",
     "Compute": "fedkin.config.plan",
     "ConfigError": "fedkin.core.errors",
@@ -198,6 +207,7 @@ _HOME = {
     "conformal_quantile": "fedkin.measures.conformal",
     "corrected_interval": "fedkin.measures.corrected_interval",
     "cox_loss": "fedkin.measures.cox_loss",
+    "survival_curves": "fedkin.run.trained.survival",
     "draw": "fedkin.reporting.draw",
     "jax_client": "fedkin.server.deploy.custom_clients",
     "ks_similarity": "fedkin.analysis.ks_similarity",

@@ -42,7 +42,7 @@ def main() -> None:
             )
             for seed in SEEDS
         ]
-        index = np.array([run.summary()["final_accuracy"] for run in runs])
+        index = np.array([run.summary()["final_concordance_index"] for run in runs])
         words = f" (FLamby {printed})" if printed else ""
         print(
             f"{name}: C-index {index.mean():.3f}, deviation {index.std(ddof=1):.3f}{words}",

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from fedkin.analysis.advise import Advice
+    from fedkin.analysis.clusters_or_levels import ClustersOrLevels
 
 
 def advise_command(
@@ -129,6 +130,8 @@ def _print(advice: Advice, verbose: bool) -> None:
         _print_measurements(advice)
     else:
         typer.echo("for other measures and criteria, use --verbose")
+    if advice.levels is not None:
+        _print_levels(advice.levels)
     if advice.pilots is not None:
         title = (
             f"gains over FedAvg with {advice.pilot_clusters} clusters, in percentage points; bytes "
@@ -143,6 +146,20 @@ def _print(advice: Advice, verbose: bool) -> None:
         "next: add these sections to a file with [data] and [model], then run it: fedkin run "
         "FILE.toml"
     )
+
+
+def _print_levels(levels: ClustersOrLevels) -> None:
+    """Print the comparison of clusters with own intercepts."""
+    typer.echo(
+        f"share of the variance between clients (ICC): labels {levels.icc:.3f}, residuals of the "
+        f"shared model {levels.residual_icc:.3f}"
+    )
+    title = (
+        f"clusters or levels, means over {len(levels.draws)} draws: share of the constant's loss "
+        "that a model saves (D2); clients that lose more than 2% against a local model"
+    )
+    print_table(_formatted(levels.table, ",.3g"), title)
+    print_table(_formatted(levels.gains, "+.1f"), "gains, in percent of the loss; 95% intervals")
 
 
 def _heterogeneity(advice: Advice) -> str:

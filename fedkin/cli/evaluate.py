@@ -74,7 +74,7 @@ def evaluate_command(
     ] = False,
 ) -> None:
     """Evaluate a finished run: F1, AUROC and calibration by client and cluster, and fairness across
-    clients."""
+    clients; of labels that are numbers, the measures of their task type."""
     with error_exit():
         from fedkin.config.registry import method_title
         from fedkin.run.run import Run
@@ -145,5 +145,7 @@ def _number(value: Any) -> str:
 
 def _rounded(frame: Any) -> Any:
     """A table with its measures rounded to four digits, and spaces in its headings."""
-    rounded = frame.round({name: 4 for name in _SHOWN if name in frame})
+    from fedkin.measures.scores import OTHER_MEASURES
+
+    rounded = frame.round({name: 4 for name in (*_SHOWN, *OTHER_MEASURES) if name in frame})
     return rounded.rename(columns=lambda name: name.replace("_", " "))

@@ -138,9 +138,11 @@ class _RoundPrinter:
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + _PRINT_EVERY
-        accuracy = (
-            "no test data" if record["accuracy"] is None else f"accuracy {record['accuracy']:.3f}"
-        )
+        from fedkin.measures.table import MEASURES
+
+        # The score is the entry after the round.
+        name, value = [*record.items()][1]
+        score = "no test data" if value is None else f"{MEASURES[name].head} {value:.3f}"
         neighbours = ", ".join(record["neighbours"]) or "none"
-        print(f"round {record['round']}: {accuracy}; neighbours: {neighbours}", flush=True)
+        print(f"round {record['round']}: {score}; neighbours: {neighbours}", flush=True)
         sys.stdout.flush()

@@ -84,12 +84,12 @@ class SamplesSection(Section):
     @classmethod
     def _outputs(cls, values: Any) -> Any:
         """The values with the number of outputs as ``classes``, if labels are numbers."""
-        asked = [values.get(key) for key in ("task", "loss", "quantiles")]
-        if asked == [None] * 3 or "classes" in values:
+        task, loss, quantiles = (values.get(key) for key in ("task", "loss", "quantiles"))
+        if task is loss is quantiles is None or "classes" in values:
             return values
-        task_type = task_type_of(*asked, values.get("loss_options"))
-        loss = None if task_type is None else task_type.loss
-        return values if loss is None else {**values, "classes": loss.outputs}
+        task_type = task_type_of(task, loss, quantiles, values.get("loss_options"))
+        own = None if task_type is None else task_type.loss
+        return values if own is None else {**values, "classes": own.outputs}
 
     @model_validator(mode="after")
     def _labels(self) -> SamplesSection:

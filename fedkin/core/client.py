@@ -72,6 +72,18 @@ class Client:
         x = data.x[positions]
         return (raw_values(data, x) if raw else x), data.y[positions]
 
+    def patients(self, split: str = "test") -> tuple[np.ndarray, np.ndarray]:
+        """Times [s] and events [s] of the client's patients, for survival data. Raises TaskError
+        for other data."""
+        patients = self._rows.data.patients
+        if patients is None:
+            raise TaskError(
+                f"task {self._rows.task}: {self._rows.data.name} has no patients (times and "
+                "events); use data of fk.data.from_patients, such as fk.data.tcga_brca()"
+            )
+        rows = patients.part(split)[int(self._position[0])]
+        return patients.times[rows], patients.died[rows]
+
     def raw_labels(self) -> Float[np.ndarray, "s 3"]:
         """The client's training labels in their own unit, with exposures and weights; for labels
         that are numbers."""

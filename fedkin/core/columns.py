@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float64, Real, Shaped
 
+PATIENTS = "patients/"  # beginning of the name of a split that has a sample for each patient
+
 
 @dataclass(frozen=True)
 class ColumnSummary:
@@ -30,6 +32,11 @@ class ColumnSummary:
     mean: float
     deviation: float
     quartiles: tuple[float, float, float] | None = None
+
+
+def patients_split(split: str) -> str:
+    """The name of the split with a sample for each patient of a split (survival data)."""
+    return f"{PATIENTS}{split}"
 
 
 def raw_values(data: Any, x: Shaped[np.ndarray, "s ..."]) -> Float64[np.ndarray, "s ..."]:

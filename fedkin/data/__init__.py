@@ -17,6 +17,7 @@ from fedkin.data.federated import Ragged as Ragged
 from fedkin.data.from_arrays import from_arrays as from_arrays
 from fedkin.data.from_arrays import from_pandas as from_pandas
 from fedkin.data.from_hf import from_hf as from_hf
+from fedkin.data.from_patients import from_patients as from_patients
 from fedkin.data.from_torch import from_torch as from_torch
 from fedkin.data.load import load as load
 from fedkin.data.named_sets import *  # noqa: F403
@@ -49,6 +50,7 @@ for _name in (
     "from_arrays",
     "from_hf",
     "from_pandas",
+    "from_patients",
     "from_torch",
     "load",
     "natural",

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pandas as pd
-from jaxtyping import Int
+from jaxtyping import Float64, Int
 
 from fedkin.core.object_repr import listed
 from fedkin.data.federated import FederatedData
 from fedkin.data.table_scaling import raw_statistics
 from fedkin.data.table_transform import NONE, TableTransform
+from fedkin.measures.moments import intraclass_correlation, moments
 
 
 def table(data: FederatedData) -> pd.DataFrame:
@@ -63,8 +66,6 @@ def _statistics(data: FederatedData, split: str) -> dict[str, str]:
     samples = int(sizes.sum())
     # A sample may belong to two clients.
     owned_again = samples - len(np.unique(part.rows))
-    counts = data.label_counts(split)
-    by_class = counts.sum(axis=0)
     statistics = {
         "clients": f"{data.clients:,}",
         **_client_names(data),
@@ -72,12 +73,8 @@ def _statistics(data: FederatedData, split: str) -> dict[str, str]:
         "samples": f"{samples:,}",
         "samples owned more than once": f"{owned_again:,}",
         "samples per client, min / median / mean / max": _spread(sizes, mean=True),
-        "classes": f"{int((by_class > 0).sum())} of {data.classes}",
+        **(_classes(data, split) if data.task_type.loss is None else _numbers(data, split)),
     }
-    if data.label_names is not None:
-        statistics["labels"] = listed(data.label_names)
-    statistics["classes per client, min / median / max"] = _spread((counts > 0).sum(axis=1))
-    statistics["samples per class, min / median / max"] = _spread(by_class)
     if data.vocabulary:
         statistics |= _text_statistics(data, data.vocabulary, split)
     else:
@@ -86,6 +83,47 @@ def _statistics(data: FederatedData, split: str) -> dict[str, str]:
         cluster_sizes = np.bincount(data.true_clusters)
         statistics["clients per true cluster"] = ", ".join(map(str, cluster_sizes))
     return statistics
+
+
+def _classes(data: FederatedData, split: str) -> dict[str, str]:
+    """Statistics of labels that are classes."""
+    counts = data.label_counts(split)
+    by_class = counts.sum(axis=0)
+    statistics = {"classes": f"{int((by_class > 0).sum())} of {data.classes}"}
+    if data.label_names is not None:
+        statistics["labels"] = listed(data.label_names)
+    statistics["classes per client, min / median / max"] = _spread((counts > 0).sum(axis=1))
+    statistics["samples per class, min / median / max"] = _spread(by_class)
+    return statistics
+
+
+def _numbers(data: FederatedData, split: str) -> dict[str, str]:
+    """Statistics of labels that are numbers, in the user's units."""
+    part = data.part(split)
+    labels = number_labels(data)[part.rows]
+    if not len(labels):
+        return {}
+    by_client = moments(labels, part.owners(), data.clients)
+    means = by_client.mean[by_client.count > 0]
+    statistics = {
+        "task type": data.task_type.name,
+        "labels, min / median / mean / max": _number_spread(labels, mean=True),
+        "mean label of a client, min / median / max": _number_spread(means),
+    }
+    if len(labels) > len(means) > 1:
+        share = intraclass_correlation(by_client)
+        statistics["intraclass correlation of labels"] = f"{share:.3f}"
+    return statistics
+
+
+def number_labels(data: FederatedData) -> Float64[np.ndarray, "M"]:
+    """The labels of all samples in the user's units, for data whose labels are numbers."""
+    labels = data.y if data.y.ndim == 1 else data.y[:, 0]
+    scale = data.task_type.label
+    numbers = labels.astype(np.float64) * scale.scale + scale.mean
+    # Scaled labels are float32, so a label of 0 would become 1e-8.
+    digits = 6 - math.floor(math.log10(scale.scale))
+    return np.round(numbers, digits) + 0.0
 
 
 def _client_names(data: FederatedData) -> dict[str, str]:
@@ -121,6 +159,15 @@ def _text_statistics(
         "none" if data.vectors is None else f"{data.vectors.shape[1]:,} numbers each"
     )
     return statistics
+
+
+def _number_spread(values: Float64[np.ndarray, "_"], mean: bool = False) -> str:
+    """As ``_spread``, for numbers with decimals: four digits."""
+    numbers = [values.min(), np.median(values)]
+    if mean:
+        numbers.append(values.mean())
+    numbers.append(values.max())
+    return " / ".join(f"{number:.4g}" for number in numbers)
 
 
 def _spread(values: Int[np.ndarray, "_"], mean: bool = False) -> str:

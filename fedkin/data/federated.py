@@ -19,6 +19,7 @@ from fedkin.core.randomness import Stream
 from fedkin.data.array_checks import first_not_finite, is_array, type_of
 from fedkin.data.client_names import ClientNames
 from fedkin.data.packed_files import PackedFiles
+from fedkin.data.patients import Patients
 from fedkin.data.ragged import Ragged as Ragged
 from fedkin.data.table_scaling import rescaled
 from fedkin.data.table_transform import NONE, TableTransform
@@ -61,6 +62,7 @@ class FederatedData:
             other data.
         task_type: what the labels are: classes, numbers, counts, ...
         client_columns: facts about clients, such as their sector: a value for each client, by name.
+        patients: for risk sets: the patients from whom they are made; None if they are not kept.
         packed: the files of packed data (``fedkin.data.pack``), from which the arrays are mapped;
             None for data in memory.
 
@@ -87,6 +89,7 @@ class FederatedData:
     transform: TableTransform | None = None
     task_type: TaskType = CLASSIFICATION
     client_columns: Mapping[str, tuple[str, ...]] | None = None
+    patients: Patients | None = None
     # Not a field of the dataclass: the class method ``trusted`` sets it on an instance.
     packed: ClassVar[PackedFiles | None] = None
 
@@ -196,6 +199,8 @@ class FederatedData:
         Raises:
             DataError: the data have no such split.
         """
+        if self.patients is not None and (rows := self.patients.samples_of(split)) is not None:
+            return rows
         if split not in SPLITS:
             raise DataError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")
         if split == "validation" and self.validation is None:
@@ -280,6 +285,8 @@ class FederatedData:
         if facts is not None:
             facts = {name: tuple(values[c] for c in clients) for name, values in facts.items()}
         bare.__dict__.update(true_clusters=None, client_names=names, client_columns=facts)
+        if self.patients is not None:
+            bare.__dict__["patients"] = self.patients.select(clients)
         validation = None if self.validation is None else self.validation.select(clients)
         return bare.with_rows(
             train=self.train.select(clients),

@@ -1,4 +1,5 @@
-"""The figure of a federation: the samples of each client and each class."""
+"""The figure of a federation: the samples of each client and each class, or the quantiles of labels
+that are numbers."""
 
 from __future__ import annotations
 
@@ -20,6 +21,7 @@ from matplotlib.ticker import LogFormatter
 
 from fedkin.core.errors import StorageError
 from fedkin.core.storage import WRITTEN_BY, check_output, user_path
+from fedkin.data.describe import number_labels
 from fedkin.data.federated import FederatedData
 
 # Colours of all figures (``reporting/style.py`` uses them too).
@@ -43,6 +45,7 @@ STYLE: Any = {
 _LONGEST = 20  # characters of a name
 _CLASSES = 24  # largest number of named classes
 _TURNED = 60  # largest number of turned names below the clients
+_QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 _ROOM = 110  # characters of all names that stand next to each other
 
 
@@ -50,7 +53,8 @@ def picture(data: FederatedData, path: str | Path, *, split: str = "train") -> l
     """Draw the samples of each client, as PNG and SVG.
 
     Each client is a column. The upper plot shows its number of samples, the lower plot its samples
-    of each class. Clients are grouped by majority class.
+    of each class. Clients are grouped by majority class. For labels that are numbers, the lower
+    plot shows their median and quantiles, and clients are ordered by their medians.
 
     Args:
         data: the federation.
@@ -95,12 +99,15 @@ def _save(figure: Figure, path: Path) -> Path:
 
 
 def _draw(data: FederatedData, split: str) -> Figure:
-    """Draw the sizes of the clients (unless all are equal) above their samples of each class."""
-    counts = data.label_counts(split)
-    order = _grouped(data, counts)
-    figure = Figure(figsize=(10, 3 + min(5, 0.25 * data.classes)), layout="constrained")
+    """Draw the sizes of the clients (unless all are equal) above their labels."""
+    labels: ClassCounts | NumberQuantiles
+    if data.task_type.loss is None:
+        labels = ClassCounts(data, split)
+    else:
+        labels = NumberQuantiles(data, split)
+    figure = Figure(figsize=(10, labels.height), layout="constrained")
     FigureCanvasAgg(figure)
-    sizes = counts[order].sum(axis=1)
+    sizes = data.part(split).sizes[labels.order]
     if np.ptp(sizes) > 0:
         above, below = figure.subplots(2, 1, sharex=True, height_ratios=[1, 2.5])
         _sizes(above, sizes)
@@ -108,19 +115,78 @@ def _draw(data: FederatedData, split: str) -> Figure:
         # If all clients have equally many samples, bars of their sizes would show nothing.
         above = below = figure.subplots()
     _title(above, sizes, data, split)
-    _matrix(below, counts[order], figure)
-    _name_clients(below, data, order)
-    _name_classes(below, data)
+    labels.draw(below)
+    _name_clients(below, data, labels.order)
     if data.true_clusters is None:
-        below.set_xlabel(f"{_kind(data)} of the clients, grouped by majority class")
+        below.set_xlabel(f"{_kind(data)} of the clients, {labels.grouping}")
         return figure
     below.set_xlabel(
         f"{_kind(data)} of the clients, grouped by true cluster (between the orange lines) and "
-        "majority class"
+        f"{labels.grouped_within}"
     )
-    for edge in np.flatnonzero(np.diff(data.true_clusters[order])):
+    for edge in np.flatnonzero(np.diff(data.true_clusters[labels.order])):
         below.axvline(edge + 0.5, color=ORANGE, lw=1)
     return figure
+
+
+class ClassCounts:
+    """The samples of each client and each class, as shades.
+
+    Attributes:
+        order: the clients in the order of the figure.
+        height: height of the figure in inches.
+        grouping, grouped_within: words for the order, for the text below the clients.
+    """
+
+    grouping = "grouped by majority class"
+    grouped_within = "majority class"
+
+    def __init__(self, data: FederatedData, split: str) -> None:
+        self._data = data
+        self._counts = data.label_counts(split)
+        self.order = _grouped(data, self._counts)
+        self.height = 3 + min(5, 0.25 * data.classes)
+
+    def draw(self, axes: Axes) -> None:
+        """Draw the counts and the names of the classes."""
+        _matrix(axes, self._counts[self.order])
+        _name_classes(axes, self._data)
+
+
+class NumberQuantiles:
+    """Median and quantiles of each client's labels, which are numbers, as lines.
+
+    The attributes are those of ``ClassCounts``.
+    """
+
+    grouping = "by the median of their labels"
+    grouped_within = "median label"
+    height = 5.0
+
+    def __init__(self, data: FederatedData, split: str) -> None:
+        labels = number_labels(data)
+        # A column for each client: quantiles 0.1, 0.25, 0.5, 0.75 and 0.9; NaN without samples.
+        self._quantiles = np.full((len(_QUANTILES), data.clients), np.nan)
+        part = data.part(split)
+        for client in np.flatnonzero(part.sizes).tolist():
+            self._quantiles[:, client] = np.quantile(labels[part[client]], _QUANTILES)
+        true_clusters = data.true_clusters
+        if true_clusters is None:
+            true_clusters = np.zeros(data.clients, np.int64)
+        self.order = np.lexsort((self._quantiles[2], true_clusters))
+
+    def draw(self, axes: Axes) -> None:
+        """Draw a thin line of 80% of a client's samples, a thick line of 50%, and the median."""
+        low, lower, median, upper, high = self._quantiles[:, self.order]
+        places = np.arange(len(self.order))
+        width = max(1.0, min(6.0, 250 / len(self.order)))
+        axes.grid(axis="y", color=FAINT, lw=0.7)
+        axes.vlines(places, low, high, color=BLUE, lw=width / 4, label="80% of the samples")
+        axes.vlines(places, lower, upper, color=BLUE, lw=width, label="50% of the samples")
+        axes.plot(places, median, "o", color=ORANGE, ms=max(2.0, width * 0.7), label="median")
+        axes.set_xlim(-0.7, len(places) - 0.3)
+        axes.set_ylabel("label")
+        axes.legend(loc="upper left", frameon=False, fontsize=8, ncols=3)
 
 
 def _grouped(data: FederatedData, counts: Int[np.ndarray, "N C"]) -> Int[np.ndarray, "N"]:
@@ -157,7 +223,7 @@ def _sizes(axes: Axes, sizes: Int[np.ndarray, "N"]) -> None:
         axes.set(yscale="linear", ylabel=label, ylim=(0, None))
 
 
-def _matrix(axes: Axes, counts: Int[np.ndarray, "N C"], figure: Figure) -> None:
+def _matrix(axes: Axes, counts: Int[np.ndarray, "N C"]) -> None:
     """Draw the number of samples of each client and class as shades, on a logarithmic scale."""
     norm = LogNorm(vmin=1, vmax=max(2, int(counts.max())))
     shown = np.ma.masked_equal(counts.T, 0)
@@ -166,6 +232,8 @@ def _matrix(axes: Axes, counts: Int[np.ndarray, "N C"], figure: Figure) -> None:
     image = axes.imshow(
         shown, aspect="auto", norm=norm, cmap=shades, interpolation="nearest", origin="lower"
     )
+    figure = axes.get_figure()
+    assert figure is not None
     bar = figure.colorbar(image, ax=axes, label="samples of a class", pad=0.01)
     # Tick labels are counts such as 1, 2 and 10, not powers of ten.
     bar.formatter = bar.minorformatter = LogFormatter()

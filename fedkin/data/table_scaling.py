@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float64, Int
+from jaxtyping import Bool, Float, Float64, Int
 
 from fedkin.core.object_repr import listed, shell_command
 from fedkin.data.column_statistics import (
@@ -154,6 +154,21 @@ class TableScaling:
             return TableTransform.identity(columns, self.renamed) if self.renamed else None
         fitted = _fitted(self.kind, x, taken=taken, columns=columns, facts=facts)
         return _renaming(fitted, self.renamed)
+
+
+def scaling_of(x: Float[np.ndarray, "M d"]) -> TableTransform:
+    """The transform that gives the columns of an array mean 0 and standard deviation 1.
+
+    Args:
+        x: numbers, without NaN.
+    """
+    facts = column_statistics(x, np.ones(len(x), bool))
+    return TableTransform(
+        columns=tuple(map(str, range(x.shape[1]))),
+        kind=STANDARD,
+        mean=tuple(facts.mean.tolist()),
+        scale=tuple(scales_of(facts.deviation).tolist()),
+    )
 
 
 def raw_statistics(

@@ -15,13 +15,12 @@ from typing import cast
 import numpy as np
 
 from fedkin.core.errors import ConfigError, DataError, unknown
-from fedkin.core.randomness import Stream
 from fedkin.data.about import AboutData, Form, named
 from fedkin.data.download import Source, fetch, locate
-from fedkin.data.federated import FederatedData, Ragged
+from fedkin.data.federated import FederatedData
 from fedkin.data.files import Table, reading
+from fedkin.data.from_patients import PatientTable, RiskSetOptions, risk_set_federation
 from fedkin.data.partition_options import checked
-from fedkin.data.survival import check_ties, comparable_pairs, risk_sets
 
 REGIONS = ("Northeast", "South", "West", "Midwest", "Europe", "Canada")
 SCALINGS = ("pooled", "raw")
@@ -93,58 +92,22 @@ def tcga_brca(
         DataError: files can neither be found nor downloaded, or have other columns or values than
             FLamby's; or in some region no training patient died while another was at risk.
     """
-    for name, least, value in (("at_risk", 2, at_risk), ("draws", 1, draws)):
-        if value < least:
-            raise ConfigError(f"{name} must be an integer of at least {least}, got {value}")
+    options = RiskSetOptions(at_risk, draws, ties, seed)
     if scaling not in SCALINGS:
         raise ConfigError(unknown("scaling", scaling, SCALINGS))
-    check_ties(ties)
     table = _patients()
     x = table.iloc[:, 2 : 2 + FEATURES].to_numpy(np.float64)
     if scaling == "pooled":
         age = x[table["split"].to_numpy() == "train", 0]
         x[:, 0] = (x[:, 0] - age.mean()) / age.std(ddof=1)
-    times = table["T"].to_numpy(np.float64)
-    died = table["E"].to_numpy() == 1
-
-    # For each region: training samples, then test samples.
-    samples: list[np.ndarray] = []
-    labels: list[np.ndarray] = []
-    for region, name in enumerate(REGIONS):
-        in_region = table["region"].to_numpy() == region
-        trained = in_region & (table["split"].to_numpy() == "train")
-        train_samples, train_labels = risk_sets(
-            x=x[trained],
-            times=times[trained],
-            died=died[trained],
-            size=at_risk,
-            draws=draws,
-            rng=Stream(seed, purpose="tcga_brca/train").client(region),
-            who=f"tcga_brca, region {name}, train",
-            ties=ties,
-        )
-        tested = in_region & (table["split"].to_numpy() == "test")
-        test_samples, test_labels = comparable_pairs(
-            x=x[tested],
-            times=times[tested],
-            died=died[tested],
-            size=at_risk,
-            rng=Stream(seed, purpose="tcga_brca/test").client(region),
-        )
-        samples += [train_samples, test_samples]
-        labels += [train_labels, test_labels]
-
-    ends = np.cumsum([len(part) for part in labels])
-    rows = [np.arange(end - len(part), end) for end, part in zip(ends, labels, strict=True)]
-    return FederatedData(
-        name="tcga_brca",
-        x=np.concatenate(samples),
-        y=np.concatenate(labels),
-        classes=at_risk,
-        train=Ragged.of(rows[::2]),
-        test=Ragged.of(rows[1::2]),
-        client_names=REGIONS,
+    patients = PatientTable(
+        x=x,
+        times=table["T"].to_numpy(np.float64),
+        died=table["E"].to_numpy() == 1,
+        owners=table["region"].to_numpy(np.int64),
+        trained=table["split"].to_numpy() == "train",
     )
+    return risk_set_federation(patients, REGIONS, options, title="tcga_brca", purpose="tcga_brca")
 
 
 def _patients() -> Table:

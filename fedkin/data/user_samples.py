@@ -183,7 +183,11 @@ class OwnSamples:
             task_type, y = given(self.task_type, raw, self.place)
         else:
             task_type, y = fitted(
-                self.task_type, raw, train.rows, self.place, self.label_scale_from
+                self.task_type,
+                raw,
+                train=train.rows,
+                place=self.place,
+                known=self.label_scale_from,
             )
         assert task_type.loss is not None
         transform = None

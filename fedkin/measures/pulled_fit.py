@@ -27,7 +27,7 @@ SampleLoss = Callable[[np.ndarray], np.ndarray]
 
 # The pulls that are tried, in samples: a client with this many samples goes half of the way from
 # the shared model to its own fit (for squared error and features of variance 1).
-STRENGTHS = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
+STRENGTHS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0, 10000.0)
 # With more outputs, or more fitted numbers, second derivatives cost more than they save.
 _FEW_OUTPUTS = 3
 _FEW_NUMBERS = 300

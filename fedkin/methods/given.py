@@ -117,7 +117,7 @@ class Given:
             reply = world.run(ClientGroup(self.column), clients)
             return reply.arrays["group"], reply.arrays["known"]
         names = client_names(world)
-        told = [str(client) if names is None else names[client] for client in clients.tolist()]
+        told = [str(client) if names is None else str(names[client]) for client in clients.tolist()]
         known = np.array([name in self.groups for name in told], bool)
         if not known.all():
             missing = told[int(np.argmin(known))]

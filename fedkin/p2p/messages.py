@@ -79,6 +79,7 @@ class Request:
     parameters: int  # number of parameters P
     min_round: int = 0  # the latest round that the peer has sent; older replies are stale
     round: int | None = None  # the requested round; None for any round from ``min_round`` on
+    labels: str = ""  # what the labels are (``label_words``); empty for classes
 
 
 class RequestText(NamedTuple):
@@ -112,20 +113,25 @@ def size_limit(parameters: int) -> int:
     return 8 * parameters + _OVERHEAD_LIMIT
 
 
-def encode(message: Message, federation: str, signer: MessageSigner | None = None) -> bytes:
+def encode(
+    message: Message, federation: str, signer: MessageSigner | None = None, labels: str = ""
+) -> bytes:
     """A message as bytes.
 
     Args:
         message: the message; its arrays are sent as float32.
         federation: name of the sender's federation.
         signer: signs the message; None to send it without certificate and signature.
+        labels: what the sender's labels are (``label_words``); empty for classes.
     """
-    header = {
+    header: dict[str, Any] = {
         "federation": federation,
         "sender": message.sender,
         "round": message.round,
         "examples": message.examples,
     }
+    if labels:
+        header["labels"] = labels
     arrays = {name: np.asarray(array, np.float32) for name, array in message.arrays.items()}
     archive = codec.encode(header, arrays)
     certificate = b""
@@ -149,8 +155,9 @@ def decode(data: bytes, request: Request, signer: MessageSigner | None = None) -
 
     Raises:
         PeerMessageError: the reply is invalid. Its reason names the check that failed: length,
-            version, header, signature, certificate, archive, fields, federation, sender, arrays,
-            dtype, shape, finite (NaN or infinity), stale, round.
+            version, header, signature, certificate, archive, fields, federation, labels (another
+            task type, loss or label scale), sender, arrays, dtype, shape, finite (NaN or infinity),
+            stale, round.
     """
     certificate, signature, content = _parts(data, size_limit(request.parameters))
     if signer is not None:
@@ -218,6 +225,13 @@ def _check_header(header: Mapping[str, Any], request: Request) -> None:
         raise PeerMessageError("fields", "some entries have another type, or are out of range")
     if header["federation"] != request.federation:
         raise PeerMessageError("federation", f"{header['federation'][:64]!r}")
+    labels = header.get("labels", "")
+    if labels != request.labels:
+        raise PeerMessageError(
+            "labels",
+            f"{str(labels)[:200] or 'classes'!r} there and {request.labels or 'classes'!r} here: "
+            "give all peers the same data.task, data.loss and data.label_scale_from",
+        )
     if header["sender"] != request.name:
         raise PeerMessageError("sender", f"the reply names {header['sender'][:64]!r}")
     if header["round"] < request.min_round:

@@ -13,6 +13,7 @@ parameters.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -33,7 +34,10 @@ from fedkin.p2p.peer_client import ExchangeCounts, PeerClient
 from fedkin.p2p.peer_table import PeerTable
 from fedkin.p2p.transport import PeerTransport
 from fedkin.security.signatures import MessageSigner
-from fedkin.tasks.evaluate import evaluate
+from fedkin.task_types.classification import CLASSIFICATION
+from fedkin.task_types.label_words import scaled_label_words
+from fedkin.task_types.task_type import TaskType
+from fedkin.tasks.evaluate import Scores, evaluate
 from fedkin.tasks.train import train
 
 
@@ -104,6 +108,7 @@ class Peer:
         self.settings = settings
         self.method = method
         self.world = world
+        self._task_type: TaskType = getattr(world, "task_type", CLASSIFICATION)
         self.start = world.initial(Stream(settings.seed, 0, "method/init").child("model"))
         self.memory = memory or PeerMemory(self.start)
         self.table = PeerTable(settings.name, lockstep.peers if lockstep else self.memory.names)
@@ -115,6 +120,7 @@ class Peer:
             timeout=timeout,
             lockstep=lockstep,
             signer=signer,
+            labels=scaled_label_words(self._task_type),
             clock=clock,
         )
         self._storage = storage
@@ -284,7 +290,7 @@ class Peer:
     # --- records and memory
 
     def _record(self, t: int, partners: list[str], start_time: float) -> dict[str, Any]:
-        """The record of round t: accuracy of the peer's model on its test data, and the peer's
+        """The record of round t: score of the peer's model on its test data, and the peer's
         requests, replies and failures.
 
         Args:
@@ -293,11 +299,10 @@ class Peer:
             start_time: when the round began.
         """
         scores = evaluate(self.world, self.memory.model[None], self._row, np.zeros(1, np.int64))
-        examples = int(scores.examples[0])
         counts = self.client.counts
         return {
             "round": t,
-            "accuracy": int(scores.correct[0]) / examples if examples else None,
+            self._task_type.names.score: self._score_of(scores),
             "neighbours": list(self.memory.trust),
             "partners": partners,
             "asked": counts.requested,
@@ -307,6 +312,13 @@ class Peer:
             "seconds": round(time.perf_counter() - start_time, 4),
             "bytes": {"got": counts.bytes_received, "given": self.client.pop_bytes_sent()},
         }
+
+    def _score_of(self, scores: Scores) -> float | None:
+        """The score of this peer's task type; None without test data, and where it is undefined."""
+        sums = dict(zip(self._task_type.sums, scores.sums[0], strict=True))
+        values = self._task_type.values(sums, int(scores.examples[0]))
+        score = float(values[self._task_type.names.score])
+        return score if math.isfinite(score) else None
 
     def _save(self) -> None:
         """Save this peer's memory to disk, so that it can resume after a restart."""

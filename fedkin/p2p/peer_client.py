@@ -57,6 +57,7 @@ class PeerClient:
         lockstep: the peers that run in lockstep (they wait for each other in every round); None for
             asynchronous rounds.
         signer: signs and checks messages; None if peers have no certificates.
+        labels: what the peer's labels are (``label_words``); empty for classes.
         clock: returns the time in seconds.
 
     All waiting ends when the event ``stopped`` is set.
@@ -71,6 +72,7 @@ class PeerClient:
         timeout: float | int = 5.0,
         lockstep: LockstepSettings | None = None,
         signer: MessageSigner | None = None,
+        labels: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.settings = settings
@@ -83,7 +85,9 @@ class PeerClient:
         self._lockstep = lockstep
         self._signer = signer
         self._clock = clock
-        self._cache = ResponseCache(partial(encode, federation=settings.federation, signer=signer))
+        self._labels = labels
+        encoded = partial(encode, federation=settings.federation, signer=signer, labels=labels)
+        self._cache = ResponseCache(encoded)
         self._online = False
 
     def serve(self, message: Message) -> None:
@@ -128,6 +132,7 @@ class PeerClient:
                 arrays=arrays,
                 parameters=self._parameters,
                 min_round=self.table.last_round(name),
+                labels=self._labels,
                 round=required,
             )
             try:
@@ -218,7 +223,13 @@ class PeerClient:
     def _finished_round(self, name: str, replies: tuple[bytes, ...]) -> int:
         """The last finished round in a peer's reply to a status request; -1 if the reply cannot be
         used, so that this peer waits for another reply."""
-        request = Request(self.settings.federation, name, STATUS, self._parameters)
+        request = Request(
+            federation=self.settings.federation,
+            name=name,
+            arrays=STATUS,
+            parameters=self._parameters,
+            labels=self._labels,
+        )
         try:
             return self._decode(replies, request).round
         except PeerMessageError:

@@ -99,7 +99,7 @@ def label_statistics(world: World, task_type: TaskType) -> TaskType:
     levels = task_type.constant_levels
     constant = (0.0,) * len(task_type.constant_of(np.zeros(1)))
     if levels:
-        found = _quantiles(world, mean, deviation, levels, LabelCounts)[:, 0]
+        found = _quantiles(world, mean, deviation, levels, counts=LabelCounts)[:, 0]
         constant = tuple(((found - mean[0]) / deviation[0]).tolist())
     counts = task_type.scales_by_rate
     return task_type.with_statistics(
@@ -134,7 +134,7 @@ def _quantiles(
     world: World,
     mean: Float64[np.ndarray, "d"],
     deviation: Float64[np.ndarray, "d"],
-    levels: Sequence[float],
+    levels: tuple[float, ...],
     counts: type[ColumnCounts] | type[LabelCounts] = ColumnCounts,
 ) -> Float64[np.ndarray, "q d"]:
     """Quantiles of each column over the training samples of all clients that reply."""

@@ -17,8 +17,6 @@ from jaxtyping import Float
 from fedkin.core.codec import digest
 from fedkin.core.model_spec import ModelSpec
 from fedkin.server.message import InvalidMessageError, RpcMessage, one_line
-from fedkin.task_types.classification import CLASSIFICATION
-from fedkin.task_types.task_type import TaskType
 
 # Fields that must be equal, in the order of comparison, with their names in error messages.
 _COMPARED = {
@@ -133,22 +131,6 @@ def make_handshake(
         config=config,
         labels=labels,
     )
-
-
-def label_words(task_type: TaskType, given: Any = None) -> str:
-    """What labels are, in words that server and sites compare: task type, loss with its options,
-    and how labels are scaled; empty for classes.
-
-    Args:
-        task_type: the task type.
-        given: the statistics of [samples], ``label_scale_from``; None if the server computes them.
-    """
-    if task_type.loss is None:
-        return "" if task_type.name == CLASSIFICATION.name else task_type.name
-    options = ", ".join(f"{name} {value}" for name, value in asdict(task_type.loss).items())
-    loss = f"{task_type.loss.name} ({options})" if options else task_type.loss.name
-    numbers = ", ".join(f"{name} {value:g}" for name, value in sorted((given or {}).items()))
-    return f"{task_type.name}, {loss}, {numbers or 'scaled by the server'}"
 
 
 def model_digest(model: Float[np.ndarray, "..."]) -> str:

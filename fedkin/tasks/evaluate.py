@@ -82,7 +82,7 @@ def check_sums(task: Task, arrays: Mapping[str, np.ndarray]) -> None:
     sums = arrays["sums"]
     # A single sum is the number of correct predictions.
     if sums.shape[-1] == 1 and (sums[..., 0] > arrays["examples"]).any():
-        raise TaskError(f"task {task.name}: the scores have more correct samples than samples")
+        raise TaskError(f"task {task.name}: sums has more correct samples than samples")
 
 
 def score_reply(scores: ScoreSums) -> dict[str, Any]:

@@ -300,8 +300,8 @@ def _mixed(
     prior: Float[np.ndarray, "t K"],
     y: np.ndarray,
 ) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
-    """What is summed of each sample for a mixture of models (``TaskType.sums``), and its loss on
-    each sample.
+    """The scores of each sample for a mixture of models (``TaskType.sums``), and its loss on each
+    sample.
 
     Args:
         task_type: what the labels are.

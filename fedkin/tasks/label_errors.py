@@ -12,6 +12,7 @@ from jaxtyping import Float
 from fedkin.core.client import Client, ClientRows, sums_by_row
 from fedkin.core.schema import Rows, floats
 from fedkin.core.task import Task, shared
+from fedkin.task_types.loss import targets_of
 
 
 @dataclass(frozen=True)
@@ -26,18 +27,21 @@ class LabelErrors(Task):
     up = Rows(error=floats("K", low=0, counted=False))
 
     def compute(self, client: Client) -> dict[str, Any]:
-        _, labels = client.samples()
-        squares = [
-            (client.predict(model) - labels.astype(np.float64)) ** 2 for model in self.models
-        ]
+        labels = _labels(client.samples()[1])
+        squares = [(client.predict(model) - labels) ** 2 for model in self.models]
         return {"error": np.array([np.sqrt(np.mean(square)) for square in squares])}
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
         owned = rows.data.part("train").select(rows.clients)
-        labels = rows.data.y[owned.rows].astype(np.float64)
+        labels = _labels(rows.data.y[owned.rows])
         predicted = rows.scorer.predict(self.models, rows.clients, "train")
         errors = [
             np.sqrt(sums_by_row((of_model - labels) ** 2, owned.sizes) / owned.sizes)
             for of_model in predicted
         ]
         yield rows.every, {"error": np.stack(errors, axis=1)}
+
+
+def _labels(y: np.ndarray) -> Float[np.ndarray, "s"]:
+    """The labels of samples, without offsets and weights of counts and numbers."""
+    return targets_of(y).label.astype(np.float64)

@@ -27,6 +27,7 @@ from fedkin.measures.pulled_fit import STRENGTHS as STRENGTHS
 from fedkin.measures.pulled_fit import SampleLoss, held_out_losses, pulled_fits
 from fedkin.tasks.evaluate import score_reply
 from fedkin.tasks.own_model import OWN, EvaluateOwn
+from fedkin.tasks.train import and_padding
 
 _MEMORY = {OWN: Memory("P", np.float32)}
 FOLDS = 5
@@ -58,16 +59,40 @@ class ChooseStrength(Task):
 
     def compute(self, client: Client) -> dict[str, Any]:
         model = self.models[self.model_index[0]]
-        train = _OwnData(client, model, self.fits, "train")
-        strengths = self.strengths.tolist()
+        train = _OwnData.of_client(client, model, self.fits, "train")
+        held = None
         if client.has_validation:
-            held = _OwnData(client, model, self.fits, "validation")
+            held = _OwnData.of_client(client, model, self.fits, "validation")
+        return self._held_out(train, held, client.rng())
+
+    def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
+        train = _by_row(rows, self.models, self.model_index, self.fits, "train")
+        held: dict[int, _OwnData] = {}
+        if rows.data.validation is not None:
+            held = _by_row(rows, self.models, self.model_index, self.fits, "validation")
+        for row, data in train.items():
+            rng = rows.drawn().client(int(rows.ids[rows.clients[row]]))
+            reply = self._held_out(data, held.get(row), rng)
+            yield np.array([row]), {name: np.asarray(value)[None] for name, value in reply.items()}
+
+    def _held_out(
+        self, train: _OwnData, held: _OwnData | None, rng: np.random.Generator
+    ) -> dict[str, Any]:
+        """The reply of one client.
+
+        Args:
+            train: its training samples.
+            held: its validation samples; None for cross-validation.
+            rng: draws the folds.
+        """
+        strengths = self.strengths.tolist()
+        if held is not None:
             fits = pulled_fits(train.design, train.base, train.loss(), strengths)
             loss = held.loss()
             losses = [loss(held.base + held.design @ fit).sum() for fit in fits]
             return {"loss": np.array(losses), "examples": len(held.design)}
         # Every fold has as many samples as the others, or one more.
-        fold = client.rng().permutation(len(train.design)) % FOLDS
+        fold = rng.permutation(len(train.design)) % FOLDS
         losses = held_out_losses(train.design, train.base, train.loss, strengths, fold)
         return {"loss": losses, "examples": len(train.design)}
 
@@ -90,47 +115,100 @@ class EvaluatePulled(EvaluateOwn):
     memory = _MEMORY
 
     def compute(self, client: Client) -> dict[str, Any]:
-        own_model = self._fit(client)
+        model = self.models[self.model_index[0]]
+        own_model = self._fit(_OwnData.of_client(client, model, self.fits, "train"))
         client.memory[OWN] = own_model
         return score_reply(client.score(own_model[None], np.asarray(0), self.split))
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
-        return rows.one_by_one(self)
+        for portion in rows.portions(self.models.shape[1]):
+            part = rows.select(portion)
+            data = _by_row(part, self.models, self.model_index[portion], self.fits, "train")
+            own_models = np.stack([self._fit(data[row]) for row in range(len(portion))])
+            rows.store(OWN, portion, own_models)
+            sums = rows.scorer.score(
+                and_padding(own_models), rows.clients[portion], np.arange(len(portion)), self.split
+            )
+            yield portion, score_reply(sums)
 
-    def _fit(self, client: Client) -> Float[np.ndarray, "P"]:
-        """The client's own model."""
-        model = self.models[self.model_index[0]]
-        data = _OwnData(client, model, self.fits, "train")
+    def _fit(self, data: _OwnData) -> Float[np.ndarray, "P"]:
+        """A client's own model, from its training samples."""
         fit = pulled_fits(data.design, data.base, data.loss(), [self.strength])[0]
         return data.moved(fit)
+
+
+def _by_row(
+    rows: ClientRows,
+    models: Float[np.ndarray, "K P"],
+    model_index: Int[np.ndarray, "n"],
+    fits: str,
+    split: str,
+) -> dict[int, _OwnData]:
+    """The data of each active row, by its number. All clients of a model are scored at once."""
+    owned = rows.data.part(split)
+    active = np.flatnonzero(rows.active)
+    found = {}
+    for index in np.unique(model_index[active]):
+        members = active[model_index[active] == index]
+        clients = rows.clients[members]
+        scores = rows.scorer.scores(models[index], clients, split)
+        bounds = np.cumsum(owned.sizes[clients])[:-1]
+        for row, base in zip(members.tolist(), np.split(scores, bounds), strict=True):
+            samples = owned[int(rows.clients[row])]
+            found[row] = _OwnData(
+                x=rows.data.x[samples],
+                y=rows.data.y[samples],
+                base=base,
+                model=models[index],
+                fits=fits,
+                task_type=rows.data.task_type,
+            )
+    return dict(sorted(found.items()))
 
 
 class _OwnData:
     """A client's samples, the scores of its cluster's model, and the features that the client fits.
 
     Args:
-        client: the client.
-        model: parameters of the model. To fit all of them, they are weights [C d], then biases [C].
+        x: features of the samples.
+        y: their labels.
+        base: their scores by the cluster's model.
+        model: parameters of this model. To fit all of them, they are weights [C d], then biases
+            [C].
         fits: what the client fits itself: ``model`` or ``intercept``.
-        split: the part of its samples.
+        task_type: what the labels are.
 
     Raises:
         ModelError: all parameters are to be fitted, and the model is not linear in the features.
     """
 
     def __init__(
-        self, client: Client, model: Float[np.ndarray, "P"], fits: str, split: str
+        self,
+        x: np.ndarray,
+        y: np.ndarray,
+        base: Float[np.ndarray, "n C"],
+        model: Float[np.ndarray, "P"],
+        fits: str,
+        task_type: Any,
     ) -> None:
-        x, self._y = client.samples(split)
+        self._y = y
         self._model = model
         self._fits = fits
-        self._task_type = client.task_type
-        self.base = client.scores(model, split).astype(np.float64)
+        self._task_type = task_type
+        self.base = base.astype(np.float64)
         self.design = np.ones((len(x), 1))
         if fits == MODEL:
             features = x.reshape(len(x), -1).astype(np.float64)
             self._check_linear(features)
             self.design = np.concatenate([features, self.design], axis=1)
+
+    @classmethod
+    def of_client(
+        cls, client: Client, model: Float[np.ndarray, "P"], fits: str, split: str
+    ) -> _OwnData:
+        """The data of a client in a part of its samples."""
+        x, y = client.samples(split)
+        return cls(x, y, client.scores(model, split), model, fits, client.task_type)
 
     def _check_linear(self, features: Float64[np.ndarray, "n d"]) -> None:
         """Compare the engine's scores with those of a linear model with these parameters."""

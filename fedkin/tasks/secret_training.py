@@ -29,6 +29,7 @@ from fedkin.tasks.apfl import TrainMixed
 from fedkin.tasks.ditto import TrainBeside
 from fedkin.tasks.pfedme import TrainEnvelope
 from fedkin.tasks.secret_exchange import SESSION_MEMORY, Holders, kept_session
+from fedkin.tasks.survival_counts import SurvivalCounts
 from fedkin.tasks.train import Train
 
 
@@ -212,7 +213,15 @@ class SecretTrainMixed(_Masked, TrainMixed):
     memory: ClassVar[Mapping[str, Memory]] = {**TrainMixed.memory, **SESSION_MEMORY}
 
 
+@dataclass(frozen=True)
+class SecretSurvivalCounts(_Masked, SurvivalCounts):
+    """``SurvivalCounts`` with masked counts, so that the server learns only sums."""
+
+    memory = SESSION_MEMORY
+
+
 MASKED: dict[type[Task], Any] = {
+    SurvivalCounts: SecretSurvivalCounts,
     Train: SecretTrain,
     TrainBeside: SecretTrainBeside,
     TrainEnvelope: SecretTrainEnvelope,

@@ -174,6 +174,21 @@ def test_text_is_welcome() -> None:
     ).all()
 
 
+def test_exposures_are_no_labels() -> None:
+    """Counts have a column of offsets. Class 0, the only one, is what a model predicts."""
+    counts = fk.data.from_arrays(
+        np.zeros((4, 1), np.float32),
+        np.array([3, 4, 0, 5]),
+        clients=np.array([0, 0, 1, 1]),
+        test=np.zeros(4, bool),
+        task="count",
+        exposure=np.array([1.0, 2.0, 3.0, 4.0]),
+        name="counts",
+    )
+    found = non_iid_index(counts, fk.models.mclr(counts))
+    np.testing.assert_allclose(found.rmse[:, 0], np.sqrt([12.5, 12.5]), rtol=1e-6)
+
+
 def test_a_model_that_does_not_fit() -> None:
     with pytest.raises(ModelError, match="does not take small's samples"):
         non_iid_index(federation(), fk.models.mclr(federation(features=7)))

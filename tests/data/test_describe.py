@@ -9,7 +9,7 @@ import pytest
 from matplotlib.image import imread
 
 from fedkin.core.errors import StorageError
-from fedkin.data import DATASETS, available, digits, picture, table
+from fedkin.data import DATASETS, available, digits, from_arrays, picture, table
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.label_figure import _draw, _grouped
 
@@ -80,6 +80,59 @@ def test_table_of_characters() -> None:
     assert figures.loc["length of a sample, in characters", "train"] == "4"
     assert figures.loc["characters in the vocabulary", "train"] == "3"  # a blank is a character
     assert not [name for name in figures.index if "known" in name]
+
+
+def stays(task: str, shift: float = 0.0) -> FederatedData:
+    """Three clients with labels 1 to 3, 11 to 13 and 6, and a test sample of 20 for the first."""
+    return from_arrays(
+        np.arange(8, dtype=np.float32)[:, None],
+        np.array([11.0, 12, 13, 1, 2, 3, 6, 20]) + shift,
+        clients=np.array(["b", "b", "b", "a", "a", "a", "c", "b"]),
+        test=np.arange(8) == 7,
+        task=task,
+        name="stays",
+    )
+
+
+@pytest.mark.parametrize("task", ["count", "regression"])
+def test_table_of_numbers_by_hand(task: str) -> None:
+    """In the user's units, whether or not labels are scaled."""
+    figures = table(stays(task))
+    assert figures.loc["task type", "train"] == task
+    spread = "labels, min / median / mean / max"
+    assert figures.loc[spread].tolist() == ["1 / 6 / 6.857 / 13", "20 / 20 / 20 / 20"]
+    means = figures.loc["mean label of a client, min / median / max"]
+    assert means.tolist() == ["2 / 6 / 12", "20 / 20 / 20"]
+    # One client with a test sample has no share between clients. By hand: MSB 150.857 / 2,
+    # MSW 4 / 4, n0 = (7 - 19 / 7) / 2.
+    share = (75.4286 - 1) / (75.4286 + (2.142857 - 1) * 1)
+    found = figures.loc["intraclass correlation of labels"]
+    assert float(found["train"]) == pytest.approx(share, abs=6e-4)
+    assert found.isna()["test"]
+    assert not [name for name in figures.index if "class " in name or "classes" in name]
+
+
+def test_numbers_near_zero_stay_zero() -> None:
+    """Scaled labels are float32 inside."""
+    figures = table(stays("regression", shift=-6.0))
+    assert figures.loc["labels, min / median / mean / max", "train"] == "-5 / 0 / 0.8571 / 7"
+
+
+def test_figure_of_numbers(tmp_path: Path) -> None:
+    """Clients by their medians, with lines from the 10th to the 90th percentile."""
+    data = stays("regression")
+    figure = _draw(data, "train")
+    axes = figure.axes[-1]
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["a", "c", "b"]
+    assert "median of their labels" in axes.get_xlabel()
+    (medians,) = axes.lines
+    assert medians.get_ydata() == pytest.approx([2, 6, 12], abs=1e-5)
+    outer = axes.collections[0].get_paths()[0].vertices
+    assert np.asarray(outer)[:, 1] == pytest.approx([1.2, 2.8], abs=1e-5)
+    # Clients without samples in a split have no line.
+    medians_of_test = _draw(data, "test").axes[-1].lines[0].get_ydata()
+    assert np.isfinite(np.asarray(medians_of_test, float)).sum() == 1
+    assert len(picture(data, tmp_path / "numbers")) == 2
 
 
 def test_clients_are_grouped_by_cluster_and_main_class() -> None:

@@ -21,13 +21,13 @@ PACKAGES: dict[str, str] = {
     "task_types": "core measures",
     "security": "core",
     "secret": "core security",
-    "tasks": "core measures security secret",
+    "tasks": "core measures task_types security secret",
     "methods": "aggregation core clustering measures tasks",
     "models": "core task_types",
     "data": "core task_types measures",
     "scenarios": "core data",
     "tracking": "core measures",
-    "options": "core",
+    "options": "core task_types",
     "options.personal": "core tasks options",
     "options.robust": "core clustering measures options",
     "options.attack": "core measures data scenarios options options.robust",
@@ -39,19 +39,19 @@ PACKAGES: dict[str, str] = {
     "simulation.jax": "core task_types models data simulation",
     "simulation.torch": "core task_types models data simulation simulation.jax",
     "simulation.ray": "core data simulation",
-    "config": "core measures methods models data scenarios options simulation.torch",
-    "export": "core models data simulation simulation.torch config",
+    "config": "core measures task_types methods models data scenarios options simulation.torch",
+    "export": "core task_types models data simulation simulation.torch config",
     "server": "core task_types measures tasks config",
-    "p2p": "core security tasks methods simulation config",
+    "p2p": "core security task_types tasks methods simulation config",
     "run.folder": "core models data options simulation config",
     "run.metrics": "core task_types measures tasks methods options simulation run.folder",
-    "run.trained": "core measures tasks data scenarios options simulation simulation.torch config "
-    "export run.folder",
+    "run.trained": "core measures tasks data scenarios options options.secret simulation "
+    "simulation.torch config export run.folder",
     "run.serving": "core task_types measures methods data options config export run.trained run",
-    "run": "core measures methods data scenarios tracking options options.robust simulation "
-    "simulation.torch config run.folder run.metrics run.trained",
-    "server.deploy": "core security secret data tracking options simulation simulation.torch "
-    "config export server run.folder run.metrics run.trained run reporting",
+    "run": "core measures task_types methods data scenarios tracking options options.robust "
+    "simulation simulation.torch config run.folder run.metrics run.trained",
+    "server.deploy": "core measures task_types security secret data tracking options simulation "
+    "simulation.torch config export server run.folder run.metrics run.trained run reporting",
     "analysis": "core clustering measures tasks methods data tracking options options.secret "
     "options.privacy simulation simulation.ray config run.folder run.metrics run",
     "analysis.compare": "core measures data config run.folder run analysis",

@@ -18,6 +18,7 @@ from fedkin.scenarios.shifts import SHIFTS
 ROOT = Path(__file__).resolve().parents[2]
 WRITTEN = """
 FedAvgM FedAdam FedYogi FedAdagrad Option PersonalBatchNorm PersonalHead PersonalModel
+FedBias PersonalLinear ClustersOrLevels LevelPlan clusters_or_levels
 GaussianNoise PairFlips SymmetricFlips
 Byzantine
 ClientDP

@@ -87,7 +87,7 @@ def test_a_round_equals_the_authors_code(oracle: Oracle) -> None:
             np.testing.assert_allclose(
                 scores.loss[client], -np.log(np.where(y == 1, p, 1 - p)).mean(), atol=1e-4
             )
-            assert scores.correct[client] == ((p > 0.5) == y).sum()
+            assert scores.sums[client, 0] == ((p > 0.5) == y).sum()
 
 
 def test_clients_that_were_not_selected_count_with_the_models_as_they_are(oracle: Oracle) -> None:
@@ -147,7 +147,7 @@ def test_probabilities_are_mixed_and_not_scores() -> None:
     )
     p = 0.4 / (1 + np.exp(-9.0)) + 0.6 / (1 + np.exp(1.0))
     np.testing.assert_allclose(reply.loss, [-np.log(1 - p)], rtol=1e-5)
-    assert reply.correct[0] == int(p < 0.5)
+    assert reply.sums[0, 0] == int(p < 0.5)
 
 
 def test_components_that_start_equal_are_refused() -> None:

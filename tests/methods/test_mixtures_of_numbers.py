@@ -72,7 +72,7 @@ def test_newcomers_use_the_variance_too() -> None:
     assert (narrow[0::2, 0] > wide[0::2, 0]).all()
 
 
-def test_the_dispersion_of_counts_is_that_of_pearson() -> None:
+def test_the_dispersion_of_counts_is_pearsons() -> None:
     world = world_of("count")
     data = data_of("count")
     rows = data.train.rows

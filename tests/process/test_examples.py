@@ -3,6 +3,7 @@ and leaves nothing that git sees."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -12,6 +13,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from tests.free_ports import consecutive_ports, free_ports
@@ -24,7 +26,13 @@ README = "README.md"
 NOTEBOOK = 'jupyter execute examples/quickstart.ipynb --output "$PWD/runs/quickstart.ipynb"'
 HOSPITAL = "python examples/hospital/run.py runs/one-round --rounds 1"
 PEERS = "python examples/peers/run.py runs/three-peers --peers 3 --rounds 2"
-SHORT = {README: NOTEBOOK, f"hospital/{README}": HOSPITAL, f"peers/{README}": PEERS}
+STAYS = "python examples/length_of_stay/statement.py runs/short --folds 2"
+SHORT = {
+    README: NOTEBOOK,
+    f"hospital/{README}": HOSPITAL,
+    f"length_of_stay/{README}": STAYS,
+    f"peers/{README}": PEERS,
+}
 
 
 @pytest.fixture
@@ -133,6 +141,44 @@ def test_the_peers_refuse_a_folder_that_exists(checkout: Path) -> None:
     (checkout / "runs/three-peers").mkdir(parents=True)
     refused = run(checkout, f"{PEERS} 2>&1 || true")
     assert refused.strip() == "error: runs/three-peers exists: remove it, or name another folder"
+
+
+def test_the_lengths_of_stay(checkout: Path, tmp_path: Path) -> None:
+    """All commands of the README but the advice, without data on the machine; the comparisons with
+    fewer rounds."""
+    nothing = {"FEDKIN_DATA": "", "FEDKIN_CACHE": str(tmp_path / "cache")}
+    lines = commands(f"length_of_stay/{README}")
+    assert len(lines) == 10
+    said = ""
+    for line in lines:
+        shortened = line.replace("--out", "run.rounds=2 --out") if " compare " in line else line
+        said += run(checkout, shortened, nothing)
+    assert "17 hospitals" in said
+    assert "Local" in said and "FedAvg" in said
+    assert "What serves each client" in said
+
+    stays = pd.read_csv(checkout / "runs/stays.csv")
+    for name in ("stays", "short"):
+        folder = checkout / "runs" / name / "statements"
+        pages = {path.stem: path.read_text() for path in folder.iterdir()}
+        assert set(pages) == set(stays["hospital"])
+        for hospital, days in stays.groupby("hospital")["los"]:
+            page = pages[str(hospital)]
+            assert f"| patients | {len(days):,} |" in page
+            assert f"| mean stay | {days.mean():.1f} days |" in page
+            assert re.search(r"alone \| \d+\.\d days \|", page)
+            assert re.search(r"\nUse the (mean of two predictions|prediction that)", page)
+            # A manager reads it.
+            assert not re.search(r"client|cluster|model|deviance|nan", page)
+    choice = json.loads((checkout / "runs/stays/serving.json").read_text())
+    mixed = [row["name"] for row in choice["table"] if row["served_by"] != "own model"]
+    statements = checkout / "runs/stays/statements"
+    assert mixed == [
+        row["name"]
+        for row in choice["table"]
+        if "mean of two" in (statements / f"{row['name']}.md").read_text()
+    ]
+    check_clean(checkout)
 
 
 # It starts some thirty processes, one after another, which takes longer than all other tests of

@@ -105,12 +105,13 @@ ASKED = [
 ]
 # Only sites whose tables have the asked columns do these (test_summed_scaling.py).
 OF_TABLES = {"column counts", "column sums"}
-# The quadratic clients of these federations have no scores of samples, and no spans of them.
+# The quadratic clients of these federations have no scores or spans of samples, and no patients.
 UNDOABLE = {
     "evaluate mixture",
     "score moments",
     "score moments without labels",
     "span scores",
+    "survival counts",
     "train spans",
 }
 ASKED = [name for name in ASKED if not example(name)[0].local and name not in UNDOABLE | OF_TABLES]

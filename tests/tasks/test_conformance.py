@@ -20,6 +20,7 @@ from fedkin.core.randomness import Stream
 from fedkin.core.replies import Reply, mean_reply
 from fedkin.core.schema import Array
 from fedkin.core.task import Task, call_sizes
+from fedkin.data.patients import Patients
 from fedkin.models import mclr, mlp
 from fedkin.scenarios.population import Population
 from fedkin.simulation.workers import AnyModel
@@ -47,6 +48,7 @@ from fedkin.tasks.score_moments import DescribingModel, ScoreMoments
 from fedkin.tasks.shift import Note, Shifted
 from fedkin.tasks.similarities import Directions, Similarities
 from fedkin.tasks.sketches import NearestSketch, SketchMoments, SketchSums
+from fedkin.tasks.survival_counts import SurvivalCounts
 from fedkin.tasks.train import Train
 from tests.simulation import numpy_detectors, training_digests
 from tests.simulation.small_federation import federation, models
@@ -58,6 +60,16 @@ from tests.tasks.worlds import REFERENCE, WORK, WORLDS, Kind, Opened, simulated
 
 # Two clients with one sample, one without tests.
 DATA = federation(sizes=(1, 2, 7, 23, 1), test_sizes=(3, 0, 1, 20, 2))
+DATA = replace(
+    DATA,
+    patients=Patients(  # each sample is also a patient
+        samples=np.arange(len(DATA.y)),
+        times=1.0 + np.arange(len(DATA.y)) % 5,
+        died=DATA.y > 0,
+        train=DATA.train,
+        test=DATA.test,
+    ),
+)
 STREAM = Stream(3, 1, "run").child("task")
 HALF = Population(dropout=0.5)
 MODELS: dict[str, AnyModel] = {
@@ -176,6 +188,9 @@ EXAMPLES = {
     "label errors": Example(lambda g: LabelErrors(g.models)),
     "label subspaces": Example(lambda g: LabelSubspaces(2)),
     "losses": Example(lambda g: Losses(g.models)),
+    "survival counts": Example(
+        lambda g: SurvivalCounts(g.models, g.index, np.array([1.0, 2.0, 4.0]), "train")
+    ),
     "label sums": Example(lambda g: LabelSums(np.array([0.5, 0.1, 1.0]))),
     "label counts": Example(lambda g: LabelCounts(-np.ones((2, 3)), 2 * np.ones((2, 3)), bins=3)),
     "loss shift": Example(

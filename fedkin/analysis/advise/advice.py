@@ -13,9 +13,11 @@ import tomli_w
 from fedkin.analysis.advise.field_benchmark import FieldPrior, field_prior
 from fedkin.analysis.advise.pilot_runs import BASELINE
 from fedkin.analysis.advise.split_half_stability import THRESHOLD, ClusterCount
+from fedkin.analysis.clusters_or_levels import HELP, ClustersOrLevels
 from fedkin.analysis.tables import rows_of
 from fedkin.config.schema import Values
 
+MEASURED = "ifca"  # the clustered method of the comparison with levels
 CLUSTER = "cluster"
 DO_NOT = "do not cluster"
 CANNOT_TELL = "cannot tell"
@@ -36,7 +38,9 @@ class Advice:
             samples.
         cluster_count: the number of clusters by each criterion.
         pilots: results of the pilot runs with ``pilot_clusters`` clusters (``run_pilots``); None if
-            no client has test samples.
+            no client has test samples, or labels are numbers.
+        levels: whether clusters help beyond an own intercept for each client. It is known for
+            linear models of numbers and of two or three classes, and then it decides.
 
     Examples:
         >>> import fedkin as fk
@@ -56,6 +60,7 @@ class Advice:
     heterogeneity: pd.DataFrame
     cluster_count: ClusterCount
     pilots: pd.DataFrame | None
+    levels: ClustersOrLevels | None = None
 
     def __repr__(self) -> str:
         return f"Advice({self.data}: {self.verdict}, {self.why})"
@@ -63,7 +68,9 @@ class Advice:
     @property
     def clusters(self) -> int:
         """The estimated number of clusters."""
-        return self.cluster_count.clusters
+        if self.levels is None:
+            return self.cluster_count.clusters
+        return self.levels.usual_clusters
 
     @property
     def pilot_clusters(self) -> int:
@@ -89,6 +96,8 @@ class Advice:
         methods (see ``prior``), or FlexCFL if the benchmark has no ranking. It should then be
         compared with FedAvg in a run.
         """
+        if self.levels is not None:
+            return MEASURED if self.levels.verdict == HELP else BASELINE
         if self.clusters == 1:
             return BASELINE
         if self.gains.empty:
@@ -112,11 +121,15 @@ class Advice:
         unknown."""
         if self.method == BASELINE:
             return DO_NOT
+        if self.levels is not None:
+            return CLUSTER
         return CANNOT_TELL if self.gains.empty else CLUSTER
 
     @property
     def why(self) -> str:
         """The reason for the verdict, in one sentence."""
+        if self.levels is not None:
+            return f"{self.levels.verdict}: {self.levels.why}"
         return self._why_one() if self.clusters == 1 else self._why_several()
 
     def _why_one(self) -> str:
@@ -189,7 +202,12 @@ class Advice:
         return pd.DataFrame(table, index=pd.RangeIndex(1, k.max_clusters + 1, name="clusters"))
 
     def configuration(self) -> dict[str, Values]:
-        """The advised sections [method], [local] and [run] of a configuration."""
+        """The advised sections [method], [local] and [run] of a configuration, and [personal] if
+        clients should have own intercepts or own models."""
+        if self.levels is not None and self.levels.personal_part:
+            personal = {"name": self.levels.personal_part}
+            method = {"name": BASELINE}
+            return {"method": method, "personal": personal, "local": self.local, "run": self.run}
         if self.method == BASELINE:
             return {"method": {"name": BASELINE}, "local": self.local, "run": self.run}
         method = {"name": self.method, "clusters": self.clusters}
@@ -219,6 +237,7 @@ class Advice:
             "heterogeneity": rows_of(self.heterogeneity.reset_index()),
             "pilot_clusters": None if self.pilots is None else self.pilot_clusters,
             "pilots": None if self.pilots is None else rows_of(self.pilots.reset_index()),
+            "levels": None if self.levels is None else self.levels.summary(),
             "prior": None if prior is None else {"kind": prior.kind, "ranks": prior.ranks},
             "configuration": self.configuration(),
         }

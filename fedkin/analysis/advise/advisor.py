@@ -16,6 +16,8 @@ from fedkin.analysis.advise.split_half_stability import (
     check_supported,
     estimate_cluster_count,
 )
+from fedkin.analysis.clusters_or_levels import clusters_or_levels, redrawn
+from fedkin.analysis.level_fits import LevelPlan
 from fedkin.config.run import RunConfig
 from fedkin.config.schema import Values, error_context
 from fedkin.core.errors import ConfigError
@@ -25,6 +27,11 @@ from fedkin.run.run_description import plain_values
 from fedkin.run.simulate import trainable
 from fedkin.simulation.workers import AnyModel
 
+DRAWS = 5  # divisions of the data for the comparison of clusters with levels
+TIMED_DRAWS = 3  # starts of the models, for data with a division by time
+# Own models with more numbers take long to fit.
+MOST_OUTPUTS = 3
+MOST_PARAMETERS = 300
 # Default rounds and cohort of the advised configuration.
 ROUNDS = 50
 COHORT = 20
@@ -41,6 +48,7 @@ def advise(
     max_clusters: int = 12,
     private_labels: bool = False,
     pilots: PilotPlan | None = None,
+    levels: LevelPlan | None = None,
     rounds: int = ROUNDS,
     cohort: int = COHORT,
     progress: Progress | None = None,
@@ -57,10 +65,15 @@ def advise(
     2. What does clustering gain (``run_pilots``)? Clustered methods with that number of clusters
        are compared with FedAvg.
 
-    If one cluster is found, the verdict is "do not cluster". Pilots with two clusters are still
-    run, but their gain is only reported. With several clusters, the verdict is "cluster" if the 95%
-    interval of some method's gain lies above zero, "do not cluster" if no interval does, and
-    "cannot tell" if no gain is known because no client has test samples.
+    For linear models of numbers, and of two or three classes, another question decides: do clusters
+    save more than an own intercept for each client (``clusters_or_levels``)? One cluster is among
+    the candidates. The answer to the first question is then shown, but not used. For numbers there
+    are no pilots.
+
+    Otherwise, if one cluster is found, the verdict is "do not cluster". Pilots with two clusters
+    are still run, but their gain is only reported. With several clusters, the verdict is "cluster"
+    if the 95% interval of some method's gain lies above zero, "do not cluster" if no interval does,
+    and "cannot tell" if no gain is known because no client has test samples.
 
     Args:
         data: the clients' data.
@@ -71,6 +84,8 @@ def advise(
         private_labels: skip measures that need the clients' label counts.
         pilots: rounds, clients per round and seeds of the pilots; default: 10 rounds of 20 clients,
             5 seeds.
+        levels: how the comparison of clusters with own intercepts is trained; None for its
+            defaults.
         rounds: number of rounds in the advised configuration.
         cohort: clients per round of the advised configuration.
         progress: called with a line of text about each step.
@@ -111,6 +126,18 @@ def advise(
         cluster_count=count,
         pilots=None,
     )
+    if answers_levels(data, model):
+        progress("clusters or levels: shared, own intercepts, personal, local, clusters")
+        answer = clusters_or_levels(
+            levels_draws(data, seed),
+            model,
+            plan=levels,
+            seed=seed,
+            progress=progress,
+        )
+        advice = replace(advice, levels=answer)
+    if data.task_type.loss is not None:
+        return advice
     compared = data.select(count.clients)
     # Without test samples, a gain cannot be measured.
     if not compared.part(compared.scored_split).sizes.any():
@@ -124,6 +151,29 @@ def advise(
         progress=progress,
     )
     return replace(advice, pilots=table)
+
+
+def answers_levels(data: FederatedData, model: AnyModel) -> bool:
+    """Whether clusters can be compared with own intercepts: linear models with few outputs, of data
+    with test samples that are not survival times."""
+    spec = model.spec
+    linear = spec.head_bias is not None and spec.head == slice(0, spec.parameters)
+    few = data.classes <= MOST_OUTPUTS and spec.parameters <= MOST_PARAMETERS
+    tested = data.part(data.scored_split).sizes.any()
+    return (
+        linear and few and not spec.detects and data.task_type.name != "survival" and bool(tested)
+    )
+
+
+def levels_draws(data: FederatedData, seed: int) -> list[FederatedData]:
+    """The divisions of the data on which clusters and levels are compared.
+
+    Data with three splits may be divided by time, so their division is kept. Other data are divided
+    anew in each draw.
+    """
+    if data.validation is not None:
+        return [data] * TIMED_DRAWS
+    return [redrawn(data, seed + number) for number in range(DRAWS)]
 
 
 def of_config(

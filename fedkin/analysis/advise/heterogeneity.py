@@ -15,6 +15,8 @@ from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData
 from fedkin.measures.gradient_dissimilarity import gradient_dissimilarity
 from fedkin.measures.label_divergence import label_divergence
+from fedkin.measures.moments import intraclass_correlation, moments
+from fedkin.measures.number_bins import bin_counts, quantile_edges
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.workers import AnyModel
 from fedkin.tasks.gradients import Gradients
@@ -87,14 +89,33 @@ def _measure(
     world = SimulatedWorld(data, model)
     measures: dict[str, Callable[[], float]] = {
         "PNI": lambda: index_of_world(world, models=MODELS, seed=stream.seed).pni,
-        "label divergence": lambda: float(label_divergence(data.label_counts()).mean()),
+        "label divergence": lambda: _label_divergence(data),
         "gradient dissimilarity": lambda: _dissimilarity(world, stream),
     }
+    if data.task_type.loss is not None:
+        measures["ICC of labels"] = lambda: _label_icc(data)
     return {
         name: measure()
         for name, measure in measures.items()
-        if not (private_labels and name == "label divergence")
+        if not (private_labels and name in ("label divergence", "ICC of labels"))
     }
+
+
+def _label_divergence(data: FederatedData) -> float:
+    """The mean divergence of the clients' labels: of classes, or of bins of numbers."""
+    if data.task_type.loss is None:
+        return float(label_divergence(data.label_counts()).mean())
+    rows = data.train.rows
+    labels = data.y[rows] if data.y.ndim == 1 else data.y[rows, 0]
+    counts = bin_counts(labels, data.train.owners(), data.clients, quantile_edges(labels))
+    return float(label_divergence(counts).mean())
+
+
+def _label_icc(data: FederatedData) -> float:
+    """Intraclass correlation of labels that are numbers."""
+    labels = data.y if data.y.ndim == 1 else data.y[:, 0]
+    owners = data.train.owners()
+    return intraclass_correlation(moments(labels[data.train.rows], owners, data.clients))
 
 
 def _dissimilarity(world: SimulatedWorld, stream: Stream) -> float:

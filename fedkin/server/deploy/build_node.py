@@ -27,10 +27,11 @@ from fedkin.data.table_transform import RAW_VALUES, scaling_transform
 from fedkin.secret.signed_keys import Identity
 from fedkin.security.signatures import Signer
 from fedkin.server.deploy.node_disk import NodeDisk
-from fedkin.server.handshake import Handshake, label_words, make_handshake, model_digest
+from fedkin.server.handshake import Handshake, make_handshake, model_digest
 from fedkin.server.message import InvalidMessageError
 from fedkin.server.node import Node
 from fedkin.simulation.engine import SimulatedWorld
+from fedkin.task_types.label_words import label_words
 
 BOOLEANS = ("False", "True")  # label names that have the same numbers on every node
 # Server and node each make an initial model from this seed, and compare the models' digests.

@@ -251,7 +251,8 @@ def _existing_data(folder: Path) -> Values:
 
 def _samples(data: Values, site: Path, changes: Values) -> Values:
     """The section [samples], computed from the data unless the settings give the whole section."""
-    if {"shape", "classes"} <= changes.keys():
+    says_outputs = "classes" in changes or any(changes.get(key) for key in LABEL_KEYS)
+    if "shape" in changes and says_outputs:
         return changes
     if _is_per_site(data) and not (site / str(data.get("path", ""))).exists():
         raise ConfigError(

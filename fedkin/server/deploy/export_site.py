@@ -115,9 +115,9 @@ def _transform(
             sent none.
     """
     data = config.data_values
-    has_columns = received is not None and received.mean is not None
-    if has_columns and config.samples.features is not None:
-        return scaling_transform(received, config.samples.features, data.get("rename"))
+    columns = None if received is None or received.mean is None else received
+    if columns is not None and config.samples.features is not None:
+        return scaling_transform(columns, config.samples.features, data.get("rename"))
     changes = described is not None or data.get("scale_from") or data.get("rename")
     if not changes or data.get("name") != "file" or not Path(data["path"]).is_file():
         return described

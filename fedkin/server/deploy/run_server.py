@@ -43,13 +43,14 @@ from fedkin.run.worlds import ClientFacts, Digests, Methods, OpenWorld, named_me
 from fedkin.server.column_summaries import column_summaries, label_statistics, scale_columns
 from fedkin.server.deploy.build_node import HANDSHAKE_SEED
 from fedkin.server.deploy.kept_statistics import LABELS, read_statistics, write_statistics
-from fedkin.server.handshake import label_words, make_handshake, model_digest
+from fedkin.server.handshake import make_handshake, model_digest
 from fedkin.server.membership import Membership
 from fedkin.server.node_registry import Memory
 from fedkin.server.remote_world import RemoteWorld
 from fedkin.server.request_round import RequestRound
 from fedkin.server.transport import Transport
 from fedkin.simulation.workers import check_samples
+from fedkin.task_types.label_words import label_words
 from fedkin.tracking.registry import make_trackers
 
 _TIMEOUT = 180.0  # seconds to wait until another server ends

@@ -253,6 +253,15 @@ def test_impossible_samples(tmp_path: Path, samples: dict[str, Any], message: st
         load_client(lab.client(0))
 
 
+def test_init_needs_no_file_if_the_samples_are_described(tmp_path: Path) -> None:
+    settings = [
+        *("data.name=file", "data.path=t.csv", "data.label=events", "data.task=count"),
+        *("samples.shape=[2]", 'samples.features=["a", "b"]'),
+    ]
+    server, _ = configurations(tmp_path, ["site-1"], ["site-1"], settings, secure=False)
+    assert server["samples"]["task"] == "count" and "classes" not in server["samples"]
+
+
 def test_init_moves_the_task_to_the_samples(tmp_path: Path) -> None:
     (tmp_path / "site-1").mkdir()
     TABLES[0].to_csv(tmp_path / "site-1" / "t.csv", index=False)

@@ -1,23 +1,20 @@
-"""Clustered federated learning with scikit-learn's interface, ``fit(X, y, groups=clients)`` and
-``predict(X, groups=)``.
+"""What the clustered estimators of scikit-learn share: runs, models of clients, placement of new
+clients.
 
-Shapes: M samples, D features, N clients (scikit-learn's groups), K models, P parameters, C classes.
+Shapes: M samples, D features, N clients (scikit-learn's groups), K models, P parameters, C outputs.
 """
 
 from __future__ import annotations
 
 import types
 import warnings
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any, NamedTuple, no_type_check
+from abc import abstractmethod
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.metrics import accuracy_score
 from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from fedkin.config import registry
@@ -30,129 +27,93 @@ from fedkin.core.progress import Progress
 from fedkin.core.requirements import requirements_of
 from fedkin.core.training import LocalTraining
 from fedkin.data.client_ids import client_ids, whole_ids
-from fedkin.data.from_arrays import from_arrays
+from fedkin.data.federated import FederatedData
 from fedkin.data.labels import check_present
+from fedkin.data.table_transform import TableTransform
 from fedkin.data.user_arrays import missing_rows, unmasked, user_array
 from fedkin.export.predictor import Predictor
 from fedkin.run.run import Run
 from fedkin.run.simulate import simulate, trainable
 from fedkin.run.simulate_arguments import check_method
 from fedkin.run.trained.placement import Placement, newcomer_policy
+from fedkin.task_types.classification import CLASSIFICATION
+from fedkin.task_types.task_type import TaskType
 
 _NO_GROUPS = (
-    "Clustered.fit was given no groups, so all samples belong to one client and there is one "
-    "cluster; give the client of each sample: fit(X, y, groups=clients). In a pipeline or a "
-    "search, use metadata routing: set_fit_request(groups=True)"
+    "%s.fit was given no groups, so all samples belong to one client and there is one cluster; "
+    "give the client of each sample: fit(X, y, groups=clients). In a pipeline or a search, use "
+    "metadata routing: set_fit_request(groups=True)"
 )
 # Attributes that hold compiled programs, which cannot be pickled.
 _NOT_PICKLED = ("run_", "_predictors")
 
 
 class OneSample(NamedTuple):
-    """The part of the data that is needed to rebuild models: a sample and the number of classes."""
+    """The part of the data that is needed to rebuild models: a sample, the number of outputs and
+    what the labels are."""
 
     x: Shaped[np.ndarray, "1 ..."]
-    y: Int[np.ndarray, "1"]
+    y: Shaped[np.ndarray, "1 ..."]
     classes: int
     name: str = "estimator"
+    task_type: TaskType = CLASSIFICATION
+    transform: TableTransform | None = None
 
 
-class Clustered(ClassifierMixin, BaseEstimator):
-    """A classifier that groups clients with similar data, and trains one model per cluster.
+class ClusteredEstimator(BaseEstimator):
+    """The part of a clustered estimator that does not depend on its labels. A subclass has the
+    arguments of ``Clustered``."""
 
-    Args:
-        method: name of a method, or a method object (``fk.IFCA(clusters=4)``).
-        clusters: K, the number of clusters (at most N), for a named method with this option.
-        method_options: further options of a named method.
-        model: a name, a PyTorch module or other model for ``fk.simulate``, or a function of data.
-        rounds: T, the number of communication rounds.
-        cohort: n, the number of clients per round; at most N are used.
-        epochs: E, the number of local epochs.
-        batch_size: B, the number of samples in a mini-batch.
-        lr: local learning rate.
-        random_state: seed of the run, or a generator that draws it; None: a new seed for each fit.
+    method: Any
+    clusters: int
+    method_options: Any
+    model: Any
+    rounds: int
+    cohort: int
+    epochs: int
+    batch_size: int
+    lr: float
+    random_state: Any
 
-    Attributes:
-        classes_: [C], the labels.
-        groups_: [N], the clients, in ascending order.
-        labels_: [N], the cluster of each client.
-        models_: [K, P], parameters of each cluster's model; [N, P]: of each client's model.
-        membership_: [N, K], the clients' shares of models if they mix them (FedEM, FedRC); or None.
-        n_features_in_: D, the number of features.
-        run_: the finished run. It is not pickled.
+    @abstractmethod
+    def _run_labels(self, labels: np.ndarray) -> np.ndarray:
+        """The labels that ``Run.place`` takes, from labels as ``_train`` gets them."""
 
-    Examples:
-        >>> import fedkin as fk
-        >>> from sklearn.datasets import load_digits
-        >>> x, y = load_digits(return_X_y=True)
-        >>> clients = [row % 6 for row in range(len(y))]  # the client of each sample
-        >>> fitted = fk.Clustered("ifca", clusters=2, rounds=2).fit(x, y, groups=clients)
-        >>> fitted.labels_.shape, fitted.models_.shape
-        ((6,), (2, 650))
-    """
+    @abstractmethod
+    def _output(self, predictor: Predictor, X: np.ndarray) -> np.ndarray:
+        """What the estimator averages over models: probabilities [M, C], or numbers [M]."""
 
-    # scikit-learn may set any value; fit checks them.
-    @no_type_check
-    def __init__(
-        self,
-        method: str | Method = "flexcfl",
-        *,
-        clusters: int = 3,
-        method_options: Mapping[str, Any] | None = None,
-        model: Any = "mclr",
-        rounds: int = 20,
-        cohort: int = 10,
-        epochs: int = 5,
-        batch_size: int = 10,
-        lr: float = 0.05,
-        random_state: Any = 0,
+    def _checked(self, X: Any, y: Any, groups: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Checked samples and labels of ``fit``, and the client of each sample."""
+        numeric = {} if isinstance(self, ClassifierMixin) else {"y_numeric": True}
+        X, y = validate_data(
+            self, samples_of(X), labels_of(y), dtype=np.float32, allow_nd=True, **numeric
+        )
+        if groups is None:
+            warnings.warn(_NO_GROUPS % type(self).__name__, UserWarning, stacklevel=3)
+        owners = np.zeros(len(X), int) if groups is None else one_per_sample(groups, len(X))
+        self.groups_, clients = np.unique(owners, return_inverse=True)
+        return X, y, clients
+
+    def _train(
+        self, data: FederatedData, X: np.ndarray, labels: np.ndarray, clients: np.ndarray
     ) -> None:
-        self.method = method
-        self.clusters = clusters
-        self.method_options = method_options
-        self.model = model
-        self.rounds = rounds
-        self.cohort = cohort
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.lr = lr
-        self.random_state = random_state
-
-    def fit(self, X: Any, y: Any, groups: Any = None) -> Clustered:
-        """Train on the samples of all clients.
+        """Run the method on the data, and keep its models.
 
         Args:
-            X: features [M, D], or [M ...] for models of images.
-            y: labels [M] of any type.
-            groups: the client of each sample [M]; None: one client, so one cluster (UserWarning).
-
-        Returns:
-            The estimator.
-
-        Raises:
-            ValueError: inconsistent samples, labels and groups; fewer than two classes.
-            ConfigError, MethodError, ModelError: as ``fk.simulate``.
+            data: the samples of all clients.
+            X: the same samples.
+            labels: the label of each sample; of classes, the position of its class.
+            clients: the client of each sample, as a position in ``groups_``.
         """
-        X, y = validate_data(self, _samples(X), _labels(y), dtype=np.float32, allow_nd=True)
-        check_classification_targets(y)
-        if groups is None:
-            warnings.warn(_NO_GROUPS, UserWarning, stacklevel=2)
-        owners = np.zeros(len(X), int) if groups is None else _one_per_sample(groups, len(X))
-        self.classes_, labels = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError(
-                "Clustered needs labels of at least 2 classes, got 1 class: "
-                f"{_plain(self.classes_[0])!r}"
-            )
-        self.groups_, clients = np.unique(owners, return_inverse=True)
         N = len(self.groups_)
-        C = len(self.classes_)
-        names = _names(self.classes_)
-        data = from_arrays(
-            X, labels, clients=clients, test=0, label_names=names, classes=C, name="estimator"
+        self._data = OneSample(
+            data.x[:1].copy(),
+            data.y[:1].copy(),
+            int(data.classes),
+            task_type=data.task_type,
+            transform=data.transform,
         )
-        data = replace(data, client_names=_names(self.groups_))
-        self._data = OneSample(X[:1].copy(), labels[:1].copy(), C)
         method = self._method(N)
         self._check_selected(method, N)
         self.run_ = simulate(
@@ -168,68 +129,37 @@ class Clustered(ClassifierMixin, BaseEstimator):
             callbacks=Progress(False),
         )
         self._keep(self.run_, X, labels, clients)
-        return self
 
-    def predict(self, X: Any, groups: Any = None) -> np.ndarray:
-        """Predicted labels of samples [M]; arguments and errors as for ``predict_proba``."""
-        scores = self.predict_proba(X, groups)
-        return self.classes_[scores.argmax(axis=1)]
-
-    def predict_proba(self, X: Any, groups: Any = None) -> Float[np.ndarray, "M C"]:
-        """Class probabilities of each sample, from the model of its client.
-
-        Args:
-            X: features [M, D].
-            groups: the client of each sample; None: the mean over models, weighted by clients.
-
-        Raises:
-            ValueError: an unknown client; call ``assign`` first.
-        """
+    def _outputs(self, X: Any, groups: Any) -> np.ndarray:
+        """Probabilities or numbers of each sample, from the model of its client; without groups,
+        the mean over models, weighted by clients."""
         check_is_fitted(self, "models_")
-        X = validate_data(self, _samples(X), dtype=np.float32, allow_nd=True, reset=False)
+        X = validate_data(self, samples_of(X), dtype=np.float32, allow_nd=True, reset=False)
         if groups is None:
-            return self._mean_probabilities(X)
-        models = self._model_index[self._positions(_one_per_sample(groups, len(X)))]
-        probabilities = np.zeros((len(X), len(self.classes_)))
+            return self._mean_output(X)
+        models = self._model_index[self._positions(one_per_sample(groups, len(X)))]
+        first = self._output(self._predictor(int(models[0])), X[:1])
+        outputs = np.zeros((len(X), *first.shape[1:]))
         for k in np.unique(models):
-            probabilities[models == k] = self._predictor(int(k)).predict(X[models == k], proba=True)
-        return probabilities
+            outputs[models == k] = self._output(self._predictor(int(k)), X[models == k])
+        return outputs
 
-    def _mean_probabilities(self, X: np.ndarray) -> Float[np.ndarray, "M C"]:
-        """Class probabilities averaged over the models of all clients."""
+    def _mean_output(self, X: np.ndarray) -> np.ndarray:
+        """The output averaged over the models of all clients."""
         if self.membership_ is not None:
-            mean = self.membership_.mean(axis=0)
-            return self._mixture(mean).predict(X, proba=True)
+            return self._output(self._mixture(self.membership_.mean(axis=0)), X)
         counts = np.bincount(self._model_index, minlength=len(self.models_))
         shares = counts / len(self._model_index)
         parts = []
         for k in np.flatnonzero(shares):
-            parts.append(shares[k] * self._predictor(int(k)).predict(X, proba=True))
+            parts.append(shares[k] * self._output(self._predictor(int(k)), X))
         return np.sum(parts, axis=0)
 
-    def score(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> float:
-        """Accuracy of the predictions; arguments and errors as for ``predict_proba``."""
-        predicted = self.predict(X, groups)
-        return float(accuracy_score(_labels(y), predicted, sample_weight=sample_weight))
-
-    def assign(self, X: Any, y: Any, group: Any) -> Placement:
-        """Assign a client that was not in ``fit`` to a cluster, and keep this cluster.
-
-        Args:
-            X: training samples of the client [M, D].
-            y: their labels.
-            group: name or number of the client.
-
-        Raises:
-            ValueError: the client was in ``fit``, has a name although other clients have numbers,
-                or has labels that were not in ``fit``.
-            MethodError: the method has no rule for newcomers or gives each client its own model, no
-                cluster is similar to the client, or the estimator was pickled.
-        """
+    def _checked_newcomer(self, X: Any, group: Any) -> tuple[np.ndarray, Any]:
+        """Checked samples and name of a client that ``assign`` places."""
         check_is_fitted(self, "models_")
-        group = _one_group(group)
-        groups = _wide_enough(self.groups_, group)
-        if np.isin(group, groups):
+        group = one_group(group)
+        if np.isin(group, wide_enough(self.groups_, group)):
             raise ValueError(f"client {group!r} was in fit already; its cluster is in labels_")
         if not hasattr(self, "run_"):
             raise MethodError(
@@ -241,15 +171,13 @@ class Clustered(ClassifierMixin, BaseEstimator):
                 f"{self.run_.trained.method} gives each client its own model, and a client "
                 "that was not in fit has no model; fit again with this client"
             )
-        X = validate_data(self, _samples(X), dtype=np.float32, allow_nd=True, reset=False)
-        labels = column_or_1d(_labels(y))
-        unseen = np.setdiff1d(labels, self.classes_)
-        if len(unseen):
-            raise ValueError(
-                f"label {_plain(unseen[0])!r} was not in fit; the labels of fit are "
-                f"{', '.join(map(str, self.classes_))}"
-            )
-        placed = self.run_.place(X, self._run_labels(np.searchsorted(self.classes_, labels)))
+        X = validate_data(self, samples_of(X), dtype=np.float32, allow_nd=True, reset=False)
+        return X, group
+
+    def _placed(self, X: np.ndarray, labels: np.ndarray, group: Any) -> Placement:
+        """Place a client by its labelled samples, and keep its cluster."""
+        groups = wide_enough(self.groups_, group)
+        placed = self.run_.place(X, self._run_labels(labels))
         if placed.cluster == UNASSIGNED:
             raise MethodError(
                 f"client {group!r} is not similar to any cluster, so it has no model; fit again "
@@ -315,7 +243,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
         return self.model(data) if isinstance(self.model, types.FunctionType) else self.model
 
     def _keep(
-        self, run: Run, x: np.ndarray, y: Int[np.ndarray, "M"], clients: Int[np.ndarray, "M"]
+        self, run: Run, x: np.ndarray, y: Shaped[np.ndarray, "M"], clients: Int[np.ndarray, "M"]
     ) -> None:
         """Store a run's models and clusters. Clients never selected are placed as newcomers."""
         self._predictors = {}
@@ -330,7 +258,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
         if (assignment == UNASSIGNED).any():
             missing = self.groups_[assignment == UNASSIGNED]
             raise MethodError(
-                f"the method leaves client {_plain(missing[0])!r} without a cluster "
+                f"the method leaves client {plain_value(missing[0])!r} without a cluster "
                 f"({len(missing)} such clients); train for more rounds"
             )
         self.models_ = run.models
@@ -338,7 +266,7 @@ class Clustered(ClassifierMixin, BaseEstimator):
         self._model_index = assignment
 
     def _keep_models_of_clients(
-        self, run: Run, x: np.ndarray, y: Int[np.ndarray, "M"], clients: Int[np.ndarray, "M"]
+        self, run: Run, x: np.ndarray, y: Shaped[np.ndarray, "M"], clients: Int[np.ndarray, "M"]
     ) -> None:
         """Store a run's model of each client, or the mixed models and each client's shares."""
         N = len(self.groups_)
@@ -357,11 +285,6 @@ class Clustered(ClassifierMixin, BaseEstimator):
             if placed.model is not None:
                 self.membership_[client] = placed.model.shares
                 self.labels_[client] = placed.cluster
-
-    def _run_labels(self, positions: Int[np.ndarray, "s"]) -> Shaped[np.ndarray, "s"]:
-        """The run's labels for class positions: names, or the positions if two names are equal."""
-        names = _names(self.classes_)
-        return positions if names is None else np.array(names)[positions]
 
     def _predictor(self, k: int) -> Predictor:
         """The predictor of cluster or client k (row of ``models_`` or ``membership_``), cached."""
@@ -384,20 +307,20 @@ class Clustered(ClassifierMixin, BaseEstimator):
         unknown = np.setdiff1d(groups, self.groups_)
         if len(unknown):
             raise ValueError(
-                f"groups: client {_plain(unknown[0])!r} was not in fit ({len(unknown)} such "
+                f"groups: client {plain_value(unknown[0])!r} was not in fit ({len(unknown)} such "
                 "clients); use assign(X, y, group) to find its cluster from labelled samples, or "
                 "groups=None to average all models"
             )
         return np.searchsorted(self.groups_, groups)
 
 
-def _samples(X: Any) -> Any:
+def samples_of(X: Any) -> Any:
     """Samples as an unmasked array. Data frames and sparse matrices are returned unchanged."""
     is_table = hasattr(X, "columns") or hasattr(X, "toarray")
     return X if is_table else user_array(X, "Clustered", "X")
 
 
-def _labels(y: Any) -> Any:
+def labels_of(y: Any) -> Any:
     """The labels. Raises ValueError if one is masked or missing; scikit-learn checks the rest."""
     labels = unmasked(y, "Clustered", "y")
     is_column = isinstance(labels, list) or getattr(labels, "ndim", 0) == 1
@@ -406,7 +329,7 @@ def _labels(y: Any) -> Any:
     return labels
 
 
-def _one_per_sample(groups: Any, samples: int) -> Shaped[np.ndarray, "M"]:
+def one_per_sample(groups: Any, samples: int) -> Shaped[np.ndarray, "M"]:
     """The checked client of each sample. Raises ValueError for a wrong length or missing client."""
     if np.ndim(groups) == 2:
         groups = column_or_1d(unmasked(groups, "Clustered", "groups"))
@@ -418,20 +341,20 @@ def _one_per_sample(groups: Any, samples: int) -> Shaped[np.ndarray, "M"]:
     return clients
 
 
-def _one_group(group: Any) -> Any:
+def one_group(group: Any) -> Any:
     """The checked name or number of one client. Raises ValueError if it is missing."""
     if len(missing_rows(np.array([group], object))):
         raise ValueError(f"group must be the name or number of a client, got {group!r}")
     return plain(whole_ids(client_ids([group], "Clustered", "group"))[0])
 
 
-def _names(values: Shaped[np.ndarray, "n"]) -> tuple[str, ...] | None:
+def names_of(values: Shaped[np.ndarray, "n"]) -> tuple[str, ...] | None:
     """Labels or clients as text, for the run; None if two of them have the same text."""
     names = tuple(map(str, values))
     return names if len(set(names)) == len(names) else None
 
 
-def _wide_enough(groups: Shaped[np.ndarray, "N"], group: Any) -> Shaped[np.ndarray, "N"]:
+def wide_enough(groups: Shaped[np.ndarray, "N"], group: Any) -> Shaped[np.ndarray, "N"]:
     """The array of groups with a dtype that can also hold the new group, such as a longer name.
     Raises ValueError if the group is a name and the groups are numbers, or the reverse."""
     if groups.dtype == object:
@@ -439,12 +362,12 @@ def _wide_enough(groups: Shaped[np.ndarray, "N"], group: Any) -> Shaped[np.ndarr
     added = np.asarray(group).dtype
     if (groups.dtype.kind in "US") != (added.kind in "US"):
         raise ValueError(
-            f"client {group!r} and the clients of fit, such as {_plain(groups[0])!r}, must be all "
-            "names or all numbers"
+            f"client {group!r} and the clients of fit, such as {plain_value(groups[0])!r}, must be "
+            "all names or all numbers"
         )
     return groups.astype(np.result_type(groups, added))
 
 
-def _plain(value: Any) -> Any:
+def plain_value(value: Any) -> Any:
     """Convert a NumPy scalar to a Python value, for messages."""
     return value.item() if isinstance(value, np.generic) else value

@@ -1,0 +1,194 @@
+"""Clusters or levels on the natural federations: a shared model, own intercepts, personal and local
+models, and clusters, on five draws, beside reference figures.
+
+    python -m benchmarks.natural --set exam --draws 5 --out natural
+
+It writes ``SET.json`` and ``natural.md`` into the folder. The shared model is FedAvg's and clusters
+are IFCA's, both trained by the simulator; own intercepts, personal and local models are exact fits
+(``fedkin.analysis.level_fits``). The reference figures are means over five other draws, by code
+that shares nothing with the library. Draw s of a set without a time is the division of
+``fk.data.natural(set, seed=s)``; a set with a time is divided by rolling years.
+
+Columns of text become columns of 0 and 1, missing values are filled, heavy columns are on the scale
+of the log, and all columns are standardised and cut to 8 standard deviations.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import fedkin as fk
+from fedkin.analysis.clusters_or_levels import ClustersOrLevels, clusters_or_levels
+from fedkin.analysis.level_fits import LevelPlan
+from fedkin.data.federated import FederatedData
+
+MOST = 8.0  # standard deviations
+WITHIN = 0.5  # points of D2
+# D2 in percent: shared, own intercept, personal, local, clusters, clusters + own intercept.
+REFERENCE: dict[str, tuple[float, ...]] = {
+    "azpro": (44.7, 45.6, 45.7, 45.0, 45.0, 45.4),
+    "randhie": (14.7, 15.0, 14.8, 14.4, 14.4, 14.5),
+    "randhie_plan": (15.3, 16.0, 16.4, 13.9, 14.9, 15.3),
+    "hsb82": (21.2, 23.5, 23.6, 20.9, 22.2, 23.0),
+    "exam": (40.3, 45.2, 46.0, 44.3, 44.0, 44.9),
+    "chem97": (44.3, 45.2, 45.4, 44.9, 45.0, 45.3),
+    "loans": (37.8, 37.8, 37.6, 26.8, 37.1, 37.2),
+    "flights": (10.3, 10.8, 11.4, 10.6, 10.7, 10.9),
+    "txhousing_lags": (98.5, 98.5, 98.6, 97.9, 98.6, 98.6),
+    "employment": (26.8, 26.8, 87.2, 87.2, 62.8, 62.8),
+    "employment_lag12": (87.3, 87.3, 91.2, 91.2, 89.7, 89.7),
+    "employment_w36": (26.6, 26.7, 89.8, 89.6, 81.9, 82.0),
+    "insteval": (0.6, 1.2, 1.8, 1.8, 1.6, 1.6),
+    "churn": (20.0, 20.5, 20.6, 10.4, 17.7, 18.1),
+    "tv16": (58.9, 59.0, 59.1, 57.6, 59.0, 59.0),
+}
+# Gain of clusters over a shared model, both with own intercepts, in percent of the loss.
+REFERENCE_BEYOND = {
+    "azpro": -0.4,
+    "randhie": -0.5,
+    "randhie_plan": -0.8,
+    "hsb82": -0.7,
+    "exam": -0.7,
+    "chem97": 0.1,
+    "loans": -1.1,
+    "flights": 0.1,
+    "txhousing_lags": 3.5,
+    "employment": 49.2,
+    "employment_lag12": 17.6,
+    "employment_w36": 75.3,
+    "insteval": 0.3,
+    "churn": -2.9,
+    "tv16": -0.1,
+}
+LOG_COLUMNS = {
+    "loans": (
+        "annual_income",
+        "annual_income_joint",
+        "total_credit_limit",
+        "total_credit_utilized",
+        "total_collection_amount_ever",
+        "total_debit_limit",
+    ),
+    "randhie": ("income",),
+    "randhie_plan": ("income",),
+}
+PLANS = {
+    "employment": LevelPlan(rates=(0.1, 0.03), batch_size=64, epochs=3, rounds=40),
+    "employment_lag12": LevelPlan(rates=(0.1, 0.03), batch_size=64, epochs=3, rounds=40),
+    "employment_w36": LevelPlan(
+        clusters=(4, 8, 12), rates=(0.1, 0.03), batch_size=16, epochs=3, rounds=60
+    ),
+}
+HEAVY = ("randhie", "randhie_plan", "flights", "chem97", "tv16", "insteval", "loans")
+HEAVY_PLAN = LevelPlan(starts=2)
+
+
+def federation(name: str, draw: int) -> FederatedData:
+    """A draw of a set, with training, validation and test samples."""
+    natural = fk.data.natural(name, seed=draw)
+    options = natural.reader_options()
+    if options["task"] == "forecast":
+        options["task"] = "regression"
+    if name == "flights":
+        # The reference figures are for squared errors.
+        options["loss"] = "squared_error"
+    if options["task"] == "classification":
+        options["loss"] = None
+    if natural.about.categories:
+        options["categories"] = list(natural.about.categories)
+    frame = natural.table.copy()
+    for column in LOG_COLUMNS.get(name, ()):
+        frame[column] = np.log1p(frame[column])
+    data = standardised(fk.data.from_pandas(frame, **options))
+    return data if data.validation is not None else data.with_validation(0.25, draw)
+
+
+def standardised(data: FederatedData) -> FederatedData:
+    """The data with all columns of mean 0 and deviation 1 over the training samples, cut at
+    ``MOST``."""
+    trained = data.x[data.train.rows].astype(np.float64)
+    deviation = trained.std(axis=0)
+    deviation[deviation == 0] = 1.0
+    scaled = (data.x - trained.mean(axis=0)) / deviation
+    return replace(data, x=np.clip(scaled, -MOST, MOST).astype(np.float32), transform=None)
+
+
+def measured(name: str, draws: int) -> ClustersOrLevels:
+    """The answer for a set."""
+    plan = PLANS.get(name) or (HEAVY_PLAN if name in HEAVY else LevelPlan())
+    federations = [federation(name, draw) for draw in range(draws)]
+    return clusters_or_levels(
+        federations, fk.models.mclr, plan=plan, progress=lambda line: print(line, flush=True)
+    )
+
+
+def record(name: str, answer: ClustersOrLevels) -> dict[str, Any]:
+    """The answer with the reference figures and their differences."""
+    summary = answer.summary()
+    reference = REFERENCE.get(name)
+    if reference is None:
+        return summary
+    ours = answer.table["D2 %"].to_numpy()[: len(reference)]
+    shared = ours - ours[0]
+    expected = np.array(reference) - reference[0]
+    return summary | {
+        "reference": list(reference),
+        "difference": (ours - np.array(reference)).round(2).tolist(),
+        # The level of D2 depends on the draws, gains over the shared model hardly do.
+        "difference_of_gains": (shared - expected).round(2).tolist(),
+        "within": bool((np.abs(ours - np.array(reference)) <= WITHIN).all()),
+        "gains_within": bool((np.abs(shared - expected) <= WITHIN).all()),
+        "reference_beyond": REFERENCE_BEYOND[name],
+    }
+
+
+def markdown(records: dict[str, dict[str, Any]]) -> str:
+    """A table with a row for each set: D2 in percent, ours and (reference)."""
+    kinds = [row["model"] for row in next(iter(records.values()))["models"]][:6]
+    lines = [
+        f"| set | {' | '.join(kinds)} | clusters beyond the intercept | K | verdict |",
+        "|---" * (len(kinds) + 4) + "|",
+    ]
+    for name, each in records.items():
+        reference = each.get("reference", [float("nan")] * len(kinds))
+        cells = [
+            f"{row['D2 %']:.1f} ({known:.1f})"
+            for row, known in zip(each["models"], reference, strict=False)
+        ]
+        gains = {row["comparison"]: row for row in each["gains"]}
+        beyond = gains["clusters beyond the intercept"]
+        interval = f"{beyond['gain %']:+.1f} [{beyond['low']:+.1f}, {beyond['high']:+.1f}]"
+        known = each.get("reference_beyond")
+        number = " ".join(map(str, each["clusters"]))
+        cells += [f"{interval} ({known:+.1f})", number, each["verdict"]]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Measure the sets of the command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--set", nargs="+", default=list(REFERENCE), help="sets; default: all")
+    parser.add_argument("--draws", type=int, default=5, help="number of draws; default 5")
+    parser.add_argument("--out", type=Path, default=Path("natural"), help="folder of the results")
+    chosen = parser.parse_args()
+    chosen.out.mkdir(parents=True, exist_ok=True)
+    for name in chosen.set:
+        answer = measured(name, chosen.draws)
+        print(answer.table.round(2).to_string(), answer.gains.round(1).to_string(), sep="\n")
+        print(f"{name}: {answer.verdict}: {answer.why}", flush=True)
+        file = chosen.out / f"{name}.json"
+        file.write_text(json.dumps(record(name, answer), indent=1) + "\n")
+    files = sorted(chosen.out.glob("*.json"))
+    records = {file.stem: json.loads(file.read_text()) for file in files}
+    (chosen.out / "natural.md").write_text(markdown(records))
+
+
+if __name__ == "__main__":
+    main()

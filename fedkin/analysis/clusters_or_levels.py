@@ -1,0 +1,306 @@
+"""Do clusters help, or do clients only differ in level? Five kinds of models over several draws of
+the data, with the interval of what clusters add beyond an own intercept for each client.
+
+In none of 13 tables whose clients are real groups did clusters beat one shared model with an
+intercept for each client by more than 0.3% of the loss (measured by us): where clusters beat the
+plain shared model, they sorted clients by level. So the gain over a shared model is not enough.
+
+Intervals over draws are corrected, since draws share samples (Nadeau & Bengio 2003).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from inspect import isfunction
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fedkin.analysis.level_fits import (
+    CLUSTERS,
+    CLUSTERS_AND_INTERCEPTS,
+    GIVEN,
+    INTERCEPTS,
+    LOCAL,
+    PERSONAL,
+    RANDOM,
+    SHARED,
+    Draw,
+    LevelPlan,
+    fit_draw,
+)
+from fedkin.analysis.tables import rows_of
+from fedkin.core.errors import ConfigError
+from fedkin.core.randomness import Stream
+from fedkin.data.federated import FederatedData, Ragged
+from fedkin.measures.corrected_interval import CorrectedInterval, corrected_interval
+from fedkin.measures.moments import intraclass_correlation, moments
+from fedkin.run.simulate import trainable
+from fedkin.simulation.workers import AnyModel
+
+HARM = 0.02  # a client that loses more than this share against its own model is harmed
+LEAST_GAIN = 1.0  # percent of the loss; a smaller gain is not worth clusters
+HELP = "clusters"
+LEVELS = "levels, not clusters"
+OWN = "own models, not clusters"
+ALIKE = "one shared model"
+_TEST_SHARE = 0.2
+_VALIDATION_SHARE = 0.25  # of the samples that are not for testing
+# What is compared with what, by the name of the gain.
+_GAINS = {
+    "own intercept over shared": (INTERCEPTS, SHARED),
+    "clusters over shared": (CLUSTERS, SHARED),
+    "clusters beyond the intercept": (CLUSTERS_AND_INTERCEPTS, INTERCEPTS),
+    "clusters over local": (CLUSTERS, LOCAL),
+    "personal over shared": (PERSONAL, SHARED),
+    "personal over local": (PERSONAL, LOCAL),
+    "given groups over shared": (GIVEN, SHARED),
+    "given groups over random ones": (GIVEN, RANDOM),
+}
+_BEYOND = "clusters beyond the intercept"
+
+
+@dataclass(frozen=True)
+class ClustersOrLevels:
+    """The answer to "clusters or levels?", with the results of all draws.
+
+    Attributes:
+        data: name of the data.
+        draws: results of each draw.
+        icc: share of the variance of labels that lies between clients (intraclass correlation).
+    """
+
+    data: str
+    draws: tuple[Draw, ...]
+    icc: float = math.nan
+
+    @property
+    def residual_icc(self) -> float:
+        """The same of the shared model's residuals, mean over draws: about the share of its loss
+        that an intercept for each client can save."""
+        return float(np.mean([draw.icc for draw in self.draws]))
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """A row for each kind of model: the share of the constant's loss that it saves (D2, in
+        percent), its mean test loss, and the percentage of clients that it serves worse than a
+        local model, by more than 2%. Means over draws."""
+        rows = {}
+        for kind in self.draws[0].losses:
+            losses = [draw.losses[kind].mean for draw in self.draws]
+            saved = [1 - draw.losses[kind].mean / draw.constant for draw in self.draws]
+            rows[kind] = {
+                "D2 %": 100 * float(np.mean(saved)),
+                "loss": float(np.mean(losses)),
+                "worse than alone %": float(np.mean([_harmed(draw, kind) for draw in self.draws])),
+            }
+        return pd.DataFrame.from_dict(rows, orient="index").rename_axis("model")
+
+    @property
+    def gains(self) -> pd.DataFrame:
+        """A row for each comparison: the mean gain in percent of the loss, with its corrected 95%
+        interval over draws."""
+        rows = {}
+        for name, (better, base) in _GAINS.items():
+            if better in self.draws[0].losses:
+                found = self.gain(better, base)
+                rows[name] = {"gain %": found.mean, "low": found.low, "high": found.high}
+        return pd.DataFrame.from_dict(rows, orient="index").rename_axis("comparison")
+
+    def gain(self, better: str, base: str) -> CorrectedInterval:
+        """The gain of one kind of model over another, in percent of the other's loss."""
+        values = [
+            100 * (1 - draw.losses[better].mean / draw.losses[base].mean) for draw in self.draws
+        ]
+        ratio = float(np.mean([draw.test_ratio for draw in self.draws]))
+        return corrected_interval(values, ratio)
+
+    @property
+    def clusters(self) -> list[int]:
+        """The number of clusters that validation samples choose in each draw."""
+        return [draw.clusters for draw in self.draws]
+
+    @property
+    def clusters_beyond(self) -> list[int]:
+        """The number of clusters that they choose where clients have own intercepts."""
+        return [draw.clusters_beyond for draw in self.draws]
+
+    @property
+    def verdict(self) -> str:
+        """``clusters``, ``levels, not clusters``, ``own models, not clusters`` or ``one shared
+        model``."""
+        if self._helps(CLUSTERS_AND_INTERCEPTS, INTERCEPTS):
+            return HELP
+        if self._helps(INTERCEPTS, SHARED):
+            return LEVELS
+        return OWN if self._helps(PERSONAL, SHARED) else ALIKE
+
+    @property
+    def usual_clusters(self) -> int:
+        """The number of clusters that most draws choose, if clusters help; otherwise 1."""
+        if self.verdict != HELP:
+            return 1
+        return max(self.clusters_beyond, key=self.clusters_beyond.count)
+
+    @property
+    def personal_part(self) -> str:
+        """Name of the personal part that is advised without clusters, as in [personal] of a
+        configuration; empty for none."""
+        return {LEVELS: "bias", OWN: "linear"}.get(self.verdict, "")
+
+    def _helps(self, better: str, base: str) -> bool:
+        """Whether a gain is significant, and at least ``LEAST_GAIN`` percent."""
+        gain = self.gain(better, base)
+        return gain.low > 0 and gain.mean >= LEAST_GAIN
+
+    @property
+    def why(self) -> str:
+        """The reason for the verdict, in one or two sentences."""
+        beyond = self.gain(CLUSTERS_AND_INTERCEPTS, INTERCEPTS)
+        level = self.gain(INTERCEPTS, SHARED)
+        own = self.gain(PERSONAL, SHARED)
+        chosen = sorted(set(self.clusters_beyond))
+        number = ", ".join(map(str, chosen))
+        if self.verdict == HELP:
+            text = (
+                f"clusters (K = {number}) save {_interval(beyond)} of the loss of a shared model "
+                "in which each client has an own intercept"
+            )
+            if self.gain(PERSONAL, CLUSTERS).low > 0:
+                text += f"; personal models save {_interval(own)} of the shared model's loss"
+            return text
+        text = f"beyond an own intercept for each client, clusters save {_interval(beyond)}"
+        if self.verdict == LEVELS:
+            return f"own intercepts save {_interval(level)} of the shared model's loss; {text}"
+        if self.verdict == OWN:
+            return f"personal models save {_interval(own)} of the shared model's loss; {text}"
+        return f"own intercepts save {_interval(level)} of the shared model's loss; {text}"
+
+    def summary(self) -> dict[str, Any]:
+        """The answer as plain JSON values."""
+        return {
+            "data": self.data,
+            "verdict": self.verdict,
+            "why": self.why,
+            "draws": len(self.draws),
+            "icc": None if math.isnan(self.icc) else self.icc,
+            "residual_icc": None if math.isnan(self.residual_icc) else self.residual_icc,
+            "clusters": self.clusters,
+            "clusters_beyond": self.clusters_beyond,
+            "models": rows_of(self.table.reset_index()),
+            "gains": rows_of(self.gains.reset_index()),
+        }
+
+    def __repr__(self) -> str:
+        return f"ClustersOrLevels({self.data}: {self.verdict}; {self.why})"
+
+
+def clusters_or_levels(
+    data: FederatedData | Sequence[FederatedData],
+    model: AnyModel | Callable[..., Any],
+    *,
+    draws: int = 5,
+    plan: LevelPlan | None = None,
+    column: str | None = None,
+    seed: int = 0,
+    progress: Callable[[str], None] = lambda _: None,
+) -> ClustersOrLevels:
+    """Compare clusters with levels: a shared model, the same with an own intercept for each client,
+    personal models (own fits pulled to the shared model), local models, and clusters.
+
+    Args:
+        data: the clients' data. Each draw divides the samples of every client anew: 60% for
+            training, 20% for validation, 20% for testing. Data with a time must not be divided at
+            random: give a federation with three splits for each draw.
+        model: a linear model of the data, or the function that makes one: ``fk.models.mclr``.
+        draws: number of draws, if ``data`` is one federation.
+        plan: how models are trained; the numbers of clusters to try are in it.
+        column: a column of facts about clients (``client_columns``); groups by its values are
+            compared with random groups of the same sizes.
+        seed: seed of divisions and initial models.
+        progress: called with a line of text for each draw.
+
+    Raises:
+        ConfigError: there is no draw, or the column is unknown.
+        DataError: the data have no test samples, or are survival times.
+        ModelError: the model is not linear.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> data = fk.data.digits(clients=6)
+        >>> plan = fk.LevelPlan(clusters=(2,), starts=1, rounds=2, rates=(0.1,))
+        >>> answer = fk.clusters_or_levels(data, fk.models.mclr, draws=2, plan=plan)
+        >>> answer.table.index[0]
+        'shared'
+    """
+    if isinstance(data, FederatedData):
+        if draws < 1:
+            raise ConfigError(f"draws must be at least 1, got {draws}; 5 is usual")
+        federations = [redrawn(data, seed + number) for number in range(draws)]
+    else:
+        federations = list(data)
+    if not federations:
+        raise ConfigError("data must be a federation, or a federation for each draw; got none")
+    plan = plan or LevelPlan()
+    results = []
+    for number, each in enumerate(federations):
+        progress(f"draw {number + 1} of {len(federations)}: {each.name}")
+        of_draw = trainable(model(each) if isfunction(model) else model)
+        groups = None if column is None else groups_of(each, column)
+        results.append(fit_draw(each, of_draw, plan, seed=seed + number, groups=groups))
+    return ClustersOrLevels(federations[0].name, tuple(results), label_icc(federations[0]))
+
+
+def redrawn(data: FederatedData, seed: int) -> FederatedData:
+    """The data with the samples of each client divided anew at random: 60% for training, 20% for
+    validation, 20% for testing. A client keeps at least one sample for training."""
+    parts: dict[str, list[np.ndarray]] = {"train": [], "validation": [], "test": []}
+    stream = Stream(seed, 0, "draws")
+    for client in range(data.clients):
+        rows = np.concatenate([data.part(split)[client] for split in data.splits])
+        shuffled = stream.client(client).permutation(rows)
+        tested = min(round(_TEST_SHARE * len(rows)), len(rows) - 1)
+        held = min(round(_VALIDATION_SHARE * (len(rows) - tested)), len(rows) - tested - 1)
+        parts["test"].append(shuffled[:tested])
+        parts["validation"].append(shuffled[tested : tested + held])
+        parts["train"].append(shuffled[tested + held :])
+    split = {name: Ragged.of(rows) for name, rows in parts.items()}
+    return replace(data, **split)
+
+
+def groups_of(data: FederatedData, column: str) -> tuple[str, ...]:
+    """The group of each client, from a column of facts about clients."""
+    facts = data.client_columns or {}
+    if column not in facts:
+        raise ConfigError(
+            f"{data.name}: there is no column {column!r} of facts about clients (known: "
+            f"{', '.join(facts) or 'none'}); give it when the table is read: client_columns = "
+            f'["{column}"]'
+        )
+    return facts[column]
+
+
+def label_icc(data: FederatedData) -> float:
+    """Intraclass correlation of the training labels; of more than two classes, of the last one."""
+    rows = data.train.rows
+    labels = data.y if data.y.ndim == 1 else data.y[:, 0]
+    if data.task_type.loss is None:
+        labels = (labels == data.classes - 1).astype(np.float64)
+    return intraclass_correlation(moments(labels[rows], data.train.owners(), data.clients))
+
+
+def _harmed(draw: Draw, kind: str) -> float:
+    """Percentage of clients with test samples whose loss is more than 2% above the loss of their
+    local model."""
+    own = draw.losses[LOCAL]
+    tested = own.samples > 0
+    worse = draw.losses[kind].total > (1 + HARM) * own.total
+    return 100 * float(worse[tested].mean())
+
+
+def _interval(found: CorrectedInterval) -> str:
+    """A gain with its interval, as text."""
+    return f"{found.mean:+.1f}% [{found.low:+.1f}, {found.high:+.1f}]"
