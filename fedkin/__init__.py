@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from fedkin.analysis.non_iid_index import non_iid_index as non_iid_index
     from fedkin.analysis.repeat import repeat as repeat
     from fedkin.analysis.repeated_runs import RepeatedRuns as RepeatedRuns
+    from fedkin.analysis.serving.serve import serve as serve
     from fedkin.analysis.subspace_angles import subspace_angles as subspace_angles
     from fedkin.config.plan import Cohort as Cohort
     from fedkin.config.plan import Compute as Compute
@@ -98,7 +99,6 @@ if TYPE_CHECKING:
     from fedkin.reporting.draw import draw as draw
     from fedkin.reporting.html.report import report as report
     from fedkin.run.run import Run as Run
-    from fedkin.run.serving.serve import serve as serve
     from fedkin.run.simulate import simulate as simulate
     from fedkin.run.stopping import STOP as STOP
     from fedkin.run.trained.survival import survival_curves as survival_curves
@@ -217,7 +217,7 @@ _HOME = {
     "prequential_accuracy": "fedkin.scenarios.steps",
     "repeat": "fedkin.analysis.repeat",
     "report": "fedkin.reporting.html.report",
-    "serve": "fedkin.run.serving.serve",
+    "serve": "fedkin.analysis.serving.serve",
     "simulate": "fedkin.run.simulate",
     "study_eps": "fedkin.analysis.eps_study",
     "subspace_angles": "fedkin.analysis.subspace_angles",

@@ -18,8 +18,8 @@ import numpy as np
 import pandas as pd
 
 import fedkin as fk
-from fedkin.run.serving.candidates import OWN, WITH_CLUSTER
-from fedkin.run.serving.served_models import ServedClient, ServedModels
+from fedkin.analysis.serving.candidates import OWN, WITH_CLUSTER
+from fedkin.analysis.serving.served_models import ServedClient, ServedModels
 
 FEW = 10  # checks with fewer patients are called uncertain
 

@@ -44,8 +44,8 @@ def serve_choice_command(
     """Choose the model that serves each client (its own, or half and half with its cluster's or
     the global one), so that few clients are worse off than alone. The run stays as it is."""
     with error_exit():
+        from fedkin.analysis.serving.serve import serve
         from fedkin.run.run import Run
-        from fedkin.run.serving.serve import serve
 
         loaded = Run.load(run)
         served = serve(

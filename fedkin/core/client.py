@@ -436,18 +436,3 @@ class ClientRows:
             return np.asarray(value)[None]
         except ValueError as error:
             raise TaskError(f"task {self.task}: {name} is no array: {error} ({client})") from error
-
-
-def sums_by_row(values: np.ndarray, sizes: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
-    """Sums over the consecutive samples of each row (a client with a model); 0 without samples.
-
-    Args:
-        values: [t], one number for each sample of all rows, concatenated.
-        sizes: number of samples of each row.
-    """
-    sums = np.zeros(len(sizes))
-    full = sizes > 0
-    if full.any():
-        starts = (np.cumsum(sizes) - sizes)[full]
-        sums[full] = np.add.reduceat(values.astype(np.float64), starts)
-    return sums

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
 from fedkin.core.engine_protocols import Scorer, Trainer
 
@@ -57,3 +57,18 @@ Limited = Callable[
     [Int[np.ndarray, "r"], list[Int[np.ndarray, "_"]]],
     tuple[ClientSamples, ClientEngine],
 ]
+
+
+def sums_by_row(values: np.ndarray, sizes: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
+    """Sums over the consecutive samples of each row (a client with a model); 0 without samples.
+
+    Args:
+        values: [t], one number for each sample of all rows, concatenated.
+        sizes: number of samples of each row.
+    """
+    sums = np.zeros(len(sizes))
+    full = sizes > 0
+    if full.any():
+        starts = (np.cumsum(sizes) - sizes)[full]
+        sums[full] = np.add.reduceat(values.astype(np.float64), starts)
+    return sums

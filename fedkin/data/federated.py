@@ -13,11 +13,11 @@ import numpy as np
 from jaxtyping import Bool, Float, Float32, Int, Shaped
 
 from fedkin.core.errors import ConfigError, DataError
-from fedkin.core.object_repr import client_list, count, html_table, listed
+from fedkin.core.object_repr import count, html_table, listed
 from fedkin.core.plain import plain
 from fedkin.core.randomness import Stream
-from fedkin.data.array_checks import first_not_finite, is_array, type_of
 from fedkin.data.client_names import ClientNames
+from fedkin.data.federated_checks import check_federation, check_owners
 from fedkin.data.packed_files import PackedFiles
 from fedkin.data.patients import Patients
 from fedkin.data.ragged import Ragged as Ragged
@@ -98,7 +98,7 @@ class FederatedData:
             object.__setattr__(self, "client_names", ClientNames.of(self.client_names))
         for name in ("x", "y", "true_clusters"):
             object.__setattr__(self, name, unmasked(getattr(self, name), self.name, name))
-        self._check()
+        check_federation(self)
 
     @classmethod
     def trusted(cls, packed: PackedFiles, **fields: Any) -> FederatedData:
@@ -116,7 +116,7 @@ class FederatedData:
                 data.__dict__[field.name] = field.default
         data.__dict__.update(fields)
         data.__dict__["packed"] = packed
-        data._check_owners()
+        check_owners(data)
         return data
 
     def __repr__(self) -> str:
@@ -326,161 +326,8 @@ class FederatedData:
         # The digest of the packed files is not the digest of the new data.
         data.__dict__.pop("packed", None)
         data.__dict__.update({name: value for name, value in values.items() if value is not None})
-        data._check_owners()
+        check_owners(data)
         return data
-
-    def _check(self) -> None:
-        """Raise DataError if a field of the federation is invalid."""
-        # Types are checked too: only tests check annotations, and NumPy would truncate a label 1.5
-        # to 1.
-        self._check_samples()
-        self._check_vocabulary()
-        self._check_owners()
-
-    def _check_owners(self) -> None:
-        """Check which rows (samples) clients own in every split, and the number of clients."""
-        for split in self.splits:
-            self._check_part(split)
-        self._check_clients()
-
-    def _check_classes(self) -> None:
-        """Check the type of class labels."""
-        if not is_array(self.y, "iu", 1):
-            raise DataError(
-                f"{self.name}: labels must be integers in an array [M], got {type_of(self.y)}"
-            )
-
-    def _check_numbers(self) -> None:
-        """Check labels that are numbers, with their offsets and weights."""
-        if not is_array(self.y, "f") or self.y.ndim not in (1, 2):
-            raise DataError(
-                f"{self.name}: labels of {self.task_type.name} must be numbers in an array [M] or "
-                f"[M q], got {type_of(self.y)}"
-            )
-        bad = first_not_finite(self.y)
-        if bad is not None:
-            raise DataError(f"{self.name}: the label in row {bad[0]} is not finite")
-
-    def _check_samples(self) -> None:
-        """Check features, labels, and names of classes and features."""
-        if not is_array(self.x, "biuf") or not self.x.ndim:
-            raise DataError(
-                f"{self.name}: x must be numbers in an array [M, ...], got {type_of(self.x)}"
-            )
-        if self.task_type.loss is None:
-            self._check_classes()
-        else:
-            self._check_numbers()
-        if not isinstance(self.classes, (int, np.integer)) or self.classes < 1:
-            raise DataError(
-                f"{self.name}: classes must be an integer of at least 1, got {self.classes!r}"
-            )
-        features = self.x.shape[1] if self.x.ndim == 2 else 0
-        for what, names, number in (
-            ("label_names", self.label_names, self.classes),
-            ("feature_names", self.feature_names, features),
-        ):
-            if names is not None and (len(names) != number or len(set(names)) != number):
-                raise DataError(
-                    f"{self.name}: {what} must be {number} different names, got {len(names)}: "
-                    f"{listed(names)}"
-                )
-        if len(self.x) != len(self.y):
-            raise DataError(f"{self.name}: {len(self.x)} samples but {len(self.y)} labels")
-        classified = self.task_type.loss is None
-        if (
-            classified
-            and len(self.y)
-            and not 0 <= int(self.y.min()) <= int(self.y.max()) < self.classes
-        ):
-            raise DataError(
-                f"{self.name}: labels must be 0..{self.classes - 1}, got "
-                f"{self.y.min()}..{self.y.max()}"
-            )
-        if np.issubdtype(self.x.dtype, np.floating):
-            bad = first_not_finite(self.x)
-            if bad is not None:
-                raise DataError(f"{self.name}: sample {bad} holds NaN or an infinite feature")
-
-    def _check_vocabulary(self) -> None:
-        """Check the vocabulary of a text, and the vectors of its words."""
-        if self.vocabulary is None:
-            if self.vectors is not None:
-                raise DataError(
-                    f"{self.name}: vectors need a vocabulary, but there is none; give it, or leave "
-                    "vectors out"
-                )
-            return
-        V = len(self.vocabulary)
-        words = is_array(self.x, "iu", 2)
-        if words and self.x.size:
-            words = 0 <= int(self.x.min()) <= int(self.x.max()) < V
-        if not words:
-            raise DataError(
-                f"{self.name}: x of text must be word numbers 0..{V - 1} in an array [M, L]"
-            )
-        if self.vectors is None:
-            return
-        if not is_array(self.vectors, "f", 2) or len(self.vectors) != V:
-            raise DataError(
-                f"{self.name}: vectors must be an array [{V}, D] of floats, got "
-                f"{type_of(self.vectors)}"
-            )
-
-    def _check_part(self, split: str) -> None:
-        """Check the index of one split (the sample rows of each client): its type, and that the
-        rows exist."""
-        part = self.part(split)
-        if not isinstance(part, Ragged):
-            raise DataError(
-                f"{self.name}: {split} must be a Ragged (Ragged.of makes one), got {type_of(part)}"
-            )
-        for name, array in (("rows", part.rows), ("offsets", part.offsets)):
-            if not is_array(array, "i", 1):
-                raise DataError(
-                    f"{self.name}: {split}.{name} must be signed integers [n], got {type_of(array)}"
-                )
-        rows = part.rows
-        offsets = part.offsets
-        rising = len(offsets) > 0 and offsets[0] == 0 and offsets[-1] == len(rows)
-        if not rising or (np.diff(offsets) < 0).any():
-            raise DataError(
-                f"{self.name}: {split}.offsets must rise from 0 to {len(rows)}, the number of "
-                f"rows; got {offsets}"
-            )
-        if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < len(self.y):
-            raise DataError(f"{self.name}: a client owns a sample row outside 0..{len(self.y) - 1}")
-
-    def _check_clients(self) -> None:
-        """Check that all fields have the same clients, and that each has a training sample."""
-        N = len(self.train)
-        for split in self.splits[1:]:
-            if N != len(self.part(split)):
-                raise DataError(
-                    f"{self.name}: train has {N} clients, but {split} has {len(self.part(split))}"
-                )
-        if self.true_clusters is not None:
-            integers = is_array(self.true_clusters, "i", 1)
-            if not integers or self.true_clusters.min(initial=0) < 0:
-                raise DataError(
-                    f"{self.name}: true_clusters must be integers from 0 in an array [N], got "
-                    f"{type_of(self.true_clusters)}"
-                )
-        for name, entries in (
-            ("true_clusters", self.true_clusters),
-            ("client_names", self.client_names),
-        ):
-            if entries is not None and len(entries) != N:
-                raise DataError(
-                    f"{self.name}: {name} must have one entry for each of {N} clients, got "
-                    f"{len(entries)}"
-                )
-        empty = np.flatnonzero(self.train.sizes == 0)
-        if len(empty):
-            first = client_list(empty[:1], self.client_names)
-            raise DataError(
-                f"{self.name}: client {first} has no training sample ({len(empty)} such clients)"
-            )
 
 
 def check_validation(fraction: Any) -> None:

@@ -26,18 +26,13 @@ from fedkin.run.folder.run_folder import Folder, Restored
 from fedkin.run.instrumented_world import InstrumentedWorld
 from fedkin.run.interruption import is_interrupted, raise_if_interrupted
 from fedkin.run.method_checks import check_labels, check_model, check_plan, plan_warnings
-from fedkin.run.metrics.accuracy import (
-    EvaluationResults,
-    measures_record,
-    score,
-    score_record,
-    task_type_of,
-    training_record,
-)
+from fedkin.run.metrics.accuracy import EvaluationResults, score, task_type_of
 from fedkin.run.metrics.clustering import ClusterMetrics, GroundTruth
 from fedkin.run.metrics.final import BestRound, best_record, final_record, score_all_clients
 from fedkin.run.metrics.ledger_record import ledger_record
+from fedkin.run.metrics.round_records import measures_record, score_record, training_record
 from fedkin.run.metrics.trust_graph import peers_record
+from fedkin.run.simulated_worlds import check_samples, scored_split
 from fedkin.run.stopping import (
     is_complete,
     stop_after_round,
@@ -45,7 +40,6 @@ from fedkin.run.stopping import (
     stop_by_reply,
     stop_of_resumed,
 )
-from fedkin.simulation.engine import SimulatedWorld
 
 _log = logging.getLogger("fedkin")
 
@@ -213,7 +207,7 @@ def _score_finally(
     round = run_state.round
     state = run_state.state
     # With validation samples, no test sample has been used before.
-    validated = _scored_split(world) != "test"
+    validated = scored_split(world) != "test"
     sampled = run_state.scored is not None and run_state.scored.sizes is not None
     sample = plan.sample(last=True)
     # A run that ended early may have evaluated only a sample of clients in its last round.
@@ -234,20 +228,7 @@ def _score_finally(
         run_state.final["final_partial"] = True
     if run_state.stopped:
         run_state.final["stopped"] = run_state.stopped
-    _check_samples(world)
-
-
-def _check_samples(world: World) -> None:
-    """Raise DataError if the sample files have changed during the run, which makes results
-    wrong."""
-    if isinstance(world, SimulatedWorld):
-        world.check_samples()
-
-
-def _scored_split(world: World) -> str:
-    """The split on which rounds are evaluated: ``validation`` if simulated data have it, otherwise
-    ``test``."""
-    return world.scored_split if isinstance(world, SimulatedWorld) else "test"
+    check_samples(world)
 
 
 def _scenario(plan: Plan, round: int) -> Stream:
@@ -301,7 +282,7 @@ class _Recorder:
     measures: Sequence[Measure] = ()
 
     def __post_init__(self) -> None:
-        self.split = _scored_split(self.instrumented.world)
+        self.split = scored_split(self.instrumented.world)
         self.task_type = task_type_of(self.instrumented.world)
         self.cluster_metrics = ClusterMetrics(self.instrumented.total_clients)
 
@@ -321,7 +302,7 @@ class _Recorder:
         round = run_state.round
         world = self.instrumented.world
         run_state.scored = self._score(run_state) if scoring else None
-        _check_samples(world)
+        check_samples(world)
         changed = self.cluster_metrics.changed(run_state.state.assignment)
         migrations = find_migrations(round, changed, run_state.state.assignment[changed])
         # Rounds without migrations are not stored, except round 0.

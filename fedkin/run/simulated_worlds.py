@@ -12,6 +12,7 @@ from fedkin.core.method import Checking, Method
 from fedkin.core.model_spec import ModelSpec
 from fedkin.core.requirements import Requirements, requirements_of
 from fedkin.core.training import LocalTraining
+from fedkin.core.world import World
 from fedkin.data.digest import data_digest
 from fedkin.data.federated import FederatedData
 from fedkin.data.machine_memory import check_memory
@@ -170,3 +171,16 @@ def memory_parts(
     if memory.compares_all:
         parts["all pairs of clients"] = _PAIR * clients**2
     return parts
+
+
+def check_samples(world: World) -> None:
+    """Raise DataError if the sample files have changed during the run, which makes results
+    wrong."""
+    if isinstance(world, SimulatedWorld):
+        world.check_samples()
+
+
+def scored_split(world: World) -> str:
+    """The split on which rounds are evaluated: ``validation`` if simulated data have it, otherwise
+    ``test``."""
+    return world.scored_split if isinstance(world, SimulatedWorld) else "test"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float, Int
 
-from fedkin.core.client import sums_by_row
+from fedkin.core.client_engine import sums_by_row
 from fedkin.data.federated import FederatedData
 
 

@@ -1,0 +1,1 @@
+"""Task types: what labels are (classes, numbers, counts, quantiles, survival, forecasts)."""

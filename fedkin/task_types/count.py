@@ -172,7 +172,13 @@ class NegativeBinomial(CountLoss):
 
 
 def y_log_ratio(xp: Any, y: Any, mean: Any) -> Any:
-    """y log(y / mean), and 0 where y is 0."""
+    """y log(y / mean), and 0 where y is 0.
+
+    Args:
+        xp: module of the arrays: ``numpy``, ``jax.numpy`` or ``torch``.
+        y: counts.
+        mean: predicted means.
+    """
     present = xp.where(y > 0, y, xp.ones_like(y))
     ratio = present / xp.clip(mean, LEAST_MEAN, None)
     return xp.where(y > 0, y * xp.log(ratio), xp.zeros_like(y))

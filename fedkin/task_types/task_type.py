@@ -231,7 +231,13 @@ def row_of(wrong: np.ndarray) -> int:
 
 
 def check_finite(labels: Float[np.ndarray, "M"], place: str, clients: Any = None) -> None:
-    """Raise DataError for a label that is NaN or infinite. Arguments as of ``check_labels``."""
+    """Raise DataError for a label that is NaN or infinite.
+
+    Args:
+        labels: the labels of all samples.
+        place: file or name with which the message begins.
+        clients: the client of each sample, for the message; None if it is unknown.
+    """
     wrong = ~np.isfinite(labels)
     if wrong.any():
         row = row_of(wrong)

@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int, Real
 
-from fedkin.core.client import Client, ClientRows, sums_by_row
+from fedkin.core.client import Client, ClientRows
+from fedkin.core.client_engine import sums_by_row
 from fedkin.core.engine_protocols import ScoreSums
 from fedkin.core.errors import TaskError
 from fedkin.core.model_spec import ModelSpec

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from fedkin.core.client import Client, ClientRows, sums_by_row
+from fedkin.core.client import Client, ClientRows
+from fedkin.core.client_engine import sums_by_row
 from fedkin.core.engine_protocols import LocalUpdates
 from fedkin.core.model_spec import ModelSpec
 from fedkin.core.replies import Reply, sound_rows

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from fedkin.core.client import Client, ClientRows, sums_by_row
+from fedkin.core.client import Client, ClientRows
+from fedkin.core.client_engine import sums_by_row
 from fedkin.core.schema import Rows, floats
 from fedkin.core.task import Task, shared
 from fedkin.task_types.loss import targets_of

@@ -12,18 +12,15 @@ from fedkin.core.ledger import Ledger
 from fedkin.core.method import UNASSIGNED, AssignedModels, State
 from fedkin.core.randomness import Stream
 from fedkin.run.instrumented_world import InstrumentedWorld
-from fedkin.run.metrics.accuracy import (
-    EvaluationResults,
-    away_record,
-    discrepancy_record,
-    score,
-    score_record,
-    training_record,
-    weighted_mean,
-    worst_decile,
-)
+from fedkin.run.metrics.accuracy import EvaluationResults, score, weighted_mean, worst_decile
 from fedkin.run.metrics.ledger_record import ledger_record
 from fedkin.run.metrics.observations import Observations
+from fedkin.run.metrics.round_records import (
+    away_record,
+    discrepancy_record,
+    score_record,
+    training_record,
+)
 from fedkin.tasks.evaluate import Scores
 from fedkin.tasks.train import train
 from tests.run.toy_method import fake_world

@@ -21,7 +21,8 @@ from fedkin.methods import FedAvg, FedPer, Gossip
 from fedkin.models import mclr
 from fedkin.run.folder.fingerprint import fingerprint
 from fedkin.run.loop import run
-from fedkin.run.metrics.accuracy import mean_and_distances, score, score_record
+from fedkin.run.metrics.accuracy import mean_and_distances, score
+from fedkin.run.metrics.round_records import score_record
 from fedkin.simulation.fake_world import FakeWorld
 from tests.option_lists import simulate_arguments
 from tests.run.toy_method import Toy, fake_world

@@ -13,8 +13,8 @@ from fedkin.core.replies import Reply
 from fedkin.core.task import Task
 from fedkin.core.training import LocalTraining
 from fedkin.run.instrumented_world import InstrumentedWorld
-from fedkin.run.metrics.accuracy import training_record
 from fedkin.run.metrics.observations import Observations, TrainingRecord, distances, join
+from fedkin.run.metrics.round_records import training_record
 from fedkin.simulation.fake_world import FakeWorld
 from fedkin.tasks.fedper import EvaluatePersonal, Personal
 from fedkin.tasks.losses import Losses

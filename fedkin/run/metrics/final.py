@@ -19,13 +19,8 @@ from fedkin.measures.measure import Measure
 from fedkin.measures.scores import OTHER_MEASURES, ScoreNames, names_in
 from fedkin.methods.cluster_steps import cluster_by_loss
 from fedkin.run.folder.checkpoint import BestRound
-from fedkin.run.metrics.accuracy import (
-    EvaluationResults,
-    estimated_totals,
-    measures_record,
-    score,
-    score_record,
-)
+from fedkin.run.metrics.accuracy import EvaluationResults, score
+from fedkin.run.metrics.round_records import estimated_totals, measures_record, score_record
 from fedkin.simulation.engine import SimulatedWorld
 
 # If more clients have no cluster, they are not placed just to measure the accuracy over all

@@ -13,7 +13,7 @@ from typing import Any
 
 import jax
 
-from fedkin.simulation.jax import local_training
+from fedkin.simulation.jax import local_training, score_programs
 
 MAPS = 7000  # more than one run has; the programs of a few rounds may be added before a check
 _MAPS_FILE = Path("/proc/self/maps")  # exists on Linux, the only system with this limit
@@ -22,9 +22,9 @@ _COMPILED_EVENT = "/jax/core/compile/backend_compile_duration"
 _PROGRAMS: tuple[Any, ...] = (
     local_training.train,
     local_training.gradients,
-    local_training.score,
-    local_training.raw_scores,
-    local_training.predict,
+    score_programs.score,
+    score_programs.raw_scores,
+    score_programs.predict,
 )
 
 

@@ -14,13 +14,13 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
-from fedkin.core.client import sums_by_row
+from fedkin.core.client_engine import sums_by_row
 from fedkin.core.engine_protocols import ScoreSums
 from fedkin.data.federated import FederatedData
 from fedkin.models.model import Model
 from fedkin.simulation.batching import rounded_up
 from fedkin.simulation.constant_scores import ConstantScores
-from fedkin.simulation.jax import local_training
+from fedkin.simulation.jax import score_programs
 from fedkin.simulation.jax.devices import mesh_of, replicate, shard
 from fedkin.simulation.jax.local_training import SampleBlocks
 
@@ -122,7 +122,7 @@ class JaxScorer:
         place, batches = self._blocks(clients, np.zeros(len(clients), np.int64), split)
         replicas = [replicate(self._mesh, model[None]) for model in models]
         classes = [
-            [local_training.predict(self._model, self._mesh, replica, part) for replica in replicas]
+            [score_programs.predict(self._model, self._mesh, replica, part) for replica in replicas]
             for part in batches
         ]
         return [_samples_of(parts)[place] for parts in zip(*classes, strict=True)]
@@ -148,7 +148,7 @@ class JaxScorer:
         place, batches = self._blocks(clients, model_index, split)
         whole = replicate(self._mesh, models)
         scored = [
-            local_training.raw_scores(self._model, self._mesh, whole, part) for part in batches
+            score_programs.raw_scores(self._model, self._mesh, whole, part) for part in batches
         ]
         scores = _samples_of(scored)[place]
         # A detector that returns NaN must not win against other detectors.
@@ -164,7 +164,7 @@ class JaxScorer:
         # loss of each sample.
         losses = [
             [
-                local_training.score(self._model, self._mesh, replica, part)[1]
+                score_programs.score(self._model, self._mesh, replica, part)[1]
                 for replica in replicas
             ]
             for part in batches
@@ -180,7 +180,7 @@ class JaxScorer:
         place, batches = self._blocks(clients, np.zeros(len(clients), np.int64), split)
         whole = replicate(self._mesh, model[None])
         scored = [
-            local_training.raw_scores(self._model, self._mesh, whole, part) for part in batches
+            score_programs.raw_scores(self._model, self._mesh, whole, part) for part in batches
         ]
         rows = [np.asarray(part).reshape(-1, part.shape[-1]) for part in scored]
         return np.concatenate(rows)[place]
@@ -209,7 +209,7 @@ class JaxScorer:
             return ScoreSums(*(np.concatenate(column) for column in zip(*parts, strict=True)))
         place, batches = self._blocks(clients, model_index, split)
         whole = replicate(self._mesh, models)
-        scored = [local_training.score(self._model, self._mesh, whole, part) for part in batches]
+        scored = [score_programs.score(self._model, self._mesh, whole, part) for part in batches]
         loss = _samples_of([losses for _, losses in scored])[place]
         summed = [
             sums_by_row(_samples_of(parts)[place], sizes)

@@ -14,7 +14,13 @@ from fedkin.task_types.loss import targets_of
 def sample_losses(
     model: Model, scores: Float[Array, "B C"], y: Shaped[Array, "B ..."]
 ) -> Float[Array, "B"]:
-    """The loss of each sample: that of the model's task type, or the softmax cross entropy."""
+    """The loss of each sample: the task type's, or the softmax cross entropy.
+
+    Args:
+        model: the model, with its task type.
+        scores: outputs of the model.
+        y: rows of ``FederatedData.y``.
+    """
     loss = model.task_type.loss
     if loss is None:
         return cross_entropy(scores, y)

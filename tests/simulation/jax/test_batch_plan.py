@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from fedkin.core.client import sums_by_row
+from fedkin.core.client_engine import sums_by_row
 from fedkin.core.randomness import Stream
 from fedkin.data.federated import Ragged
 from fedkin.simulation.batching import epoch_batches

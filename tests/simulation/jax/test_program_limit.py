@@ -12,8 +12,9 @@ import pytest
 import fedkin as fk
 from fedkin.run.run import Run
 from fedkin.simulation.jax import program_limit
-from fedkin.simulation.jax.local_training import score, train
+from fedkin.simulation.jax.local_training import train
 from fedkin.simulation.jax.program_limit import MAPS, ProgramLimit, memory_maps
+from fedkin.simulation.jax.score_programs import score
 
 
 @pytest.fixture(scope="module")

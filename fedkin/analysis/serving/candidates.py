@@ -181,6 +181,11 @@ def folds_of(data: FederatedData, folds: int, seed: int) -> list[Int[np.ndarray,
 
     A client with fewer samples than folds has a sample in some folds only. A client with one sample
     has it in no fold (-1), since nothing would be left for its own model.
+
+    Args:
+        data: the clients' data.
+        folds: number of folds.
+        seed: seed of the random order; each client has a separate random stream.
     """
     stream = Stream(seed, purpose="serving/folds")
     numbers = []
@@ -196,7 +201,13 @@ def folds_of(data: FederatedData, folds: int, seed: int) -> list[Int[np.ndarray,
 def without_fold(
     data: FederatedData, fold_of: Sequence[Int[np.ndarray, "_"]], fold: int
 ) -> tuple[FederatedData, Ragged]:
-    """The data in which a fold's training samples are validation samples, and the rows of these."""
+    """The data in which a fold's training samples are validation samples, and the rows of these.
+
+    Args:
+        data: the clients' data.
+        fold_of: the fold of each training sample, for each client.
+        fold: the fold that is held out.
+    """
     kept = []
     held_out = []
     for client, numbers in enumerate(fold_of):

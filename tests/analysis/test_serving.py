@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import fedkin as fk
+from fedkin.analysis.serving.candidates import folds_of, without_fold
+from fedkin.analysis.serving.mixtures import half_and_half, largest_loss, sample_losses
 from fedkin.core.errors import ConfigError
-from fedkin.run.serving.candidates import folds_of, without_fold
-from fedkin.run.serving.mixtures import half_and_half, largest_loss, sample_losses
 from fedkin.task_types.classification import CLASSIFICATION
 from fedkin.task_types.count import Count
 from fedkin.task_types.regression import Regression

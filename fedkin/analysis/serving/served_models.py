@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from fedkin.analysis.serving.candidates import Candidates
+from fedkin.analysis.serving.mixtures import half_and_half
 from fedkin.core.storage import user_path, write_atomic
 from fedkin.export.predictor import probabilities
 from fedkin.measures.do_no_harm import LEVEL, HeldOutGains, Service
-from fedkin.run.serving.candidates import Candidates
-from fedkin.run.serving.mixtures import half_and_half
 from fedkin.task_types.task_type import TaskType
 
 if TYPE_CHECKING:

@@ -13,20 +13,20 @@ from collections.abc import Callable
 
 import numpy as np
 
+from fedkin.analysis.serving.candidates import Candidates, Repetition, folds_of, without_fold
+from fedkin.analysis.serving.mixtures import (
+    check_task_type,
+    half_and_half,
+    largest_loss,
+    sample_losses,
+)
+from fedkin.analysis.serving.served_models import ServedClient, ServedModels
 from fedkin.config.schema import check_integer
 from fedkin.core.errors import DataError
 from fedkin.core.validation import check_choice
 from fedkin.data.federated import FederatedData
 from fedkin.measures.do_no_harm import HeldOutGains, Service, choose_models, held_out_gains
 from fedkin.run.run import Run
-from fedkin.run.serving.candidates import Candidates, Repetition, folds_of, without_fold
-from fedkin.run.serving.mixtures import (
-    check_task_type,
-    half_and_half,
-    largest_loss,
-    sample_losses,
-)
-from fedkin.run.serving.served_models import ServedClient, ServedModels
 from fedkin.task_types.task_type import TaskType
 
 RULES = ("do_no_harm",)

@@ -32,7 +32,13 @@ def check_task_type(task_type: TaskType) -> None:
 def half_and_half(
     task_type: TaskType, one: Float[np.ndarray, "B C"], other: Float[np.ndarray, "B C"]
 ) -> Float[np.ndarray, "B C"]:
-    """The scores of the mixture of two models with equal weights."""
+    """The scores of the mixture of two models with equal weights.
+
+    Args:
+        task_type: what the labels are.
+        one: scores of one model.
+        other: scores of the other model, for the same samples.
+    """
     shares = np.full((2, 1), 0.5)
     loss = task_type.loss
     if loss is not None:
@@ -45,7 +51,13 @@ def half_and_half(
 def sample_losses(
     task_type: TaskType, scores: Float[np.ndarray, "B C"], y: np.ndarray
 ) -> Float[np.ndarray, "B"]:
-    """The loss of each sample: log loss of classes, squared error, deviance or pinball loss."""
+    """The loss of each sample: log loss of classes, squared error, deviance or pinball loss.
+
+    Args:
+        task_type: what the labels are.
+        scores: scores of the samples.
+        y: rows of ``FederatedData.y``.
+    """
     if isinstance(task_type, Classification):
         logits = scores.astype(np.float64)
         highest = logits.max(axis=1, keepdims=True)
