@@ -9,19 +9,33 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
 from fedkin.data.federated import FederatedData
 from fedkin.data.number_scores import number_sums
+from fedkin.export.predictor import Predictor
 from fedkin.measures.fairness import worst_decile
-from fedkin.run.trained.models import TrainedModels
 from fedkin.task_types.task_type import TaskType
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+class Tunable(Protocol):
+    """Trained models that can be fine-tuned (``TrainedModels``)."""
+
+    def of_client(self, number: int) -> Predictor:
+        """The model that a client uses."""
+        ...
+
+    def tuned(
+        self, models: Float[np.ndarray, "n P"], clients: Int[np.ndarray, "n"], epochs: int
+    ) -> Float[np.ndarray, "n P"]:
+        """The models of clients after local training."""
+        ...
 
 
 class NumberTables(NamedTuple):
@@ -137,7 +151,7 @@ def _mean(values: Float[np.ndarray, "n"]) -> float:
 
 
 def fine_tuned_numbers(
-    trained: TrainedModels,
+    trained: Tunable,
     data: FederatedData,
     split: str,
     clients: Int[np.ndarray, "n"],
@@ -166,7 +180,7 @@ def fine_tuned_numbers(
 
 
 def _tuned_sums(
-    trained: TrainedModels,
+    trained: Tunable,
     data: FederatedData,
     split: str,
     clients: Int[np.ndarray, "n"],
