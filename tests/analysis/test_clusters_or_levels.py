@@ -76,7 +76,7 @@ def test_the_kind_of_difference_is_recognised(kind: str, task: str, verdict: str
         # Clusters sort clients by level, and one number for each client does more.
         assert table[INTERCEPTS] > table[SHARED] + 5
         assert answer.gains.loc["clusters beyond the intercept", "high"] < 5
-        assert 0.1 < answer.residual_icc < 0.8
+        assert 0.05 < answer.residual_icc < 0.8
     if kind == "clusters":
         assert answer.clusters == answer.clusters_beyond == [2, 2, 2]
         assert table[CLUSTERS] > table[INTERCEPTS] + 10
