@@ -32,7 +32,9 @@ def trained(out: Path, label: str, **options: object) -> fk.Run:
     if label == "score":
         table = table.drop(columns="years")
     data = fk.data.from_pandas(table, label=label, client="hospital", **options)  # type: ignore[arg-type]
-    return fk.simulate(fk.FedGroup(clusters=2), data, fk.models.mclr(data), rounds=4, cohort=4, out=out)
+    return fk.simulate(
+        fk.FedGroup(clusters=2), data, fk.models.mclr(data), rounds=4, cohort=4, out=out
+    )
 
 
 def odd_rows() -> pd.DataFrame:
