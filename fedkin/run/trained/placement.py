@@ -82,8 +82,7 @@ def place(
         ConfigError: ``resamples`` is below 1.
         DataError: the samples or labels do not fit the run's.
     """
-    if isinstance(resamples, bool) or not isinstance(resamples, (int, np.integer)) or resamples < 1:
-        raise ConfigError(f"resamples must be an integer of at least 1, got {resamples!r}")
+    _check_resamples(resamples)
     samples, labels = newcomer_samples(trained.parts.samples, x, y)
     method = _placing(trained.method, trained.parts.method, trained.state)
     needs_labels = requirements_of(method).data.newcomer_labels
@@ -112,7 +111,9 @@ def place_rows(
 
     Raises:
         MethodError: the method does not place newcomers by their samples.
+        ConfigError: ``resamples`` is below 1.
     """
+    _check_resamples(resamples)
     method = _placing(trained.method, trained.parts.method, trained.state)
     clusters = trained.state.clusters
     # With a single cluster there is no choice, and no labels are needed.
@@ -139,6 +140,12 @@ def place_rows(
         (None, None) if cluster == UNASSIGNED else _mixture(trained, placed, int(newcomers[0]))
     )
     return Placement(cluster, 0.0 if cluster == UNASSIGNED else stability, shares, *mixture)
+
+
+def _check_resamples(resamples: int) -> None:
+    """Raise ConfigError for a number of resamples that is not an integer of at least 1."""
+    if isinstance(resamples, bool) or not isinstance(resamples, (int, np.integer)) or resamples < 1:
+        raise ConfigError(f"resamples must be an integer of at least 1, got {resamples!r}")
 
 
 def _mixture(
