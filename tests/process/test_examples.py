@@ -27,8 +27,12 @@ NOTEBOOK = 'jupyter execute examples/quickstart.ipynb --output "$PWD/runs/quicks
 HOSPITAL = "python examples/hospital/run.py runs/one-round --rounds 1"
 PEERS = "python examples/peers/run.py runs/three-peers --peers 3 --rounds 2"
 STAYS = "python examples/length_of_stay/statement.py runs/short --folds 2"
+FORECASTS = (
+    "python examples/forecast/clusters.py runs/short --shared runs/short-shared --local runs/local"
+)
 SHORT = {
     README: NOTEBOOK,
+    f"forecast/{README}": FORECASTS,
     f"hospital/{README}": HOSPITAL,
     f"length_of_stay/{README}": STAYS,
     f"peers/{README}": PEERS,
@@ -141,6 +145,28 @@ def test_the_peers_refuse_a_folder_that_exists(checkout: Path) -> None:
     (checkout / "runs/three-peers").mkdir(parents=True)
     refused = run(checkout, f"{PEERS} 2>&1 || true")
     assert refused.strip() == "error: runs/three-peers exists: remove it, or name another folder"
+
+
+def test_the_forecasts(checkout: Path, tmp_path: Path) -> None:
+    """All commands of the README, without data on the machine."""
+    nothing = {"FEDKIN_DATA": "", "FEDKIN_CACHE": str(tmp_path / "cache")}
+    lines = commands(f"forecast/{README}")
+    assert len(lines) == 10
+    said = {line: run(checkout, line, nothing) for line in lines}
+    assert "the series are made up" in said[lines[0]]
+    assert "MASE" in said[lines[1]]
+    whole = said[next(line for line in lines if "clusters.py runs/clusters" in line)]
+    # Four kinds of industries: a cluster each, and better than last year's value.
+    assert "Clusters help: their squared error is" in whole
+    table = [row.split() for row in whole.splitlines()[1:5]]
+    assert [row[0] for row in table] == ["0", "1", "2", "3"]
+    assert all(float(mase) < float(naive) for _, _, mase, naive, _ in table)
+    assert "The lowest MASE has: clusters" in whole
+    assert "Clusters help" in said[FORECASTS]
+    forecasts = pd.read_csv(checkout / "runs/forecasts.csv")["prediction"]
+    assert len(forecasts) == 125 * 138
+    assert forecasts.isna().sum() == 125 * 3  # the months before the first lags
+    check_clean(checkout)
 
 
 def test_the_lengths_of_stay(checkout: Path, tmp_path: Path) -> None:

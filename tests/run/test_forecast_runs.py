@@ -34,7 +34,7 @@ def shops(shops_of: int = 6) -> pd.DataFrame:
                     "shop": f"shop-{number}",
                     "date": pd.period_range("2015-01", periods=MONTHS, freq="M").astype(str),
                     "month": month % 12 + 1,
-                    "sales": level * (10 + 3 * season + rng.normal(0, 0.1, MONTHS)),
+                    "sales": level * (10 + 3 * season + rng.normal(0, 0.5, MONTHS)),
                 }
             )
         )
@@ -61,9 +61,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> fk.Run:
         fk.FlexCFL(clusters=2),
         data,
         mclr(data),
-        rounds=40,
+        rounds=100,
         cohort=6,
-        local=fk.LocalTraining(lr=0.1, batch_size=8),
+        local=fk.LocalTraining(lr=0.2, batch_size=8),
         out=tmp_path_factory.mktemp("forecast") / "run",
     )
 
@@ -73,7 +73,7 @@ def test_clusters_are_seasons_whatever_the_level(run: fk.Run) -> None:
     assert clusters[0::2] == [clusters[0]] * 3
     assert clusters[1::2] == [1 - clusters[0]] * 3
     last = run.history.iloc[-1]
-    # A shared model would be at the seasonal naive forecast's error at best.
+    # The seasonal naive forecast has the noise of two months, a trained model that of one.
     assert last["mean_absolute_scaled_error"] < last["seasonal_naive_error"]
     assert last["seasonal_naive_error"] < last["last_value_error"]
     of_clusters = run.evaluate(split="test").clusters
@@ -96,7 +96,7 @@ def test_both_engines_score_alike(run: fk.Run) -> None:
             model,
             rounds=2,
             cohort=6,
-            # One full batch and no noise: the two differ in rounding only, if starts are equal.
+            # The models stay as they are.
             local=fk.LocalTraining(lr=1e-12, batch_size=100),
         )
         results.append(trained.history.iloc[-1])
@@ -168,10 +168,9 @@ def test_the_commands(run: fk.Run, tmp_path: Path) -> None:
         "method.clusters=2",
         "run.rounds=2",
         "run.cohort=6",
-        f"run.out={folder}",
     ]
     runner = CliRunner()
-    done = runner.invoke(app, ["run", *keys])
+    done = runner.invoke(app, ["run", *keys, "--out", str(folder)])
     assert done.exit_code == 0, done.output
     assert "MASE" in done.output
     exported = tmp_path / "models"
@@ -194,7 +193,7 @@ def test_the_commands(run: fk.Run, tmp_path: Path) -> None:
     assert "new" in done.output
     done = runner.invoke(app, ["evaluate", str(folder), "--data", str(csv)])
     assert done.exit_code == 0, done.output
-    wrong = [key for key in keys if not key.startswith(("data.time", "run.out"))]
+    wrong = [key for key in keys if not key.startswith("data.time")]
     done = runner.invoke(app, ["run", *wrong])
     assert done.exit_code != 0
     assert "data.time" in done.output or "time = 'date'" in done.output

@@ -1,4 +1,4 @@
-"""The task type of forecasts: MASE against the oracle vectors, scales of clients, their JSON."""
+"""The task type of forecasts: MASE against the oracle vectors, scales of clients, and JSON."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from jaxtyping import Float, Float32, Int
+from jaxtyping import Float, Float32, Int, Real
 from torch.nn.functional import cross_entropy
 
 from fedkin.core.engine_protocols import ScoreSums
@@ -139,7 +139,9 @@ class TorchScorer:
         columns = [self._scores(models, clients, column, split) for column in model_index.T]
         return [np.concatenate(row, axis=1) for row in zip(*columns, strict=True)]
 
-    def _labels(self, clients: Int[np.ndarray, "n"], split: str) -> list[Int[np.ndarray, "s"]]:
+    def _labels(
+        self, clients: Int[np.ndarray, "n"], split: str
+    ) -> list[Real[np.ndarray, "s ..."]]:
         """The labels of each client's samples in a split."""
         owned = self._data.part(split)
         return [self._data.y[owned[int(c)]] for c in clients]
