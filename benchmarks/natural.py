@@ -1,5 +1,5 @@
 """Clusters or levels on the natural federations: a shared model, own intercepts, personal and local
-models, and clusters, on five draws, beside reference figures.
+models, and clusters, on five draws, with reference figures.
 
     python -m benchmarks.natural --set exam --draws 5 --out natural
 

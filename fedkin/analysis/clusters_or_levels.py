@@ -49,7 +49,7 @@ OWN = "own models, not clusters"
 ALIKE = "one shared model"
 _TEST_SHARE = 0.2
 _VALIDATION_SHARE = 0.25  # of the samples that are not for testing
-# What is compared with what, by the name of the gain.
+# The two kinds of models of each gain, by its name.
 _GAINS = {
     "own intercept over shared": (INTERCEPTS, SHARED),
     "clusters over shared": (CLUSTERS, SHARED),
@@ -212,7 +212,7 @@ def clusters_or_levels(
     personal models (own fits pulled to the shared model), local models, and clusters.
 
     Args:
-        data: the clients' data. Each draw divides the samples of every client anew: 60% for
+        data: the clients' data. Each draw divides the samples of every client again: 60% for
             training, 20% for validation, 20% for testing. Data with a time must not be divided at
             random: give a federation with three splits for each draw.
         model: a linear model of the data, or the function that makes one: ``fk.models.mclr``.
@@ -255,7 +255,7 @@ def clusters_or_levels(
 
 
 def redrawn(data: FederatedData, seed: int) -> FederatedData:
-    """The data with the samples of each client divided anew at random: 60% for training, 20% for
+    """The data with another random division of each client's samples: 60% for training, 20% for
     validation, 20% for testing. A client keeps at least one sample for training."""
     parts: dict[str, list[np.ndarray]] = {"train": [], "validation": [], "test": []}
     stream = Stream(seed, 0, "draws")

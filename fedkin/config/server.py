@@ -70,11 +70,13 @@ class SamplesSection(Section):
     scale: Scale | None = None
     # mean and scale of each of a table's columns, by which all sites scale their tables
     scale_from: dict[str, Any] | None = None
-    # what the labels are, if they are no classes, with the loss and its options, as in [data] of a
-    # simulation
+    # task type of labels that are no classes, such as regression or count
     task: str | None = None
+    # training loss of these labels; not set: the task type's first one
     loss: str | None = None
+    # levels that a model of quantiles predicts
     quantiles: list[float] | None = None
+    # options of the loss, by name
     loss_options: dict[str, Any] | None = None
     # statistics of labels that are numbers, by which all sites scale them; not set: the server
     # computes them, by sums over the training samples of all sites

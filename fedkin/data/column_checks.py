@@ -43,7 +43,14 @@ def check_columns(
 
 
 def refuse_mostly_numbers(column: Any, name: Any, place: Path | str, start: int) -> None:
-    """Raise DataError for a column of text in which most cells are numbers but some are not."""
+    """Raise DataError for a column of text in which most cells are numbers but some are not.
+
+    Args:
+        column: a column of a DataFrame.
+        name: name of the column.
+        place: file or name with which the message begins.
+        start: number of the first row.
+    """
     import pandas as pd
 
     is_text = pd.api.types.is_object_dtype(column) or pd.api.types.is_string_dtype(column)
@@ -61,7 +68,14 @@ def refuse_mostly_numbers(column: Any, name: Any, place: Path | str, start: int)
 
 
 def refuse_marks(column: Any, name: Any, place: Path | str, start: int) -> None:
-    """Raise DataError for a column of numbers with commas, or with words for missing values."""
+    """Raise DataError for a column of numbers with commas, or with words for missing values.
+
+    Args:
+        column: a column of a DataFrame.
+        name: name of the column.
+        place: file or name with which the message begins.
+        start: number of the first row.
+    """
     import pandas as pd
 
     if pd.api.types.is_numeric_dtype(column):

@@ -93,7 +93,7 @@ def as_numbers(
             f"{start + row} (rows count from 0; {int(text.sum())} such rows); correct it, or "
             "leave the cell empty if the value is missing"
         )
-    check_size(numbers, name, place, start, clients)
+    check_size(numbers, name=name, place=place, start=start, clients=clients)
     return numbers
 
 

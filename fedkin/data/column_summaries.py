@@ -7,11 +7,13 @@ import logging
 from collections.abc import Sequence
 
 import numpy as np
+from jaxtyping import Float
 
 from fedkin.core.columns import ColumnSummary, CommonScaling
 from fedkin.core.object_repr import listed
+from fedkin.data.column_statistics import column_statistics
 from fedkin.data.table_scaling import scales_of
-from fedkin.data.table_transform import ROBUST, TableTransform, scaling_transform
+from fedkin.data.table_transform import ROBUST, STANDARD, TableTransform, scaling_transform
 
 # An interquartile range that is a smaller share of the standard deviation counts as 0.
 _SMALLEST_SPREAD = 1e-9
@@ -50,3 +52,18 @@ def _warn_of_constants(summaries: Sequence[ColumnSummary]) -> None:
             "it, so leave it out at each site (data.drop) and in samples.features",
             listed(constant),
         )
+
+
+def scaling_of(x: Float[np.ndarray, "M d"]) -> TableTransform:
+    """The transform that gives the columns of an array mean 0 and standard deviation 1.
+
+    Args:
+        x: numbers, without NaN.
+    """
+    facts = column_statistics(x, np.ones(len(x), bool))
+    return TableTransform(
+        columns=tuple(map(str, range(x.shape[1]))),
+        kind=STANDARD,
+        mean=tuple(facts.mean.tolist()),
+        scale=tuple(scales_of(facts.deviation).tolist()),
+    )

@@ -490,7 +490,7 @@ def check_validation(fraction: Any) -> None:
 
 
 def _stratified(
-    labels: Int[np.ndarray, "n"], fraction: float, rng: np.random.Generator
+    labels: Shaped[np.ndarray, "n"], fraction: float, rng: np.random.Generator
 ) -> Bool[np.ndarray, "n"]:
     """Draw a share of a client's samples, stratified by class, and return it as a mask.
 

@@ -229,9 +229,9 @@ def _parts(
         part[(step >= validation_from) & (step < test_from)] = "validation"
     for name in ("train", "test"):
         needed = name == "train" or options.test_from is not None
-        if needed and not (kept & (part == name)).any():
+        if needed and not (part == name).any():
             raise ConfigError(
-                f"{place}: no {name} sample: the samples are from "
+                f"{place}: no {name} sample: the table is from "
                 f"{frequency.text(int(step.min()))} to {frequency.text(int(step.max()))}, and the "
                 f"test period begins at {frequency.text(test_from)}; choose another test_from"
             )

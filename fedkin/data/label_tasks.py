@@ -200,52 +200,6 @@ def label_columns(task_type: TaskType, raw: RawLabels) -> Float32[np.ndarray, "M
     return _columns(scaled, np.zeros(len(scaled)), raw.weight)
 
 
-def converted_rows(
-    y: Float32[np.ndarray, "M ..."], before: TaskType, after: TaskType
-) -> Float32[np.ndarray, "M ..."]:
-    """Rows of ``FederatedData.y`` with the statistics of another task type.
-
-    Args:
-        y: rows with the statistics of ``before``.
-        before: task type of the rows.
-        after: task type of a run.
-    """
-    same = (before.label, before.rate) == (after.label, after.rate)
-    if same:
-        return y
-    rows = y.astype(np.float64)
-    if y.ndim == 1:
-        return ((raw_labels(before, y) - after.label.mean) / after.label.scale).astype(np.float32)
-    rows[:, 0] = (raw_labels(before, y) - after.label.mean) / after.label.scale
-    rows[:, 1] += np.log(after.rate) - np.log(before.rate)
-    return rows.astype(np.float32)
-
-
-def number_sums(
-    task_type: TaskType, scores: Float[np.ndarray, "B C"], y: Float[np.ndarray, "B ..."]
-) -> dict[str, float]:
-    """The sums of a task type over samples, by name.
-
-    Args:
-        task_type: what the labels are, with statistics.
-        scores: outputs of a model.
-        y: rows of ``FederatedData.y``.
-    """
-    own = task_type.sample_scores(np, np.asarray(scores, np.float64), y.astype(np.float64))
-    parts = (*own, *task_type.constant_scores(y))
-    names = task_type.sums
-    return {name: float(np.sum(part)) for name, part in zip(names, parts, strict=True)}
-
-
-def scores_of_numbers(
-    task_type: TaskType, scores: Float[np.ndarray, "B C"], y: Float[np.ndarray, "B ..."]
-) -> dict[str, float]:
-    """The measures of a model over samples, by name; NaN where undefined. Arguments as of
-    ``number_sums``."""
-    values = task_type.values(number_sums(task_type, scores, y), len(y))
-    return {name: float(value) for name, value in values.items()}
-
-
 def _raw_columns(raw: RawLabels) -> Float64[np.ndarray, "M q"]:
     """Labels, and exposures and weights if there are any, in float64: what a site keeps until its
     server has sent the statistics."""

@@ -23,7 +23,6 @@ from fedkin.data.partition_options import checked
 from fedkin.data.table_options import TableOptions, refuse_table_options
 from fedkin.data.tables import Columns, column_facts, table_samples
 from fedkin.data.user_samples import OwnSamples, own_partition
-from fedkin.task_types.task_type import TaskType
 
 ENDINGS = tuple(ending for endings in ENDINGS_OF.values() for ending in endings)
 # Default names of columns.
@@ -171,7 +170,7 @@ def load(
             ``scale``, is given for other data.
     """
     path = user_path(path)
-    features = None if features is None else _feature_names(features)
+    features = None if features is None else feature_list(features)
     of_tables = {
         "scale": scale,
         "scale_from": scale_from,
@@ -215,7 +214,7 @@ def load(
         return _folder_data(path, classes, of_file)
     if path.is_dir() or table_kind(path, _OTHERS) == "npz":
         refuse_table_options("an array, which may hold images", path, of_tables)
-    samples = _samples(
+    samples = file_samples(
         path=path,
         label=LABEL if label is None else str(label),
         client=CLIENT if client is None else str(client),
@@ -244,55 +243,6 @@ def load(
     return samples.federation(options, fraction, seed or 0)
 
 
-def load_with(
-    task_type: TaskType,
-    path: Path,
-    *,
-    label: str = LABEL,
-    client: str = CLIENT,
-    features: Any = None,
-    exposure: str | None = None,
-    weight: str | None = None,
-    partition: str | None = None,
-    clients: int | None = None,
-    scale_from: Any = None,
-    rename: Any = None,
-) -> FederatedData:
-    """A federation of numbers from a file, with the statistics of a run's labels.
-
-    Args:
-        task_type: task type of the run, with statistics.
-        path: a table or an npz file.
-        label, client, features, exposure, weight, partition, clients: as for ``load``.
-        scale_from, rename: as for ``load``.
-
-    Raises:
-        DataError, ConfigError: as for ``load``.
-    """
-    options = own_partition(
-        partition=partition,
-        clients=clients,
-        classes_per_client=None,
-        alpha=None,
-        min_samples=None,
-        count="clients",
-    )
-    samples = _samples(
-        path=path,
-        label=str(label),
-        client=str(client),
-        features=None if features is None else _feature_names(features),
-        owned=options is None,
-        label_names=None,
-        classes=None,
-        options=TableOptions.of(scale_from=scale_from, rename=rename),
-        exposure=exposure,
-        weight=weight,
-    )
-    samples = replace(samples, task_type=task_type, task_type_is_given=True)
-    return samples.federation(options, 0.9, 0)
-
-
 def _refuse_two_divisions(client: str | int | None, partition: str | None) -> None:
     """Raise ConfigError if a column names the clients and a partition divides the samples, too."""
     if client is not None and partition is not None:
@@ -316,7 +266,7 @@ def _folder_data(path: Path, classes: int | None, of_file: dict[str, object]) ->
     return leaf(path, classes)
 
 
-def _feature_names(features: Any) -> list[str]:
+def feature_list(features: Any) -> list[str]:
     """The names of the feature columns. Raises ConfigError for anything but names."""
     names = [features] if isinstance(features, (str, int)) else features
     is_list = isinstance(names, (list, tuple))
@@ -327,7 +277,7 @@ def _feature_names(features: Any) -> list[str]:
     return [str(name) for name in names]
 
 
-def _samples(
+def file_samples(
     *,
     path: Path,
     label: str,

@@ -41,7 +41,8 @@ def natural_federation(
         seed: number of the split.
         features: columns of the features; None for the set's own.
         drop: columns that are left out.
-        scale: as for ``load``.
+        scale: how the feature columns are scaled: ``standard``, ``robust`` or ``none``; None for
+            ``standard``.
         categories: columns of numbers that are categories; None for the set's own.
         min_frequency, min_clients: which categories get a feature, as for ``load``.
         task: what the labels are; None for the set's task type, or the one that has the loss.

@@ -75,7 +75,7 @@ def parquet_samples(
     clients = None if columns.client is None else table[columns.client]
     x: ParquetColumns = ParquetFeatures(path, features, options, clients)
     scaling = more.get("scaling")
-    if scaling is not None and scaling.encodes(features, _is_complete(x, scaling)):
+    if scaling is not None and scaling.encodes(_is_complete(x, scaling)):
         x = ParquetTable(path, features, options, clients)
     return with_features(
         table=table,
@@ -171,7 +171,9 @@ class ParquetFeatures(ParquetColumns):
         for group, own in self._pieces(rows):
             table = self.group(group).iloc[own]
             start = int(self._starts[group]) + own.start
-            parts.append(numbers(table, self.features, self.place, start, self.clients))
+            parts.append(
+                numbers(table, self.features, place=self.place, start=start, clients=self.clients)
+            )
         return np.concatenate(parts) if len(parts) > 1 else parts[0]
 
 

@@ -156,7 +156,8 @@ def encoded(
         if name in vocabularies:
             parts.append(vocabularies[name].apply(category_names(column)).astype(np.float64))
         else:
-            parts.append(as_numbers(column, name, place, start, clients)[:, None])
+            values = as_numbers(column, name=name, place=place, start=start, clients=clients)
+            parts.append(values[:, None])
     return np.concatenate(parts, axis=1)
 
 

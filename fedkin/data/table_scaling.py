@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float, Float64, Int
+from jaxtyping import Bool, Float64, Int
 
 from fedkin.core.object_repr import listed, shell_command
 from fedkin.data.column_statistics import (
@@ -65,23 +65,21 @@ class TableScaling:
     renamed: Mapping[str, str] = field(default_factory=dict)
     rules: EncodingRules = field(default_factory=EncodingRules)
 
-    def encodes(self, columns: Sequence[Any], is_complete: bool) -> bool:
+    def encodes(self, is_complete: bool) -> bool:
         """Whether a table needs an encoding before its columns are scaled. With given statistics,
         only a given encoding is used.
 
         Args:
-            columns: names of the feature columns.
-            is_complete: whether all of them are numbers without missing values.
+            is_complete: whether all columns are numbers without missing values.
         """
         if self.statistics is not None:
             return getattr(self.statistics, "encoding", None) is not None
-        return not is_complete or any(str(name) in self.rules.categories for name in columns)
+        return not is_complete or bool(self.rules.categories)
 
     def encoded_table(
         self, table: RawTable, train: Ragged, client_names: Sequence[str] | None
     ) -> EncodedTable:
-        """A raw table as complete numbers, by the given encoding or by that of the training
-        samples.
+        """A raw table as complete numbers, by the given encoding or by one of the training samples.
 
         Args:
             table: the raw columns.
@@ -154,21 +152,6 @@ class TableScaling:
             return TableTransform.identity(columns, self.renamed) if self.renamed else None
         fitted = _fitted(self.kind, x, taken=taken, columns=columns, facts=facts)
         return _renaming(fitted, self.renamed)
-
-
-def scaling_of(x: Float[np.ndarray, "M d"]) -> TableTransform:
-    """The transform that gives the columns of an array mean 0 and standard deviation 1.
-
-    Args:
-        x: numbers, without NaN.
-    """
-    facts = column_statistics(x, np.ones(len(x), bool))
-    return TableTransform(
-        columns=tuple(map(str, range(x.shape[1]))),
-        kind=STANDARD,
-        mean=tuple(facts.mean.tolist()),
-        scale=tuple(scales_of(facts.deviation).tolist()),
-    )
 
 
 def raw_statistics(

@@ -83,7 +83,7 @@ def table_samples(
     clients = None if columns.client is None else table[columns.client]
     scaling = more.get("scaling")
     x: Any
-    if scaling is not None and scaling.encodes(features, is_complete(table, features, place)):
+    if scaling is not None and scaling.encodes(is_complete(table, features, place)):
         x = FrameTable(table, features, place, clients)
     else:
         x = numbers(table, features, place, clients=clients)
@@ -298,7 +298,8 @@ def numbers(
                 f"{place}: column {name}, row {row} holds NaN, a missing value ({absent.sum()} "
                 "such rows); fill it in, drop these rows, or name the other columns with features="
             )
-        check_size(column.to_numpy(np.float64), name, place, start, clients)
+        values = column.to_numpy(np.float64)
+        check_size(values, name=name, place=place, start=start, clients=clients)
     return table[features].to_numpy(np.float64)
 
 

@@ -280,7 +280,7 @@ def _of_dates(dates: Any, unit: str | None) -> _Units:
     whole_days = bool((index == index.normalize()).all())
     same_day = day.min() == day.max() and day.max() <= 28
     if unit == MONTHS or (
-        unit is None and whole_days and (same_day or bool(index.is_month_end.all()))
+        unit != SECONDS and whole_days and (same_day or bool(index.is_month_end.all()))
     ):
         return _Units((index.year * 12 + index.month - 1).to_numpy(np.int64), MONTHS)
     seconds = index.to_numpy().astype("datetime64[s]").astype(np.int64)

@@ -17,10 +17,10 @@ from sklearn.utils.validation import column_or_1d
 
 from fedkin.core.errors import ConfigError
 from fedkin.core.method import Method
+from fedkin.data.column_summaries import scaling_of
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.label_tasks import RawLabels, label_columns, task_type_of, with_pooled
 from fedkin.data.partition import by_writer
-from fedkin.data.table_scaling import scaling_of
 from fedkin.estimator.base import ClusteredEstimator, labels_of, names_of
 from fedkin.export.predictor import Predictor
 from fedkin.run.trained.placement import Placement

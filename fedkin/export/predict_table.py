@@ -14,7 +14,8 @@ from fedkin.core.errors import ConfigError, DataError, ModelError, unknown
 from fedkin.core.storage import user_path
 from fedkin.data.client_ids import whole_ids
 from fedkin.data.files import read_npz, read_table, table_kind
-from fedkin.data.label_tasks import RawLabels, label_columns, numbers_of, scores_of_numbers
+from fedkin.data.label_tasks import RawLabels, label_columns, numbers_of
+from fedkin.data.number_scores import scores_of_numbers
 from fedkin.data.tables import without_row_numbers
 from fedkin.data.user_arrays import missing_rows
 from fedkin.export.columns import is_table, values_of
@@ -341,13 +342,14 @@ def _table(export: Export, path: Path) -> _File:
         table = read_table(path, client)
     if transform is not None:
         table = transform.rename(table)
-    of_file = {
-        "y": table[label].to_numpy() if label in table else None,
-        "client": table[client].to_numpy() if client in table else None,
-        "exposure": table[exposure].to_numpy() if exposure in table else None,
-    }
+    of_file = _File(
+        x=table,
+        y=table[label].to_numpy() if label in table else None,
+        client=table[client].to_numpy() if client in table else None,
+        exposure=table[exposure].to_numpy() if exposure in table else None,
+    )
     if transform is not None and transform.encoding is not None:
-        return _File(x=table, **of_file)
+        return of_file
     shape = export.card["input"]["shape"]
     names = export.card["input"]["features"]
     if names is None:
@@ -362,4 +364,4 @@ def _table(export: Export, path: Path) -> _File:
         )
     dtype = export.samples.x.dtype if transform is None else np.float64
     x = values_of(table, [str(name) for name in names], path, dtype)
-    return _File(x=x.reshape(-1, *shape), **of_file)
+    return of_file._replace(x=x.reshape(-1, *shape))

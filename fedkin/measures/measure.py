@@ -28,7 +28,7 @@ from fedkin.measures.number_texts import (
 
 UNITS = tuple(DIGITS)
 DIRECTIONS = ("higher", "lower", "neither")
-_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,59}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +121,7 @@ class Measure:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
-            expected = "1 to 40 lower-case letters, digits and underscores, beginning with a letter"
+            expected = "1 to 60 lower-case letters, digits and underscores, beginning with a letter"
             raise ConfigError(f"measure {self.name!r}: the name must have {expected}")
         if self.of is not None and not callable(self.of):
             raise ConfigError(

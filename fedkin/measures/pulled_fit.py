@@ -16,6 +16,7 @@ Shapes: n samples, q features that are fitted, C outputs, S strengths.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float64
@@ -66,7 +67,7 @@ def pulled_fits(
     fit = np.zeros(fits.shape[1:])
     # From the strongest pull to the weakest, each fit starts at the one before.
     for place in np.argsort(strengths)[::-1]:
-        fit = solve(design, base, loss, float(strengths[place]), fit)
+        fit = solve(_Problem(design, base, loss, float(strengths[place])), fit)
         fits[place] = fit
     return fits
 
@@ -97,30 +98,45 @@ def held_out_losses(
     return total
 
 
-def _newton(
-    design: Float64[np.ndarray, "n q"],
-    base: Float64[np.ndarray, "n C"],
-    loss: SampleLoss,
-    strength: float,
-    start: Float64[np.ndarray, "q C"],
-) -> Float64[np.ndarray, "q C"]:
+class _Problem(NamedTuple):
+    """What a fit minimises, as in ``pulled_fits``, with one strength."""
+
+    design: Float64[np.ndarray, "n q"]
+    base: Float64[np.ndarray, "n C"]
+    loss: SampleLoss
+    strength: float
+
+    def scores(self, fit: Float64[np.ndarray, "q C"]) -> Float64[np.ndarray, "n C"]:
+        """The scores of the samples."""
+        return self.base + self.design @ fit
+
+    def value(self, fit: Float64[np.ndarray, "q C"]) -> float:
+        """The value that is minimised."""
+        value = self.loss(self.scores(fit)).sum() + self.strength / 2 * (fit**2).sum()
+        return float(value) if np.isfinite(value) else np.inf
+
+    def gradient(self, fit: Float64[np.ndarray, "q C"]) -> Float64[np.ndarray, "q C"]:
+        """Its gradient."""
+        return self.design.T @ _slopes(self.loss, self.scores(fit)) + self.strength * fit
+
+
+def _newton(problem: _Problem, start: Float64[np.ndarray, "q C"]) -> Float64[np.ndarray, "q C"]:
     """The fit with few outputs. Steps are halved until the objective does not grow."""
     fit = start
-    pull = max(strength, _LEAST_CURVATURE) * np.eye(fit.size)
-    value = _objective(design, base, loss, strength, fit)
+    pull = max(problem.strength, _LEAST_CURVATURE) * np.eye(fit.size)
+    value = problem.value(fit)
     for _ in range(_NEWTON_STEPS):
-        scores = base + design @ fit
-        gradient = design.T @ _slopes(loss, scores) + strength * fit
-        if np.abs(gradient).max() <= _TOLERANCE * len(design):
+        gradient = problem.gradient(fit)
+        if np.abs(gradient).max() <= _TOLERANCE * len(problem.design):
             break
-        curvature = _curvature(design, loss, scores)
+        curvature = _curvature(problem.design, problem.loss, problem.scores(fit))
         if not curvature.any():
             # The loss is piecewise linear, so that Newton's steps have no meaning.
-            return _lbfgs(design, base, loss, strength, fit)
+            return _lbfgs(problem, fit)
         step = np.linalg.solve(curvature + pull, gradient.ravel()).reshape(fit.shape)
         for halving in range(_HALVINGS):
             tried = fit - step / 2**halving
-            found = _objective(design, base, loss, strength, tried)
+            found = problem.value(tried)
             if found <= value:
                 break
         else:
@@ -163,39 +179,17 @@ def _curvature(
     return curvature.reshape(features * outputs, features * outputs)
 
 
-def _objective(
-    design: Float64[np.ndarray, "n q"],
-    base: Float64[np.ndarray, "n C"],
-    loss: SampleLoss,
-    strength: float,
-    fit: Float64[np.ndarray, "q C"],
-) -> float:
-    """The value that is minimised."""
-    value = loss(base + design @ fit).sum() + strength / 2 * (fit**2).sum()
-    return float(value) if np.isfinite(value) else np.inf
-
-
-def _lbfgs(
-    design: Float64[np.ndarray, "n q"],
-    base: Float64[np.ndarray, "n C"],
-    loss: SampleLoss,
-    strength: float,
-    start: Float64[np.ndarray, "q C"],
-) -> Float64[np.ndarray, "q C"]:
+def _lbfgs(problem: _Problem, start: Float64[np.ndarray, "q C"]) -> Float64[np.ndarray, "q C"]:
     """The fit with several outputs."""
     # Imported here, because it is slow to import and few users of the module need it.
     from scipy.optimize import minimize
 
-    shape = start.shape
-
     def value_and_gradient(flat: np.ndarray) -> tuple[float, np.ndarray]:
-        fit = flat.reshape(shape)
-        slopes = _slopes(loss, base + design @ fit)
-        gradient = design.T @ slopes + strength * fit
-        return _objective(design, base, loss, strength, fit), gradient.ravel()
+        fit = flat.reshape(start.shape)
+        return problem.value(fit), problem.gradient(fit).ravel()
 
-    options = {"gtol": _TOLERANCE * len(design), "maxiter": 200}
+    options = {"gtol": _TOLERANCE * len(problem.design), "maxiter": 200}
     found = minimize(
         value_and_gradient, start.ravel(), jac=True, method="L-BFGS-B", options=options
     )
-    return found.x.reshape(shape)
+    return found.x.reshape(start.shape)

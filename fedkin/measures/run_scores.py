@@ -91,6 +91,14 @@ class RunScores:
         return MEASURES[self.names.per_client], *others
 
     @property
+    def honest(self) -> tuple[Measure, ...]:
+        """The measures in tables of runs with attackers: the scores of honest clients, the
+        agreement of their clusters with the true ones, and the share of attackers that are
+        alone."""
+        names = (self.names.honest, self.names.honest_worst, "honest_ari", "attackers_alone")
+        return tuple(MEASURES[name] for name in names)
+
+    @property
     def worst_words(self) -> str:
         """What the clients with the worst scores are called: the bottom 10%, or the worst 10%."""
         return self.worst.narrow

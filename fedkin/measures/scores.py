@@ -139,6 +139,7 @@ class ScoreNames:
 
     @property
     def by_cluster(self) -> str:
+        """The score of each cluster's clients."""
         return f"{self.score}_by_cluster"
 
     @property
@@ -180,6 +181,16 @@ class ScoreNames:
         return f"validation_{self.score}"
 
     @property
+    def honest(self) -> str:
+        """The mean score of the honest clients, in a run with attackers."""
+        return f"honest_{self.score}"
+
+    @property
+    def honest_worst(self) -> str:
+        """The mean score of the worst 10% of the honest clients."""
+        return f"honest_{self.worst}"
+
+    @property
     def mean(self) -> str:
         """The mean of the rounds."""
         return f"mean_{self.score}"
@@ -193,12 +204,20 @@ def names_in(record: Mapping[str, Any]) -> ScoreNames:
 
 def family(score: Measure) -> tuple[Measure, ...]:
     """The measures of a score, under the names of ``ScoreNames``."""
-    names = ScoreNames(score.name)
-    head = score.head
-    narrow = score.narrow
     run = replace(score, column=score.name, kept="run")
+    return (replace(score, kept="round"), *_of_runs(run), *_of_clients(score, run))
+
+
+def _of_runs(run: Measure) -> tuple[Measure, ...]:
+    """The measures of a whole run: of its last round, its best round and all rounds.
+
+    Args:
+        run: the score, kept in summaries.
+    """
+    names = ScoreNames(run.column)
+    head = run.head
+    narrow = run.narrow
     return (
-        replace(score, kept="round"),
         replace(
             run,
             name=names.final,
@@ -215,6 +234,7 @@ def family(score: Measure) -> tuple[Measure, ...]:
             name=names.all_clients,
             title=f"final {head} over all clients, including clients without a cluster",
             head=f"final {head}, all clients",
+            short=f"{narrow}, all clients",
             by=names.all_clients,
         ),
         replace(
@@ -229,6 +249,38 @@ def family(score: Measure) -> tuple[Measure, ...]:
             moment="best",
         ),
         replace(
+            run,
+            name=names.validation,
+            title=f"best {head} on validation samples",
+            head="best on validation",
+            short="best on validation",
+            phrase=f"best validation {head}",
+            by="validation",
+            moment="best",
+        ),
+        replace(
+            run,
+            name=names.mean,
+            title=f"mean {head} of the rounds",
+            head="mean of rounds",
+            short="mean of rounds",
+            by=names.mean,
+        ),
+    )
+
+
+def _of_clients(score: Measure, run: Measure) -> tuple[Measure, ...]:
+    """The measures of clients: of the worst ones, the median one, each with the same weight, and
+    the honest ones.
+
+    Args:
+        score: the score.
+        run: the score, kept in summaries.
+    """
+    names = ScoreNames(score.name)
+    head = score.head
+    return (
+        replace(
             score,
             name=names.worst,
             column=names.worst,
@@ -240,19 +292,21 @@ def family(score: Measure) -> tuple[Measure, ...]:
         ),
         replace(
             run,
-            name=names.validation,
-            title=f"best {head} on validation samples",
-            head="best on validation",
-            phrase=f"best validation {head}",
-            by="validation",
-            moment="best",
+            name=names.honest,
+            column=names.honest,
+            title=f"mean {head} of the honest clients",
+            head=f"{head} of honest clients",
+            short="honest clients",
+            by=names.honest,
         ),
         replace(
             run,
-            name=names.mean,
-            title=f"mean {head} of the rounds",
-            head="mean of rounds",
-            by=names.mean,
+            name=names.honest_worst,
+            column=names.honest_worst,
+            title=f"mean {head} of the worst 10% of the honest clients",
+            head="worst 10% of honest clients",
+            short="honest worst 10%",
+            by=names.honest_worst,
         ),
         replace(
             score,
@@ -260,6 +314,7 @@ def family(score: Measure) -> tuple[Measure, ...]:
             column=names.median,
             title=f"{head} of the median client",
             head="median client",
+            short="median client",
             by=names.median,
         ),
         replace(

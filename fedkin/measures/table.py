@@ -442,7 +442,5 @@ MEASURES = {measure.name: measure for measure in (*PLACED, *OTHER_SCORES, *EXTRA
 
 SCORE = MEASURES["accuracy"]  # of classes; it determines the best round and early stopping
 AGREEMENT = ("ari", "nmi")
-# Measures in tables of runs with attackers.
-HONEST = ("honest_accuracy", "honest_bottom_decile", "honest_ari", "attackers_alone")
 # Measures by which methods can be compared; of numbers, ``RunScores.compared`` has their names.
 COMPARED = ("final_accuracy", "best_accuracy", "bottom_decile", "validation_accuracy")

@@ -205,7 +205,7 @@ def new_dispersion(state: MixtureState, reply: Reply) -> Float[np.ndarray, "1"]:
     """The dispersion phi after a reply to ``TrainMixture``: the mean of the deviations of all
     samples. It stays as it was for classes, and if no deviation is known."""
     samples = reply.examples[reply.arrived].sum()
-    total = float(reply.deviations)
+    total = float(np.sum(reply.deviations))
     if not (samples and np.isfinite(total) and total > 0):
         return state.dispersion
     return np.array([total / samples])

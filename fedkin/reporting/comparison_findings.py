@@ -13,9 +13,7 @@ from fedkin.analysis.tables import (
     rows_of,
 )
 from fedkin.measures.measure import Measure
-from fedkin.measures.number_texts import percent
 from fedkin.measures.run_scores import difference_word
-from fedkin.measures.table import HONEST
 from fedkin.reporting.sweep_tables import winner_lines
 
 _NOT_TESTED = "are not tested"
@@ -91,18 +89,21 @@ def _findings_of_pairs(pairs: Sequence[Row], measure: Measure) -> list[str]:
 def _over_attacks(comparison: Comparison) -> list[str]:
     """If several settings have attacks: lines with each method's worst and mean result over these
     settings. Methods without a value in one of these settings are left out."""
-    rows = [row for row in rows_of(comparison.table()) if row.get(HONEST[0]) is not None]
+    honest = comparison.run_scores.honest[0]
+    head = comparison.run_scores.of_round.head
+    rows = [row for row in rows_of(comparison.table()) if row.get(honest.name) is not None]
     attacked = [s for s in comparison.settings if any(row["setting"] == s for row in rows)]
     lines = []
     for method in comparison.methods if len(attacked) > 1 else ():
-        reached = {row["setting"]: row[HONEST[0]] for row in rows if row["method"] == method}
+        reached = {row["setting"]: row[honest.name] for row in rows if row["method"] == method}
         # A mean over other attacks than those of the other methods would be unfair.
         if len(reached) == len(attacked):
-            worst = min(reached, key=lambda setting: reached[setting])
+            worst = min(reached, key=lambda setting: honest.sign * reached[setting])
             mean = sum(reached.values()) / len(reached)
             lines.append(
-                f"{method} under {len(reached)} attacks, accuracy of honest clients: worst "
-                f"{percent(reached[worst])} ({worst}), mean {percent(mean)}"
+                f"{method} under {len(reached)} attacks, {head} of honest clients: worst "
+                f"{honest.text_with_unit(reached[worst])} ({worst}), mean "
+                f"{honest.text_with_unit(mean)}"
             )
     return lines
 

@@ -33,7 +33,8 @@ from fedkin.reporting.terminal import plain_console
 from fedkin.reporting.text_table import folded
 
 MOST_SETTINGS = 2  # of a sweep whose settings have a table each
-_LEAST = 4  # columns that are always shown
+_LEAST = 4  # columns that are always in the first table
+_LEAST_OF_NUMBERS = 2  # the same for scores of numbers, which are longer
 
 
 class ComparisonDisplay:
@@ -255,7 +256,8 @@ def tables(
         shorter[-1].caption_justify = "left"
         return [*shorter, *following]
     count = len(every)
-    while count > _LEAST and not fit_all(first):
+    least = _LEAST_OF_NUMBERS if comparison.run_scores.further else _LEAST
+    while count > least and not fit_all(first):
         count -= 1
         first = with_columns(every[:count])
     if count == len(every):

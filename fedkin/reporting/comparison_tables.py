@@ -24,10 +24,9 @@ from fedkin.analysis.tables import (
 )
 from fedkin.core.errors import MissingExtra
 from fedkin.core.storage import write_atomic
-from fedkin.measures.lookup import measures_of
 from fedkin.measures.measure import Measure
 from fedkin.measures.run_scores import ACCURACIES
-from fedkin.measures.table import HONEST, MEASURES
+from fedkin.measures.table import MEASURES
 from fedkin.options.privacy.statement import privacy_notes
 from fedkin.reporting import comparison_figure, ranks_figure
 from fedkin.reporting.best_methods import best_methods, bold_note
@@ -103,8 +102,8 @@ def columns(comparison: Comparison) -> list[Column]:
     shown += [mean_column(measure) for measure in scores.further]
     if scores.validation.name in names:
         shown.append(mean_column(scores.validation))
-    if HONEST[0] in names:
-        shown += [_honest_column(measure) for measure in measures_of(HONEST)]
+    if scores.names.honest in names:
+        shown += [_honest_column(measure) for measure in scores.honest]
     shown += [mean_column(measure) for measure in comparison.grid.measures]
     if CHOSEN in names and has_validation(comparison):
         shown.append(Column("chosen", lambda row: row[CHOSEN] or "", CHOSEN))
@@ -143,7 +142,7 @@ def _rounds_to_target(row: Mapping[str, Any]) -> str:
 def _honest_column(measure: Measure) -> Column:
     """The table column of a measure over the honest clients, which are those that do not attack.
     Shares are shown with an interval, the agreement with the true clusters without one."""
-    return mean_column(measure) if measure.unit == "share" else value_column(measure)
+    return value_column(measure) if measure.unit == "index" else mean_column(measure)
 
 
 def not_run(row: Row) -> str | None:

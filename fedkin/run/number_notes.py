@@ -1,5 +1,5 @@
-"""Notes on scores of numbers, below every table: what is per sample and what per client, which
-clients are not ranked, and the coverage of quantiles."""
+"""Notes on scores of numbers, below every table: the score per sample and per client, clients that
+are not ranked, and the coverage of quantiles."""
 
 from __future__ import annotations
 

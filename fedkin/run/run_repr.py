@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from fedkin.config.registry import method_title
 from fedkin.core.object_repr import client_list, count, html_table
-from fedkin.measures.lookup import measures_of
 from fedkin.measures.measure import Measure
 from fedkin.measures.number_texts import percent
 from fedkin.measures.run_scores import scores_in
@@ -18,7 +17,6 @@ from fedkin.run.number_notes import number_line
 if TYPE_CHECKING:
     import pandas as pd
 
-ATTACKED = ("honest_accuracy", "honest_bottom_decile", "attackers_alone")  # of attacked runs
 LISTED = 8  # largest number of suspects in a line
 
 
@@ -97,16 +95,18 @@ def robust_text(summary: Mapping[str, Any], names: Sequence[str] | None = None) 
 
 
 def attack_text(summary: Mapping[str, Any]) -> str:
-    """One line with the accuracy of honest clients, the number of attackers, and the share of
-    attackers that are in clusters without honest clients.
+    """One line with the score of honest clients (such as the accuracy), the number of attackers,
+    and the share of attackers that are in clusters without honest clients.
 
     Args:
         summary: summary of a run with attacks.
     """
     agreement = summary["honest_ari"]
     alone = summary["attackers_alone"]
-    parts = [f"accuracy {percent(summary['honest_accuracy'])}"]
-    parts += [f"bottom 10% {percent(summary['honest_bottom_decile'])}"]
+    scores = scores_in(summary)
+    honest, worst, *_ = scores.honest
+    parts = [f"{scores.of_round.head} {honest.text_with_unit(summary[honest.name])}"]
+    parts += [f"{scores.worst_words} {worst.text_with_unit(summary[worst.name])}"]
     parts += [] if agreement is None else [f"ARI {MEASURES['honest_ari'].text(agreement)}"]
     shown = "" if alone is None else f", {percent(alone, digits=0)} alone"
     suspects = f"; {_suspects(summary)}" if "rule_weights" in summary else ""
@@ -146,7 +146,8 @@ def html(summaries: Sequence[Mapping[str, Any]], own: Sequence[Measure] = ()) ->
     first = summaries[0]
     scores = scores_in(first)
     shown = [scores.final, scores.best, scores.worst, *scores.further]
-    others = [*measures_of(ATTACKED if "attackers" in first else ()), *own]
+    honest, worst, _, alone = scores.honest
+    others = [*((honest, worst, alone) if "attackers" in first else ()), *own]
     rows = {
         method_title(one["method"]): (
             *(measure.text_with_unit(one.get(measure.name)) for measure in shown),

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from jaxtyping import Float
+
 from fedkin.measures.scores import ACCURACY
 from fedkin.task_types.loss import Loss
 from fedkin.task_types.task_type import Sums, TaskType, share_of

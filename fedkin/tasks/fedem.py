@@ -67,7 +67,7 @@ class TrainMixture(Task):
 
     @property
     def up(self) -> Schema:
-        """Mean update of all components, losses, numbers of samples, ``membership``, the sum of
+        """Mean update of all components, losses, numbers of samples, ``membership``, the sums of
         ``deviations`` from which the dispersion follows, and ``label_masses`` if requested."""
         return _schema(self.by_label)
 
@@ -89,7 +89,7 @@ class TrainMixture(Task):
             "examples": len(labels),
             "model_index": 0,
             "membership": weights.mean(axis=1),
-            "deviations": np.float64((weights * fit.deviations).sum()),
+            "deviations": (weights * fit.deviations).sum(axis=1),
         }
         if self.by_label:
             sizes = np.array([len(labels)])
@@ -123,12 +123,13 @@ class TrainMixture(Task):
             loss = np.asarray(local.loss, np.float64)
             first_loss = np.asarray(local.first_loss, np.float64)
             membership = [sums_by_row(of_samples, sizes) / sizes for of_samples in weights]
+            deviations = [sums_by_row(column, sizes) for column in weights * fit.deviations]
             arrays = {
                 "loss": loss.reshape(len(portion), count).sum(axis=1),
                 "first_loss": first_loss.reshape(len(portion), count).sum(axis=1),
                 "update": np.asarray(local.update).reshape(len(portion), -1),
                 "membership": np.stack(membership, axis=1),
-                "deviations": sums_by_row((weights * fit.deviations).sum(axis=0), sizes),
+                "deviations": np.stack(deviations, axis=1),
                 "examples": data.train.sizes[clients].astype(np.int64),
                 "model_index": np.zeros(len(portion), np.int64),
             }
@@ -382,7 +383,7 @@ def _schema(by_label: bool) -> Schema:
         "examples": integers(over="row", counted=False, registered=True),
         "model_index": integers(over="row", counted=False),
         "membership": _MEMBERSHIP,
-        "deviations": Array(low=0, over="all", counted=False, missing=0.0),
+        "deviations": floats("c", low=0, high=_MAX_LOSS, over="all", counted=False),
     }
     if by_label:
         arrays["label_masses"] = floats("c C", low=0, high=MAX_COUNT, over="all")

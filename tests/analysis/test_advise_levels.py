@@ -35,14 +35,14 @@ def test_the_advice_for_numbers(kind: str, verdict: str, method: str, part: str 
     assert "own intercept" in advice.why
     summary = json.loads(json.dumps(advice.summary(), allow_nan=False))
     assert summary["levels"]["verdict"] == advice.levels.verdict
-    assert advice.heterogeneity.loc["ICC of labels", "value"] > 0.3 or kind != "levels"
+    assert advice.heterogeneity.loc["ICC of labels", "value"] > 0.1 or kind != "levels"
     if kind == "clusters":
         assert advice.clusters == 2 and configuration["method"]["clusters"] == 2
 
 
 def test_the_labels_of_numbers_diverge_in_bins() -> None:
     """Levels are seen, alike clients are like an IID split."""
-    for kind, ratio in (("levels", 2.0), ("alike", 0.0)):
+    for kind, ratio in (("levels", 1.5), ("alike", 0.0)):
         data = federation(kind)
         table = heterogeneity(data, fk.models.mclr(data), iid_splits=2)
         assert table.loc["label divergence", "ratio"] > ratio

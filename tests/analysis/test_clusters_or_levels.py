@@ -37,7 +37,7 @@ PLAN = fk.LevelPlan(clusters=(2,), starts=2, rounds=20, rates=(0.3,))
 
 
 def federation(kind: str, task: str = "regression") -> fk.data.FederatedData:
-    """Clients that differ in level, in two kinds of slopes, in slopes of their own, or not."""
+    """Clients that differ in level, in two kinds of slopes, in all slopes, or not."""
     rng = np.random.default_rng(7)
     owners = np.repeat(np.arange(CLIENTS), EACH)
     x = rng.normal(size=(len(owners), 3)).astype(np.float32)
@@ -138,7 +138,7 @@ def test_a_small_gain_is_not_worth_clusters() -> None:
     assert ClustersOrLevels("larger", tuple(draws)).verdict == HELP
 
 
-def test_draws_divide_each_client_anew() -> None:
+def test_draws_divide_each_client_again() -> None:
     data = federation("alike")
     first, second = redrawn(data, 0), redrawn(data, 1)
     assert first.validation is not None

@@ -139,6 +139,58 @@ def test_a_table_that_cannot_be_used(
     assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
 
 
+NUMBERS = "hospital,age,days,years\n" + "".join(
+    f"h{row % 2},{50 + row},{row % 5},1.0\n" for row in range(20)
+)
+COUNTS = ["data.path=n.csv", "data.client=hospital", "data.label=days"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "change", "words"),
+    [
+        (
+            ["data.task=regression"],
+            ("h1,51,1,", "h1,51,long,"),
+            ["'days'", "row 1", "h1", "'long'"],
+        ),
+        (
+            ["data.task=count"],
+            ("h1,51,1,", "h1,51,-1,"),
+            ["'days'", "row 1", "client h1", "0 or more"],
+        ),
+        (
+            ["data.task=count", "data.exposure=years"],
+            ("h1,51,1,1.0", "h1,51,1,0"),
+            ["column 'years'", "row 1", "client h1", "must be above 0"],
+        ),
+        (
+            ["data.task=regression", "data.label=years"],
+            ("", ""),
+            ["'years'", "all training labels are 1"],
+        ),
+        (["data.quantiles=0.9,0.1"], ("", ""), ["quantiles", "ascending order", "[0.1, 0.5, 0.9]"]),
+        (["data.task=regresion"], ("", ""), ["unknown task", "did you mean 'regression'"]),
+        (["data.loss=huber", "data.loss_options={delt=2.0}"], ("", ""), ["delt", "delta"]),
+        (
+            ["data.task=count", "data.categories=agee"],
+            ("", ""),
+            ["categories", "did you mean 'age'"],
+        ),
+    ],
+)
+def test_numbers_that_cannot_be(
+    settings: list[str],
+    change: tuple[str, str],
+    words: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("n.csv").write_text(NUMBERS.replace(*change, 1) if change[0] else NUMBERS)
+    refused(fedkin("run", *COUNTS, *settings, "--out", "run"), *words)
+    assert [path.name for path in tmp_path.iterdir()] == ["n.csv"]
+
+
 def test_a_scale_of_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     x = np.zeros((8, 4, 4, 1), np.float32)

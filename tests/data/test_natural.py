@@ -67,7 +67,7 @@ def test_each_table(name: str, shared_data: Path) -> None:
     assert set(found.features) <= set(found.table.columns)
     reserved = {about.label, about.client, about.event, about.exposure, "split", "client"}
     assert not reserved & set(found.features)
-    assert about.task_type in (*TASK_TYPES, "forecast")
+    assert about.task_type in TASK_TYPES
     if about.client == "client":
         file = shared_data / "natural" / f"{about.file or name}.parquet"
         assert found.table["split"].tolist() == pd.read_parquet(file)["split"].tolist()

@@ -45,8 +45,8 @@ PACKAGES: dict[str, str] = {
     "p2p": "core security task_types tasks methods simulation config",
     "run.folder": "core models data options simulation config",
     "run.metrics": "core task_types measures tasks methods options simulation run.folder",
-    "run.trained": "core measures tasks data scenarios options options.secret simulation "
-    "simulation.torch config export run.folder",
+    "run.trained": "core task_types measures tasks data scenarios options options.secret "
+    "simulation simulation.torch config export run.folder",
     "run.serving": "core task_types measures methods data options config export run.trained run",
     "run": "core measures task_types methods data scenarios tracking options options.robust "
     "simulation simulation.torch config run.folder run.metrics run.trained",
@@ -60,7 +60,7 @@ PACKAGES: dict[str, str] = {
     "analysis.compare analysis.advise",
     "reporting.html": "core measures tasks data simulation config run.folder run.metrics run "
     "analysis analysis.compare reporting",
-    "estimator": "core data config export run.trained run",
+    "estimator": "core task_types data config export run.trained run",
     "cli": "core measures data config export p2p run.folder run.trained run.serving run "
     "server.deploy analysis analysis.compare analysis.advise reporting reporting.html papers",
     # fedkin/__init__.py gathers the public names, fedkin/__main__.py is the command.

@@ -29,6 +29,7 @@ from fedkin.reporting.html.contents import contents
 from fedkin.reporting.html.read_runs import ReportedRun, ReportInput
 from fedkin.reporting.progress import plain_line, table
 from fedkin.reporting.seeds_tables import compared, seeds_table
+from fedkin.reporting.sweep_tables import candidate_table
 from fedkin.run.number_notes import coverage_text, number_line, number_notes
 from fedkin.tracking.tracker import flat_numbers
 from tests.analysis.written_comparisons import comparison as of_accuracies
@@ -170,10 +171,54 @@ def test_the_winner_of_a_sweep_has_the_lowest_error_on_validation_samples() -> N
     found = swept({0.01: [9.0, 4.0, 4.5], 0.1: [9.0, 2.0, 2.5], 1.0: [9.0, 6.0, 6.5]})
     table = found.table()
     chosen = table[table["chosen"].notna()]
-    assert chosen[["setting", "chosen"]].values.tolist() == [["lr 0.1", WINNER]]
+    assert dict(zip(chosen["setting"], chosen["chosen"], strict=True)) == {"lr 0.1": WINNER}
     shown = comparison_tables.markdown(found)
     assert "winner on validation samples: FedAvg with local.lr=0.1 (2.000 on validation" in shown
     assert "the winner, which has the best RMSE on validation samples" in shown
+
+
+def test_the_trials_of_a_search_are_sorted_by_the_lowest_error_first() -> None:
+    found = swept({0.01: [9.0, 4.0, 4.5], 0.1: [9.0, 2.0, 2.5], 1.0: [9.0, 6.0, 6.5]})
+    searched = Comparison(dataclasses.replace(found.grid, trials=3), found.finished)
+    table = candidate_table(searched)
+    assert table is not None
+    assert [row[1] for row in table.rows] == ["0.1", "0.01", "1.0"]
+    # The second column of scores is the test score of the round that validation samples choose.
+    assert table.heads[2:4] == ["best on validation", "test in that round"]
+    assert table.rows[0][2:4] == ["2.000", "3.000"]
+
+
+def test_settings_with_different_measures_are_refused_before_the_first_run(tmp_path: Path) -> None:
+    rows = "\n".join(f"{n % 4},{n},{3 * n + n % 5}" for n in range(40))
+    (tmp_path / "grades.csv").write_text(f"school,hours,y\n{rows}\n")
+    study = tmp_path / "study.toml"
+    study.write_text(
+        f"""
+        [run]
+        rounds = 1
+        cohort = 2
+
+        [[compare.data]]
+        label = "digits"
+        name = "digits"
+        clients = 4
+
+        [[compare.data]]
+        label = "grades"
+        name = "file"
+        path = "{tmp_path}/grades.csv"
+        client = "school"
+        task = "regression"
+        """
+    )
+    out = tmp_path / "compared"
+    begun = []
+    with pytest.raises(ConfigError, match="different measures") as refused:
+        fk.compare(study, methods=["fedavg"], seeds=1, out=out, on_round=begun.append)
+    assert "accuracy in digits" in str(refused.value)
+    assert "RMSE in grades" in str(refused.value)
+    assert not begun
+    assert not out.exists()
 
 
 # --- several seeds
@@ -241,7 +286,7 @@ def numbers_run(errors: list[float], method: str = "fedavg") -> fk.Run:
     return dataclasses.replace(run, clients=clients, records=records)
 
 
-def test_the_printed_table_of_a_run_has_the_best_round_and_what_is_per_client() -> None:
+def test_the_printed_table_of_a_run_has_the_best_round_and_the_score_per_client() -> None:
     run = numbers_run([9.0, 2.0, 3.0])
     summary = run.summary()
     assert (summary["best_round"], summary[BEST]) == (1, 2.0)
@@ -294,7 +339,24 @@ def test_the_figure_of_a_run_shows_the_highest_errors_first() -> None:
     assert "Worst 10% of clients" in shown
     assert "highest first; grey: worst 10% of clients; 2 with few samples" in shown
     (line,) = figure.axes[-1].lines
-    assert line.get_ydata()[0] == 4.0
+    assert np.asarray(line.get_ydata())[0] == 4.0
+
+
+def test_attacked_runs_have_the_error_of_honest_clients() -> None:
+    run = numbers_run([9.0, 2.0, 3.0])
+    final = {
+        f"honest_{RMSE}": 2.5,
+        f"honest_{RMSE}_worst_decile": 4.5,
+        "honest_ari": None,
+        "attackers_alone": 0.5,
+        "attackers": [3, 4],
+    }
+    attacked = dataclasses.replace(run, final=final)
+    assert "honest clients: RMSE 2.500, worst 10% 4.500; 2 attackers, 50% alone" in repr(attacked)
+    report = ReportInput("run", (ReportedRun("", "fedavg", attacked),))
+    made = contents(report)["table"]
+    row = dict(zip(made["heads"], made["rows"][0], strict=True))
+    assert row["RMSE of honest clients"] == "2.500"
 
 
 def test_notes_on_accuracies_are_empty_and_trackers_get_errors_under_their_names() -> None:

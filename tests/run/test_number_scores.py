@@ -1,5 +1,5 @@
-"""What records and summaries of numbers have besides their score: per client, clients that are not
-ranked, and the coverage of quantiles with its interval."""
+"""Records and summaries of numbers have the score per client, the clients that are not ranked, and
+the coverage of quantiles with its interval."""
 
 from __future__ import annotations
 

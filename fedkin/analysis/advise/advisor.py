@@ -16,7 +16,11 @@ from fedkin.analysis.advise.split_half_stability import (
     check_supported,
     estimate_cluster_count,
 )
-from fedkin.analysis.clusters_or_levels import clusters_or_levels, redrawn
+from fedkin.analysis.clusters_or_levels import (
+    ClustersOrLevels,
+    clusters_or_levels,
+    redrawn,
+)
 from fedkin.analysis.level_fits import LevelPlan
 from fedkin.config.run import RunConfig
 from fedkin.config.schema import Values, error_context
@@ -126,16 +130,7 @@ def advise(
         cluster_count=count,
         pilots=None,
     )
-    if answers_levels(data, model):
-        progress("clusters or levels: shared, own intercepts, personal, local, clusters")
-        answer = clusters_or_levels(
-            levels_draws(data, seed),
-            model,
-            plan=levels,
-            seed=seed,
-            progress=progress,
-        )
-        advice = replace(advice, levels=answer)
+    advice = replace(advice, levels=_levels(data, model, levels, seed=seed, progress=progress))
     if data.task_type.loss is not None:
         return advice
     compared = data.select(count.clients)
@@ -153,6 +148,23 @@ def advise(
     return replace(advice, pilots=table)
 
 
+def _levels(
+    data: FederatedData,
+    model: AnyModel,
+    plan: LevelPlan | None,
+    *,
+    seed: int,
+    progress: Progress,
+) -> ClustersOrLevels | None:
+    """The comparison of clusters with own intercepts; None if it cannot be made."""
+    if not answers_levels(data, model):
+        return None
+    progress("clusters or levels: shared, own intercepts, personal, local, clusters")
+    return clusters_or_levels(
+        levels_draws(data, seed), model, plan=plan, seed=seed, progress=progress
+    )
+
+
 def answers_levels(data: FederatedData, model: AnyModel) -> bool:
     """Whether clusters can be compared with own intercepts: linear models with few outputs, of data
     with test samples that are not survival times."""
@@ -168,8 +180,8 @@ def answers_levels(data: FederatedData, model: AnyModel) -> bool:
 def levels_draws(data: FederatedData, seed: int) -> list[FederatedData]:
     """The divisions of the data on which clusters and levels are compared.
 
-    Data with three splits may be divided by time, so their division is kept. Other data are divided
-    anew in each draw.
+    Data with three splits may be divided by time, so their division is kept. Other data get
+    another division in each draw.
     """
     if data.validation is not None:
         return [data] * TIMED_DRAWS

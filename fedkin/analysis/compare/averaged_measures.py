@@ -7,7 +7,7 @@ from typing import Any
 
 from fedkin.measures.measure import Measure
 from fedkin.measures.run_scores import RunScores
-from fedkin.measures.table import AGREEMENT, HONEST
+from fedkin.measures.table import AGREEMENT
 
 
 def averaged_names(
@@ -28,5 +28,5 @@ def averaged_names(
         if any(summary.get(name) is not None for summary in summaries):
             names.append(name)
     if any("attackers" in summary for summary in summaries):
-        names += HONEST
+        names += [measure.name for measure in scores.honest]
     return names + [measure.name for measure in own]

@@ -160,8 +160,8 @@ class Comparison:
     @property
     def run_scores(self) -> RunScores:
         """The measures of the runs' score; accuracies if no run is finished."""
-        first = next(iter(self.finished.values()), None)
-        return ACCURACIES if first is None else scores_in(first.summary())
+        runs = list(self.finished.values())
+        return scores_in(runs[0].summary()) if runs else ACCURACIES
 
     def measure(self, by: str | None = None) -> Measure:
         """The measure by which methods are compared.
@@ -208,11 +208,9 @@ class Comparison:
             partial: whether to include scores of rounds in which some clients have no cluster yet.
                 If False, they are NaN.
         """
-        return curves_of(
-            {method: self.runs(setting, method) for method in self.methods},
-            self.run_scores.names.score if column is None else column,
-            partial,
-        )
+        name = column or self.run_scores.names.score
+        runs = {method: self.runs(setting, method) for method in self.methods}
+        return curves_of(runs, name, partial)
 
     def target(self, setting: str) -> float | None:
         """The target score (such as the accuracy) of ``rounds_to_target``.

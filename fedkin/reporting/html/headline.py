@@ -14,11 +14,18 @@ from jaxtyping import Float
 
 from fedkin.analysis.pairwise_tests import NOT_SIGNIFICANT, pairs
 from fedkin.analysis.scores import Score, score
-from fedkin.analysis.statistics import DECIMALS
 from fedkin.analysis.tables import mean_and_interval, rows_of
 from fedkin.config.registry import method_title
 from fedkin.measures.measure import Measure
 from fedkin.measures.run_scores import ACCURACIES, scores_in
+from fedkin.reporting.html.headline_words import (
+    ends_text,
+    evidence_text,
+    gain_words,
+    less_or_more,
+    over_word,
+    same_in_all,
+)
 from fedkin.reporting.html.json_values import Json
 from fedkin.reporting.html.lenient_reader import has_summary, is_finished
 from fedkin.reporting.html.methods_table import report_scores
@@ -63,7 +70,7 @@ def verdict(report: ReportInput) -> Verdict:
     note = _TESTS
     if results[0].measure.points:
         note = _POINTS + note
-    if any(map(_same_in_all, tested)):
+    if any(map(same_in_all, tested)):
         note += _SIGN_TEST
     return Verdict(sentences, note)
 
@@ -241,7 +248,7 @@ class _Setting(NamedTuple):
         seeds = len(values)
         mean = f" (mean of {seeds} seeds)" if seeds > 1 else ""
         if interval["mean_high"] is not None:
-            mean = f" (mean of {seeds} seeds, 95% interval {_ends(interval, self.measure)})"
+            mean = f" (mean of {seeds} seeds, 95% interval {ends_text(interval, self.measure)})"
         why = "no other method was run, so there is no comparison"
         if others:
             why = f"{' and '.join(others)} have no scored seed in common, so there is no comparison"
@@ -257,17 +264,17 @@ class _Setting(NamedTuple):
         measure = self.measure
         row = self._test(baseline)
         doubt = "no significant difference: " if row["verdict"] == NOT_SIGNIFICANT else ""
-        gain = f"{_gain(row, measure)} of {self._words} {_over(row, measure)} {baseline}"
+        gain = f"{gain_words(row, measure)} of {self._words} {over_word(row, measure)} {baseline}"
         if self._of_errors:
-            gain = f"has {_less_or_more(row, measure)} {self._words} than {baseline}"
-        evidence = _evidence(row, measure)
+            gain = f"has {less_or_more(row, measure)} {self._words} than {baseline}"
+        evidence = evidence_text(row, measure)
         text = f"{doubt}{self.main} {gain}{self._when} ({evidence}){self._cost(baseline)}"
         if rival is not None:
             row = self._test(rival)
-            gain = f"{_gain(row, measure)} {_over(row, measure)} {rival}"
+            gain = f"{gain_words(row, measure)} {over_word(row, measure)} {rival}"
             if self._of_errors:
-                gain = f"{_less_or_more(row, measure)} than {rival}"
-            text += f"; {gain} ({_evidence(row, measure, brief=True)})"
+                gain = f"{less_or_more(row, measure)} than {rival}"
+            text += f"; {gain} ({evidence_text(row, measure, brief=True)})"
         text = self._so_far + text
         return f"{text[0].upper()}{text[1:]}." if doubt else f"{text}."
 
@@ -406,56 +413,3 @@ def _traffic(runs: Sequence[Run], last: int | None) -> float:
     """Downloaded plus uploaded bytes until a round, as a mean over seeds."""
     records = [_records(run, last)[-1] for run in runs]
     return float(np.mean([(r.get("bytes_down") or 0) + (r.get("bytes_up") or 0) for r in records]))
-
-
-def _ends(interval: Mapping[str, float | None], measure: Measure) -> str:
-    """The bounds of the interval of a mean, as text. If the mean is a share, they are clipped to
-    [0, 1]."""
-    low = interval["mean_low"] or 0.0
-    high = interval["mean_high"] or 0.0
-    if measure.unit == "share":
-        low = max(0.0, low)
-        high = min(1.0, high)
-    return f"{measure.text(low)} to {measure.text(high)}"
-
-
-def _gain(row: Mapping[str, Any], measure: Measure) -> str:
-    """The difference of two methods' scores as text, with its unit."""
-    return f"{measure.gain_text(_shown(row, measure))}{measure.points}"
-
-
-def _less_or_more(row: Mapping[str, Any], measure: Measure) -> str:
-    """The difference of two methods' errors as text: ``0.0590 more``, ``0.0590 less``."""
-    difference = _shown(row, measure)
-    return f"{measure.gain_text(abs(difference))[1:]} {'more' if difference > 0 else 'less'}"
-
-
-def _shown(row: Mapping[str, Any], measure: Measure) -> float:
-    """The difference of two methods' scores. A difference that rounds to zero becomes exactly zero,
-    since a negative one would be printed as "-0.0"."""
-    printed = measure.text(row["difference"])
-    return 0.0 if not printed.strip("-0.,") else float(row["difference"])
-
-
-def _same_in_all(row: Mapping[str, Any]) -> bool:
-    """Whether a difference is the same in all seeds, so that its interval is a single point (see
-    ``statistics.paired_p``)."""
-    return row["p"] is not None and row["high"] - row["low"] < 10.0**-DECIMALS
-
-
-def _over(row: Mapping[str, Any], measure: Measure) -> str:
-    """The word before the other method: "over" for a better main method, "against" for a worse
-    one."""
-    return "over" if measure.sign * _shown(row, measure) >= 0 else "against"
-
-
-def _evidence(row: Mapping[str, Any], measure: Measure, brief: bool = False) -> str:
-    """Text about the evidence for a difference of two methods: its interval and p, or that there
-    are too few seeds for a test."""
-    seeds = f"{row['seeds']} seed{'s' if row['seeds'] != 1 else ''}"
-    if row["p"] is None:
-        return f"{seeds}: not tested"
-    p = "p < 0.001" if row["p"] < 0.001 else f"p = {row['p']:.2g}"
-    interval = f"95% interval {measure.gain_text(row['low'])} to {measure.gain_text(row['high'])}"
-    interval = "the same in all seeds" if _same_in_all(row) else interval
-    return p if brief else f"{interval}, {p}, {seeds}"

@@ -30,7 +30,7 @@ from fedkin.run.folder.migrations import Migrations, migrants, replay
 from fedkin.run.metrics.final import final_entries
 from fedkin.run.run import Run
 
-_DRAWN = ("bytes_down", "bytes_up")  # besides the scores
+_DRAWN = ("bytes_down", "bytes_up")  # and the scores
 _UNKNOWN: dict[str, dict[str, Any]] = {
     "method": {"name": "?"},
     "data": {"name": "?"},

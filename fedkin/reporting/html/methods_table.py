@@ -11,7 +11,7 @@ from fedkin.measures.lookup import measures_of
 from fedkin.measures.measure import Measure
 from fedkin.measures.number_texts import NO_NUMBER, byte_text, seconds_text
 from fedkin.measures.run_scores import RunScores, scores_in
-from fedkin.measures.table import HONEST, MEASURES
+from fedkin.measures.table import MEASURES
 from fedkin.reporting.html.json_values import Json
 from fedkin.reporting.html.lenient_reader import has_summary
 from fedkin.reporting.html.read_runs import ReportInput
@@ -38,9 +38,7 @@ def methods_table(report: ReportInput) -> Json:
     heads += [
         measure.head for measure in measures_of(("clusters", "bytes_down", "bytes_up", "seconds"))
     ]
-    heads += [
-        measure.head for measure in (*measures_of(HONEST if attacked else ()), *report.measures)
-    ]
+    heads += [measure.head for measure in (*(roles.honest if attacked else ()), *report.measures)]
     rows = []
     for setting in report.settings:
         for method in report.methods:
@@ -65,7 +63,7 @@ def _further(report: ReportInput) -> tuple[Measure, ...]:
 
 
 def _notes(report: ReportInput) -> list[str]:
-    """The notes below the table: what is per sample and what per client, and the coverage of
+    """The notes below the table: the score per sample and per client, and the coverage of
     quantiles of each method; empty for accuracies."""
     runs = [one for one in report.runs if has_summary(one.run)]
     summaries = [one.run.summary() for one in runs]
@@ -163,7 +161,7 @@ def _honest(runs: Sequence[Run]) -> list[str]:
     the share of attackers in clusters without honest clients. The cells of runs without attacks are
     dashes."""
     texts = []
-    for measure in measures_of(HONEST):
+    for measure in scores_in(runs[0].records[-1]).honest:
         values = [run.final.get(measure.name) for run in runs]
         # The agreement is shown without an interval.
         mean = mean_and_interval(measure.name, values)[measure.name]

@@ -22,6 +22,7 @@ from fedkin.measures.scores import ACCURACY, ScoreNames
 from fedkin.methods.decentralized import PeerState
 from fedkin.options.with_options import evaluation_task
 from fedkin.run.metrics.evaluation_sample import draw_sample, estimate
+from fedkin.run.metrics.number_record import number_record
 from fedkin.run.metrics.observations import Observations, distances
 from fedkin.task_types.classification import CLASSIFICATION
 from fedkin.task_types.task_type import TaskType
@@ -325,7 +326,8 @@ def score_record(
     }
     record |= {name: totals[name] for name in task_type.measures[1:]}
     if names.score != ACCURACY:
-        record |= _number_record(scored)
+        ranked = _ranked(task_type, examples)
+        record |= number_record(task_type, scored.scores, ranked, whole=scored.sizes is None)
     if sampled is not None:
         record |= {"evaluated": len(own), names.interval: [sampled.low, sampled.high]}
     if scored.excluded:
@@ -338,28 +340,6 @@ def score_record(
     if scored.global_model is not None:
         record |= global_record(scored.global_model, task_type)
     return record | true_cluster_agreement(scored, true_clusters)
-
-
-def _number_record(scored: EvaluationResults) -> Record:
-    """Entries that only scores of numbers have: the score in which every client has the same
-    weight, the number of clients with too few samples to be ranked, and intervals."""
-    task_type = scored.task_type
-    examples = scored.scores.examples
-    known = examples > 0
-    of_clients = dict(zip(task_type.sums, scored.scores.sums[known].T, strict=True))
-    per_client = None
-    if known.any():
-        values = task_type.per_client(of_clients, examples[known])
-        per_client = finite_or_none(float(values[scored.names.score]))
-    record: Record = {
-        scored.names.per_client: per_client,
-        "unranked": int((known & ~_ranked(task_type, examples)).sum()),
-    }
-    if scored.sizes is None:
-        together = dict(zip(task_type.sums, scored.scores.sums.sum(axis=0), strict=True))
-        for name, ends in task_type.intervals(together, examples.sum()).items():
-            record[f"{name}_interval"] = list(ends)
-    return record
 
 
 def _ranked(task_type: TaskType, examples: Int[np.ndarray, "c"]) -> Bool[np.ndarray, "c"]:

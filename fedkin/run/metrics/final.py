@@ -17,7 +17,6 @@ from fedkin.core.records import Record
 from fedkin.core.world import World
 from fedkin.measures.measure import Measure
 from fedkin.measures.scores import OTHER_MEASURES, ScoreNames, names_in
-from fedkin.measures.table import HONEST
 from fedkin.methods.cluster_steps import cluster_by_loss
 from fedkin.run.folder.checkpoint import BestRound
 from fedkin.run.metrics.accuracy import (
@@ -32,12 +31,8 @@ from fedkin.simulation.engine import SimulatedWorld
 # If more clients have no cluster, they are not placed just to measure the accuracy over all
 # clients, since that takes too long.
 MAX_PLACED = 10_000
-ATTACKED = (
-    *HONEST,
-    "attackers",
-    "rule_weights",
-)  # entries of a run with attacks or with a robust rule
-OTHERS = ("final_partial", "final_interval", "stopped", *ATTACKED, "privacy", "secret")
+# Entries of a run with attacks or with a robust rule.
+ATTACKED = ("honest_ari", "attackers_alone", "attackers", "rule_weights")
 _log = logging.getLogger("fedkin")
 
 
@@ -55,7 +50,9 @@ def final_names(names: ScoreNames) -> tuple[str, ...]:
     """Entries of a summary that are not in the records of rounds."""
     scores = (names.final, *of_final(names), *of_best(names), names.all_clients)
     others = (name for other in OTHER_MEASURES for name in _final_names(other))
-    return (*scores, names.per_client, "unranked", *others, *OTHERS)
+    attacked = (names.honest, names.honest_worst, *ATTACKED)
+    ended = ("final_partial", "final_interval", "stopped", *attacked, "privacy", "secret")
+    return (*scores, *ended, names.per_client, "unranked", *others)
 
 
 def _final_names(measure: str) -> tuple[str, str]:

@@ -25,8 +25,8 @@ from fedkin.data.federated import FederatedData
 from fedkin.export.predictor import Decisions, Predictor
 from fedkin.measures.classification import MEASURES, classification_measures
 from fedkin.measures.fairness import fairness_measures
-from fedkin.measures.scores import OTHER_MEASURES
-from fedkin.run.stopping import first_to_reach
+from fedkin.measures.scores import OTHER_MEASURES, names_in
+from fedkin.measures.table import MEASURES as MEASURES_OF_RUNS
 from fedkin.run.trained.models import TrainedModels
 from fedkin.run.trained.number_evaluation import (
     fine_tuned_numbers,
@@ -407,6 +407,13 @@ def _finite_mean(values: Float[np.ndarray, "n"]) -> float:
     return float(finite.mean()) if len(finite) else math.nan
 
 
+def _reaches(record: Record, target: float) -> bool:
+    """Whether the score of a complete round is at least as good as the target."""
+    score = MEASURES_OF_RUNS[names_in(record).score]
+    value = record[score.name]
+    return value is not None and not record["partial"] and not score.better(target, value)
+
+
 def _to_target(
     records: Sequence[Record], seconds: Mapping[int, float], target: float | None, split: str
 ) -> dict[str, Any]:
@@ -414,7 +421,7 @@ def _to_target(
     as the accuracy), which is measured on ``split``. The values are None if no round reaches it."""
     if target is None:
         return {}
-    first = first_to_reach(records, target)
+    first = next((record for record in records if _reaches(record, target)), None)
     facts = {"target": target, "target_split": split}
     if first is None:
         return {

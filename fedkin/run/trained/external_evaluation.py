@@ -19,8 +19,8 @@ from fedkin.data.column_checks import check_columns
 from fedkin.data.digest import data_digest
 from fedkin.data.federated import FederatedData
 from fedkin.data.files import read_npz, read_table, table_kind
-from fedkin.data.label_tasks import converted_rows
 from fedkin.data.load import ENDINGS
+from fedkin.data.number_scores import converted_rows
 from fedkin.data.parquet import column_names
 from fedkin.data.table_encoding import TableEncoding
 from fedkin.data.table_scaling import converted
@@ -30,7 +30,7 @@ from fedkin.export.predictor import Decisions
 from fedkin.run.trained.evaluation import DIGEST, Evaluation, plain_value, tables
 from fedkin.run.trained.load_series import load_series
 from fedkin.run.trained.models import TrainedModels
-from fedkin.run.trained.number_evaluation import ClientSums, number_tables, sums_of
+from fedkin.run.trained.number_evaluation import ClientSums, NumberTables, number_tables, sums_of
 from fedkin.task_types.classification import task_type_of_samples
 
 ALL = "all"  # name of the split if all samples are evaluated
@@ -87,18 +87,12 @@ def evaluate_other(
                 continue
             labels[client] = y[rows]
             decisions[client] = model.decide(x[rows], prepared=True)
+    name = _name(data.name, cluster)
     if task_type.loss is not None:
         found = number_tables(
             task_type, trained.method, split or ALL, without=without, facts=facts, sums=sums
         )
-        return Evaluation(
-            split or ALL,
-            found.clients,
-            clusters=found.clusters,
-            summary={name: plain_value(value) for name, value in found.summary.items()}
-            | {DIGEST: data_digest(data)},
-            name=_name(data.name, cluster),
-        )
+        return _evaluation(found, split or ALL, data, name)
     by_client, by_cluster, summary = tables(
         trained.method,
         split or ALL,
@@ -112,8 +106,22 @@ def evaluate_other(
         by_client,
         clusters=by_cluster,
         summary=summary | {DIGEST: data_digest(data)},
-        name=_name(data.name, cluster),
+        name=name,
     )
+
+
+def _evaluation(found: NumberTables, split: str, data: FederatedData, name: str) -> Evaluation:
+    """The evaluation of labels that are numbers.
+
+    Args:
+        found: the tables.
+        split: the evaluated split.
+        data: the external data.
+        name: name of the evaluation in file names.
+    """
+    summary = {key: plain_value(value) for key, value in found.summary.items()}
+    summary[DIGEST] = data_digest(data)
+    return Evaluation(split, found.clients, found.clusters, summary=summary, name=name)
 
 
 def _name(data: str, cluster: int | None) -> str:
@@ -146,7 +154,8 @@ def load_other(
         ConfigError, DataError: as for ``fk.data.load``, or an option is unknown.
     """
     from fedkin.data import load
-    from fedkin.data.load import CLIENT, load_with
+    from fedkin.data.load import CLIENT
+    from fedkin.data.load_with import load_with
 
     path = user_path(path)
     task_type = task_type_of_samples(samples)

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float, Int, Shaped
 
 from fedkin.data.federated import FederatedData
-from fedkin.data.label_tasks import number_sums
+from fedkin.data.number_scores import number_sums
 from fedkin.measures.fairness import worst_decile
 from fedkin.run.trained.models import TrainedModels
 from fedkin.task_types.task_type import TaskType

@@ -1,0 +1,94 @@
+"""Predictions of labels that are numbers, from runs, their folders and their exports: a table with
+missing values and an unseen category, in units of the label."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fedkin as fk
+from fedkin.core.errors import ConfigError
+from fedkin.export import load
+from fedkin.export.predict_table import predict_file
+
+
+def stays() -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    hospital = np.arange(240) % 4
+    table = pd.DataFrame({"age": rng.normal(50, 10, 240), "dose": rng.normal(3, 1, 240)})
+    table["ward"] = np.array(["er", "icu", "surgery"])[rng.integers(0, 3, 240)]
+    table["years"] = rng.uniform(0.5, 2, 240)
+    table["days"] = rng.poisson(4 * table.years)
+    table["score"] = 500 + 20 * (table.ward == "icu") + rng.normal(size=240)
+    table.loc[::5, "dose"] = np.nan
+    return table.assign(hospital=[f"h{number}" for number in hospital])
+
+
+def trained(out: Path, label: str, **options: object) -> fk.Run:
+    table = stays().drop(columns="score" if label == "days" else "days")
+    if label == "score":
+        table = table.drop(columns="years")
+    data = fk.data.from_pandas(table, label=label, client="hospital", **options)  # type: ignore[arg-type]
+    return fk.simulate(fk.FedGroup(clusters=2), data, fk.models.mclr(data), rounds=4, cohort=4, out=out)
+
+
+def odd_rows() -> pd.DataFrame:
+    """Rows with a missing age, and with a category that training never saw."""
+    table = stays().head(8)
+    table.loc[0, "age"] = np.nan
+    table.loc[1, "ward"] = "never seen"
+    return table
+
+
+@pytest.mark.parametrize("format", ["safetensors", "torch", "onnx"])
+def test_an_export_predicts_as_the_run(format: str, tmp_path: Path) -> None:
+    run = trained(tmp_path / "run", "score", task="regression")
+    table = odd_rows()
+    table.to_csv(tmp_path / "new.csv", index=False)
+    run.export(tmp_path / "models", format)
+    predictions = predict_file(load(tmp_path / "models"), tmp_path / "new.csv")
+    own = [run.predict(table.iloc[[row]], client=table.hospital[row])[0] for row in range(8)]
+    np.testing.assert_allclose(predictions.table["prediction"], own, rtol=1e-5)
+    # In units of the label: all labels are near 500.
+    assert (abs(np.array(own) - 500) < 60).all()
+    # A missing age is the mean of the training samples.
+    filled = table.assign(
+        age=table.age.fillna(run.trained.parts.samples.transform.encoding.imputation.mean[0])
+    )
+    assert run.predict(filled.head(1), client="h0") == pytest.approx(own[0], rel=1e-6)
+    assert predictions.scores is not None and predictions.scored == 8
+
+
+def test_counts_are_times_the_exposure(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run", "days", task="count", exposure="years")
+    table = odd_rows()
+    rates = run.predict(table.drop(columns="years"), cluster=0)
+    np.testing.assert_allclose(run.predict(table, cluster=0), rates * table.years, rtol=1e-6)
+    twice = run.predict(table, cluster=0, exposure=np.full(8, 2.0))
+    np.testing.assert_allclose(twice, 2 * rates, rtol=1e-6)
+    assert 2 < rates.mean() < 6
+    with pytest.raises(ConfigError, match="have no probabilities"):
+        run.predict(table, cluster=0, proba=True)
+
+
+def test_quantiles_are_columns_in_order(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run", "score", quantiles=[0.1, 0.9])
+    odd_rows().to_csv(tmp_path / "new.csv", index=False)
+    run.export(tmp_path / "models")
+    table = predict_file(load(tmp_path / "models"), tmp_path / "new.csv").table
+    assert list(table.columns) == ["prediction_0.1", "prediction_0.9"]
+    assert (table["prediction_0.1"] <= table["prediction_0.9"]).all()
+
+
+def test_an_evaluation_has_the_measures_of_the_task(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run", "score", task="regression")
+    summary = run.evaluate().summary
+    final = run.summary()["final_root_mean_squared_error"]
+    assert summary["root_mean_squared_error"] == pytest.approx(final, rel=1e-5)
+    assert "accuracy" not in summary
+    pooled = run.evaluate().clients
+    mean_square = np.average(pooled["root_mean_squared_error"] ** 2, weights=pooled["samples"])
+    assert summary["root_mean_squared_error"] == pytest.approx(np.sqrt(mean_square), rel=1e-5)
