@@ -54,7 +54,7 @@ class TaskType(ABC):
     """
 
     name: ClassVar[str]
-    # What is summed over a client's samples, by name: of the model, then of the constant model.
+    # Names of the sums over a client's samples: those of the model, then of the constant model.
     sums: ClassVar[tuple[str, ...]]
     # A client with fewer scored samples is not ranked among the worst clients.
     least_ranked: ClassVar[int] = 10
@@ -93,7 +93,7 @@ class TaskType(ABC):
 
     @abstractmethod
     def sample_scores(self, xp: Any, scores: Any, y: Any) -> tuple[Any, ...]:
-        """What is summed over samples, one array [B] for each of the first names in ``sums``.
+        """The terms of the sums over samples, an array [B] for each of the first names in ``sums``.
 
         Args:
             xp: module of the arrays: ``numpy``, ``jax.numpy`` or ``torch``.

@@ -59,17 +59,17 @@ class ChooseStrength(Task):
 
     def compute(self, client: Client) -> dict[str, Any]:
         model = self.models[self.model_index[0]]
-        train = _OwnData.of_client(client, model, self.fits, "train")
+        train = _OwnData.of_client(client, model, fits=self.fits, split="train")
         held = None
         if client.has_validation:
-            held = _OwnData.of_client(client, model, self.fits, "validation")
+            held = _OwnData.of_client(client, model, fits=self.fits, split="validation")
         return self._held_out(train, held, client.rng())
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
-        train = _by_row(rows, self.models, self.model_index, self.fits, "train")
+        train = _by_row(rows, self.models, self.model_index, fits=self.fits, split="train")
         held: dict[int, _OwnData] = {}
         if rows.data.validation is not None:
-            held = _by_row(rows, self.models, self.model_index, self.fits, "validation")
+            held = _by_row(rows, self.models, self.model_index, fits=self.fits, split="validation")
         for row, data in train.items():
             rng = rows.drawn().client(int(rows.ids[rows.clients[row]]))
             reply = self._held_out(data, held.get(row), rng)
@@ -93,7 +93,9 @@ class ChooseStrength(Task):
             return {"loss": np.array(losses), "examples": len(held.design)}
         # Every fold has as many samples as the others, or one more.
         fold = rng.permutation(len(train.design)) % FOLDS
-        losses = held_out_losses(train.design, train.base, train.loss, strengths, fold)
+        losses = held_out_losses(
+            train.design, train.base, train.loss, strengths=strengths, fold=fold
+        )
         return {"loss": losses, "examples": len(train.design)}
 
 
@@ -116,14 +118,16 @@ class EvaluatePulled(EvaluateOwn):
 
     def compute(self, client: Client) -> dict[str, Any]:
         model = self.models[self.model_index[0]]
-        own_model = self._fit(_OwnData.of_client(client, model, self.fits, "train"))
+        own_model = self._fit(_OwnData.of_client(client, model, fits=self.fits, split="train"))
         client.memory[OWN] = own_model
         return score_reply(client.score(own_model[None], np.asarray(0), self.split))
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
         for portion in rows.portions(self.models.shape[1]):
             part = rows.select(portion)
-            data = _by_row(part, self.models, self.model_index[portion], self.fits, "train")
+            data = _by_row(
+                part, self.models, self.model_index[portion], fits=self.fits, split="train"
+            )
             own_models = np.stack([self._fit(data[row]) for row in range(len(portion))])
             rows.store(OWN, portion, own_models)
             sums = rows.scorer.score(

@@ -30,6 +30,7 @@ STAYS = "python examples/length_of_stay/statement.py runs/short --folds 2"
 FORECASTS = (
     "python examples/forecast/clusters.py runs/short --shared runs/short-shared --local runs/local"
 )
+STAYS_ADVICE = "fedkin advise examples/length_of_stay/stays.toml --out runs/stays-advice.png"
 SHORT = {
     README: NOTEBOOK,
     f"forecast/{README}": FORECASTS,
@@ -174,9 +175,10 @@ def test_the_lengths_of_stay(checkout: Path, tmp_path: Path) -> None:
     fewer rounds."""
     nothing = {"FEDKIN_DATA": "", "FEDKIN_CACHE": str(tmp_path / "cache")}
     lines = commands(f"length_of_stay/{README}")
-    assert len(lines) == 10
+    others = [line for line in lines if line != STAYS_ADVICE]
+    assert len(others) == len(lines) - 1 == 10
     said = ""
-    for line in lines:
+    for line in others:
         shortened = line.replace("--out", "run.rounds=2 --out") if " compare " in line else line
         said += run(checkout, shortened, nothing)
     assert "17 hospitals" in said
@@ -204,6 +206,18 @@ def test_the_lengths_of_stay(checkout: Path, tmp_path: Path) -> None:
         for row in choice["table"]
         if "mean of two" in (statements / f"{row['name']}.md").read_text()
     ]
+    check_clean(checkout)
+
+
+# The advice fits six kinds of models in five draws, which takes longer than the whole example.
+@pytest.mark.process
+def test_the_advice_on_lengths_of_stay(checkout: Path) -> None:
+    """Made-up hospitals differ in level, and in nothing else."""
+    run(checkout, "python examples/length_of_stay/stays.py runs/stays.csv --made-up")
+    said = run(checkout, STAYS_ADVICE)
+    assert "levels, not clusters" in " ".join(said.split())
+    assert "shared + own intercept" in said
+    assert (checkout / "runs/stays-advice.png").is_file()
     check_clean(checkout)
 
 
