@@ -129,9 +129,15 @@ LAST_LAYER = Case(
     )
     + ({"noise": "away"},),
     clusters=3,
-    needs={"model.last_layer": True, **SINGLE, **ALL},
+    needs={
+        "model.last_layer": True,
+        "data.classes": "trains the output of each class that a client has",
+        **SINGLE,
+        **ALL,
+    },
     personal="models",
 )
+OF_CLASSES = {"data.classes": "compares the samples of each class"}
 PEERS = Case(
     peers=True,
     options={"neighbours": 24},
@@ -225,6 +231,7 @@ CASES = {
     ),
     "feddrift": Case(
         needs={  # clients tell accuracies, and means of solutions are enough
+            "data.classes": "compares models by their accuracies",
             "reads.sends": "scores of all models",
             "changes.always": "copies models where data drift, and merges them",
             "data.earlier_samples": True,
@@ -301,6 +308,7 @@ CASES = {
         needs={
             "model.last_layer": True,
             **SINGLE,
+            **OF_CLASSES,
             "data.newcomer_labels": False,
             "changes.always": "stores each client's own solution",
             **KEPT,
@@ -318,6 +326,7 @@ CASES = {
             "model.last_layer": True,
             "reads.sends": "moments of its samples",
             "data.newcomer_labels": False,
+            **OF_CLASSES,
         },
         personal="models",  # it waits for the accuracy of the shared model
         options={"latest": 0, "eps": "gap", "noise": "nearest"},
@@ -349,7 +358,11 @@ CASES = {
         models_up=3,
     ),
     "fedrc": Case(
-        needs={"clients.number": 3, "reads.sends": "shares of clusters"},
+        needs={
+            "clients.number": 3,
+            "reads.sends": "shares of clusters",
+            "data.classes": "weights samples by their classes",
+        },
         personal="none",
         options={"clusters": 3},
         as_fedavg={"clusters": 1},
@@ -376,7 +389,7 @@ CASES = {
     ),
     "pacfl": Case(
         # subspaces are the samples', and means of solutions are enough
-        needs={"reads.sends": "bases of subspaces of its samples", **ALL},
+        needs={"reads.sends": "bases of subspaces of its samples", **OF_CLASSES, **ALL},
         options={"p": 1, "threshold": 20.0},
         as_fedavg={"threshold": 180.0},
         impossible=({"p": 0}, {"threshold": -1.0}, {"threshold": float("nan")}),
@@ -412,6 +425,7 @@ CASES = {
     ),
     "gossip": replace(PEERS, models_down=7, models_up=7),
     "given": Case(
+        needs={"reads.sends": "a hash of its group's name", **KEEPS},
         options={"groups": {str(client): "abc"[client % 3] for client in range(24)}},
         as_fedavg={"groups": {str(client): "all" for client in range(24)}},
         impossible=({"column": "", "groups": {}},),
