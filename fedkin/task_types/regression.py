@@ -43,7 +43,10 @@ class AbsoluteError(Loss):
     name = "absolute_error"
 
     def of(self, xp: Any, scores: Any, targets: Targets) -> Any:
-        return xp.abs(targets.label - scores[:, 0] - targets.offset)
+        residual = targets.label - scores[:, 0] - targets.offset
+        # Where label and score are equal the gradient is 0, in JAX and PyTorch alike.
+        below = xp.where(residual < 0, -residual, 0 * residual)
+        return xp.where(residual > 0, residual, below)
 
     def deviations(
         self, scores: Float[np.ndarray, "B C"], targets: Targets

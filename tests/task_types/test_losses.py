@@ -80,17 +80,7 @@ def test_the_logistic_loss_of_detectors_equals_the_oracle(oracle: Oracle) -> Non
         np.testing.assert_allclose(gradient[:, 0], known["outputs"]["grad"], rtol=1e-12)
 
 
-# JAX takes 1 as the gradient of abs at 0.
-_JAX_ABS = pytest.mark.xfail(strict=True, reason="AbsoluteError uses xp.abs")
-
-
-@pytest.mark.parametrize(
-    "loss",
-    [
-        pytest.param(loss, marks=_JAX_ABS if isinstance(loss, AbsoluteError) else (), id=repr(loss))
-        for loss in WITH_A_KINK
-    ],
-)
+@pytest.mark.parametrize("loss", WITH_A_KINK, ids=repr)
 def test_the_gradient_at_a_tie_is_zero(loss: Loss) -> None:
     scores = np.full((2, loss.outputs), 1.5)
     values, gradient = in_jax(loss, scores, Targets(np.full(2, 1.5), 0.0, None), np.float32)
