@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import warnings
 from contextlib import redirect_stdout
 from importlib import metadata, util
 from io import StringIO
@@ -103,7 +104,9 @@ def _package_table(name: str, package: str, table: str) -> Table:
     said = StringIO()
     found: Any = None
     try:
-        with redirect_stdout(said):
+        with redirect_stdout(said), warnings.catch_warnings():
+            # Tables that were pickled long ago name modules of NumPy that have moved.
+            warnings.simplefilter("ignore", DeprecationWarning)
             if package == SURVSET:
                 found = module.SurvLoader().load_dataset(table)["df"]
             else:
