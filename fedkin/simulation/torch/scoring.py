@@ -139,9 +139,7 @@ class TorchScorer:
         columns = [self._scores(models, clients, column, split) for column in model_index.T]
         return [np.concatenate(row, axis=1) for row in zip(*columns, strict=True)]
 
-    def _labels(
-        self, clients: Int[np.ndarray, "n"], split: str
-    ) -> list[Real[np.ndarray, "s ..."]]:
+    def _labels(self, clients: Int[np.ndarray, "n"], split: str) -> list[Real[np.ndarray, "s ..."]]:
         """The labels of each client's samples in a split."""
         owned = self._data.part(split)
         return [self._data.y[owned[int(c)]] for c in clients]
