@@ -41,7 +41,7 @@ def main() -> None:
     shared = fk.Run.load(options.shared).evaluate(split="test").summary
     local = fk.Run.load(options.local).evaluate(split="test").summary
 
-    by_cluster = clusters.clusters[list(HEADS)].rename(columns=HEADS)
+    by_cluster = clusters.clusters.loc[:, list(HEADS)].set_axis(list(HEADS.values()), axis=1)
     print(by_cluster.round(3).to_string(index=False))
     print()
     rows = {"one shared model": shared, "clusters": clusters.summary, "local models": local}

@@ -94,7 +94,7 @@ def prepare(
     """
     time = resolved_time(table, options.time, place)
     check_columns(table, [label, client, *time], place)
-    read = read_series(table, time, label, client, None, place)
+    read = read_series(table, time, label=label, client=client, place=place)
     season = options.season or read.time.frequency.season
     lags = options.lags
     if lags is None:
@@ -106,9 +106,11 @@ def prepare(
     kept = ~np.isnan(read.history.value)
     for values in columns.values():
         kept &= ~np.isnan(values)
-    part = _parts(table, read, kept, options, split, test_share, place)
+    part = _parts(
+        table, read, kept, options=options, split=split, test_share=test_share, place=place
+    )
     kept &= _of_trained_clients(read, kept & (part == "train"), lags, place)
-    _check_order(read, part, kept, split, place)
+    _check_order(read, part, kept, split=split, place=place)
     if not kept.all():
         _log.info(
             "%s: left out %d of %d rows, which have no label or lack a value at one of the lags %s",
@@ -129,8 +131,8 @@ def prepare(
         label_scale=options.label_scale,
     )
     training = part == "train"
-    found = _with_scales(task_type, series, read, training, kept)
-    rows = series_rows(table, read, found, training, place)
+    found = _with_scales(task_type, series, read, training=training, kept=kept)
+    rows = series_rows(table, read, found, training=training, place=place)
     samples = with_lags(table, series, columns, rows)
     samples = samples.assign(**{MADE_SPLIT: part})[kept].reset_index(drop=True)
     return PreparedSeries(
@@ -145,15 +147,26 @@ def prepare(
 def read_series(
     table: Table,
     time: Sequence[Any],
+    *,
     label: Any,
     client: Any,
-    frequency: Frequency | None,
     place: Path | str,
+    frequency: Frequency | None = None,
 ) -> ReadSeries:
-    """A table as series, with its time and its labels."""
+    """A table as series, with its time and its labels.
+
+    Args:
+        table: a row for each client and step.
+        time, label, client: columns of the table.
+        place: file or name with which messages begin.
+        frequency: length of a step; None for the commonest distance between a client's rows.
+
+    Raises:
+        DataError: a time or a label cannot be read, or a client has two rows at one step.
+    """
     owners = whole_ids(client_ids(table[client], place, str(client)))
     names = np.array([str(name) for name in owners])
-    steps = read_steps(table, time, names, place, frequency)
+    steps = read_steps(table, time, names, place=place, frequency=frequency)
     of_label = place_of("label", place, {"label": str(label)})
     values = numbers_of(table[label], "label", of_label, names, allow_missing=True)
     distinct, number = np.unique(names, return_inverse=True)
@@ -178,7 +191,16 @@ def _given_lags(
 
 
 def resolved_time(table: Table, names: Sequence[str], place: Path | str) -> list[Any]:
-    """Columns of the time as the table names them."""
+    """Columns of the time as the table names them.
+
+    Args:
+        table: the table.
+        names: the columns, as text.
+        place: file or name with which the message begins.
+
+    Raises:
+        DataError: a column does not exist.
+    """
     of_table = {str(name): name for name in table.columns}
     check_columns(_Names(list(of_table)), names, place, {names[0]: "name it with time="})
     return [of_table[name] for name in names]
@@ -195,6 +217,7 @@ def _parts(
     table: Table,
     read: ReadSeries,
     kept: Bool[np.ndarray, "M"],
+    *,
     options: ForecastOptions,
     split: Any,
     test_share: float,
@@ -277,7 +300,12 @@ def _of_trained_clients(
 
 
 def _check_order(
-    read: ReadSeries, part: np.ndarray, kept: Bool[np.ndarray, "M"], split: Any, place: Path | str
+    read: ReadSeries,
+    part: np.ndarray,
+    kept: Bool[np.ndarray, "M"],
+    *,
+    split: Any,
+    place: Path | str,
 ) -> None:
     """Raise DataError for a sample that is earlier than one of an earlier part."""
     step = read.time.step
@@ -300,6 +328,7 @@ def _with_scales(
     task_type: Forecast,
     series: Series,
     read: ReadSeries,
+    *,
     training: Bool[np.ndarray, "M"],
     kept: Bool[np.ndarray, "M"],
 ) -> Forecast:
@@ -322,10 +351,19 @@ def series_rows(
     table: Table,
     read: ReadSeries,
     task_type: Forecast,
+    *,
     training: Bool[np.ndarray, "M"],
     place: Path | str,
 ) -> SeriesRows:
-    """The scale and the simple forecasts of each row."""
+    """The scale and the simple forecasts of each row.
+
+    Args:
+        table: the table, which may have columns of lags.
+        read: the same table as series.
+        task_type: the task type with the scales of the clients.
+        training: rows of the training period, in which the unit of MASE is computed.
+        place: file or name with which messages begin.
+    """
     series = task_type.series
     assert series is not None
     known = [task_type.scales.get(name, task_type.label) for name in read.of_client]
@@ -363,7 +401,14 @@ def _or_given(
 def with_lags(
     table: Table, series: Series, columns: dict[str, Float64[np.ndarray, "M"]], rows: SeriesRows
 ) -> Table:
-    """The table with the columns of the lags. Lags are scaled as the labels of the client are."""
+    """The table with the columns of the lags. Lags are scaled as the labels of the client are.
+
+    Args:
+        table: the table.
+        series: how the table becomes samples.
+        columns: the lags that the reader made, by name, in units of the label.
+        rows: scale of each row.
+    """
     given = {name: table[name].to_numpy(np.float64, na_value=np.nan) for name in series.given_lags}
     lags = {**given, **columns}
     if series.label_scale == CLIENT:

@@ -45,7 +45,7 @@ def prepare_new(
     table: Table, task_type: Forecast, place: Path | str, client: str | None = None
 ) -> NewSeries:
     """Rows of a newer table as samples, in the way in which a run's table was read. A client of the
-    run keeps its scale; that of a newcomer is computed from its labels in the table.
+    run keeps its scale; the scale of a newcomer is computed from its labels in the table.
 
     Args:
         table: a row for each client and step: the past, with labels, and steps to be forecast.
@@ -68,7 +68,14 @@ def prepare_new(
             f"rows of earlier steps with {series.label}, and rows to be forecast without it"
         )
     frequency = Frequency(series.unit, series.every)
-    read = read_series(table, time, series.label, series.client, frequency, place)
+    read = read_series(
+        table,
+        time,
+        label=series.label,
+        client=series.client,
+        place=place,
+        frequency=frequency,
+    )
     columns = {lag_name(series.label, lag): read.history.before(lag) for lag in series.lags}
     complete = np.ones(len(table), bool)
     for values in columns.values():
@@ -77,7 +84,7 @@ def prepare_new(
     found = task_type
     if task_type.scales_by_client:
         found = replace(task_type, scales=_scales_with_newcomers(task_type, read, place))
-    rows = series_rows(table, read, found, everything, place)
+    rows = series_rows(table, read, found, training=everything, place=place)
     return NewSeries(
         table=with_lags(table, series, columns, rows),
         rows=rows,

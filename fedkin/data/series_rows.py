@@ -1,4 +1,4 @@
-"""What a sample of a forecast has besides its label, as columns of ``FederatedData.y``."""
+"""The scale and the simple forecasts of a sample, as columns of ``FederatedData.y``."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from fedkin.task_types.forecast import ForecastColumn
 
 @dataclass(frozen=True)
 class SeriesRows:
-    """What a sample of a forecast has besides its label, in units of the label: the client's scale,
-    the unit of MASE (0 if it is unknown), and the forecasts that need no training."""
+    """Numbers of each sample of a forecast, in units of the label: the client's scale, the unit of
+    MASE (0 if it is unknown), and the forecasts that need no training."""
 
     mean: Float64[np.ndarray, "m"]
     scale: Float64[np.ndarray, "m"]

@@ -134,7 +134,9 @@ def read_steps(
     Raises:
         DataError: a time cannot be read or is missing, or clients have different frequencies.
     """
-    units = _units(table, time, clients, place, None if frequency is None else frequency.unit)
+    units = _units(
+        table, time, clients, place=place, unit=None if frequency is None else frequency.unit
+    )
     names = np.asarray(clients)
     if frequency is None:
         frequency = _common_frequency(units, names, time, place)
@@ -175,7 +177,7 @@ class _Units:
 
 
 def _units(
-    table: Table, time: Sequence[str], clients: Any, place: Path | str, unit: str | None
+    table: Table, time: Sequence[str], clients: Any, *, place: Path | str, unit: str | None
 ) -> _Units:
     """The time of each row as a whole number of units; ``unit`` is given, or None."""
     if len(time) > 1:
@@ -209,7 +211,7 @@ def _of_several_columns(
     if len(time) == 2:
         quarters = "quarter" in time[1].lower()
         most = 4 if quarters else 12
-        _check_range(parts[1], most, time[1], clients, place)
+        _check_range(parts[1], most, time[1], clients=clients, place=place)
         return _Units(parts[0] * 12 + (parts[1] - 1) * (3 if quarters else 1), MONTHS)
     if len(time) > 3:
         raise ConfigError(
@@ -218,12 +220,12 @@ def _of_several_columns(
         )
     columns = dict(zip(("year", "month", "day"), parts, strict=True))
     dates = pd.to_datetime(pd.DataFrame(columns), errors="coerce")
-    _refuse_unread(dates, table[time[2]], time[2], clients, place)
+    _refuse_unread(dates, table[time[2]], time[2], clients=clients, place=place)
     return _of_dates(dates, None)
 
 
 def _check_range(
-    numbers: Int64[np.ndarray, "M"], most: int, name: str, clients: Any, place: Path | str
+    numbers: Int64[np.ndarray, "M"], most: int, name: str, *, clients: Any, place: Path | str
 ) -> None:
     """Raise DataError for a month or a quarter that does not exist."""
     wrong = (numbers < 1) | (numbers > most)
@@ -267,7 +269,7 @@ def _dates(column: Any, name: str, clients: Any, place: Path | str) -> Any:
     if quarters.all():
         return pd.PeriodIndex(text.str.replace(r"[- ]", "", regex=True), freq="Q").to_timestamp()
     dates = pd.to_datetime(text, format="ISO8601", errors="coerce", utc=True).dt.tz_localize(None)
-    _refuse_unread(dates, column, name, clients, place)
+    _refuse_unread(dates, column, name, clients=clients, place=place)
     return dates
 
 
@@ -298,7 +300,7 @@ def _refuse_missing(column: Any, name: str, clients: Any, place: Path | str) -> 
         )
 
 
-def _refuse_unread(dates: Any, column: Any, name: str, clients: Any, place: Path | str) -> None:
+def _refuse_unread(dates: Any, column: Any, name: str, *, clients: Any, place: Path | str) -> None:
     """Raise DataError for a date that was not read."""
     unread = np.asarray(dates.isna())
     if unread.any():

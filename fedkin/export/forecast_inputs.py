@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Float32, Float64, Shaped
@@ -20,9 +20,6 @@ from fedkin.data.table_transform import transform_of
 from fedkin.export.columns import is_table
 from fedkin.export.input_samples import as_samples
 from fedkin.task_types.forecast import Forecast
-
-if TYPE_CHECKING:
-    from fedkin.export.predictor import Classifier
 
 _log = logging.getLogger("fedkin")
 
@@ -88,18 +85,15 @@ def in_label_units(
     return forecast
 
 
-def forecasts(model: Classifier, x: Any) -> Float64[np.ndarray, "M"]:
-    """The forecasts of a model for the rows of a table, in units of the label. Errors are those of
-    ``new_rows``."""
-    new = new_rows(x, model.samples)
-    assert isinstance(model.task_type, Forecast)
-    scores = model.finite_scores(new.table[new.complete])
-    return in_label_units(new, model.task_type, scores)
-
-
 def with_client(x: Any, samples: Samples, client: str) -> Any:
     """A table of one client with the column of the client, if it has none. Other samples stay
-    unchanged."""
+    unchanged.
+
+    Args:
+        x: samples, such as a DataFrame.
+        samples: the training samples.
+        client: name of the client.
+    """
     task_type = getattr(samples, "task_type", None)
     series = task_type.series if isinstance(task_type, Forecast) else None
     if series is None or not is_table(x) or series.client in x:

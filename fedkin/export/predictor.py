@@ -15,10 +15,11 @@ from jaxtyping import Float, Int, Shaped
 
 from fedkin.core.errors import ConfigError, ModelError
 from fedkin.core.model_spec import Samples
-from fedkin.export.forecast_inputs import forecasts
+from fedkin.export.forecast_inputs import in_label_units, new_rows
 from fedkin.export.input_samples import as_samples, exposures
 from fedkin.simulation.workers import AnyModel, ModelWithWorkers
 from fedkin.task_types.classification import CLASSIFICATION
+from fedkin.task_types.forecast import Forecast
 from fedkin.task_types.task_type import TaskType
 
 
@@ -110,8 +111,10 @@ class Classifier:
                     f"{self.name} predicts labels of {self.task_type.name}, which have no "
                     "probabilities; leave proba out"
                 )
-            if self.task_type.by_time:
-                return forecasts(self, x)
+            if isinstance(self.task_type, Forecast):
+                new = new_rows(x, self.samples)
+                scores = self.finite_scores(new.table[new.complete])
+                return in_label_units(new, self.task_type, scores)
             return self.task_type.predict(
                 self.finite_scores(x), exposures(x, exposure, self.samples)
             )

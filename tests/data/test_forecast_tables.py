@@ -212,7 +212,7 @@ def test_dates_that_cannot_be_read() -> None:
 
 def test_mixed_frequencies() -> None:
     table = series({"a": np.arange(30.0), "b": np.arange(30.0), "c": np.arange(30.0)})
-    quarterly = table[(table.shop != "c") | (table.index % 3 == 0)]
+    quarterly: Any = table[(table.shop != "c") | (table.index % 3 == 0)]
     wrong = r"mixed frequencies: most clients have a row every one month.*client c every one quarte"
     with pytest.raises(DataError, match=wrong):
         read(quarterly)

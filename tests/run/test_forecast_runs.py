@@ -73,7 +73,7 @@ def test_clusters_are_seasons_whatever_the_level(run: fk.Run) -> None:
     assert clusters[0::2] == [clusters[0]] * 3
     assert clusters[1::2] == [1 - clusters[0]] * 3
     last = run.history.iloc[-1]
-    # The seasonal naive forecast has the noise of two months, a trained model that of one.
+    # The seasonal naive forecast has the noise of two months, a trained model has the noise of one.
     assert last["mean_absolute_scaled_error"] < last["seasonal_naive_error"]
     assert last["seasonal_naive_error"] < last["last_value_error"]
     of_clusters = run.evaluate(split="test").clusters
@@ -114,7 +114,7 @@ def test_both_engines_score_alike(run: fk.Run) -> None:
 def test_a_forecast_is_in_units_of_the_client(run: fk.Run) -> None:
     """The last month has no label; the forecast is near what follows from its season."""
     table = shops()
-    truth = table.groupby("shop")["sales"].last()
+    truth: Any = table.groupby("shop")["sales"].last()
     table.loc[table["date"] == "2019-12", "sales"] = np.nan
     for number in (2, 3):
         own = table[table["shop"] == f"shop-{number}"]
@@ -133,7 +133,7 @@ def test_a_forecast_is_in_units_of_the_client(run: fk.Run) -> None:
 
 def test_a_newcomer_is_scaled_by_its_own_past(run: fk.Run) -> None:
     """Its level is unlike any of the run's. A scale of the run would be wrong a thousandfold."""
-    winter = shops()[lambda table: table["shop"] == "shop-1"]
+    winter: Any = shops()[lambda table: table["shop"] == "shop-1"]
     newcomer = winter.assign(shop="new", sales=winter["sales"] * 1000)
     placement = run.place(newcomer)
     assert placement.cluster == run.assignment[1]
@@ -180,10 +180,10 @@ def test_the_commands(run: fk.Run, tmp_path: Path) -> None:
     done = runner.invoke(app, ["predict", str(exported), str(csv), "--out", str(out)])
     assert done.exit_code == 0, done.output
     assert "mean absolute scaled error" in done.output
-    forecasts = pd.read_csv(out)["prediction"]
+    forecasts: Any = pd.read_csv(out)["prediction"]
     assert len(forecasts) == 6 * MONTHS
     assert forecasts.isna().sum() == 6
-    level = forecasts.groupby(np.repeat(np.arange(6), MONTHS)).mean()
+    level: Any = forecasts.groupby(np.repeat(np.arange(6), MONTHS)).mean()
     assert level[2] / level[0] == pytest.approx(900, rel=0.2)
     new = tmp_path / "new.csv"
     newcomer = shops()[lambda table: table["shop"] == "shop-1"].assign(shop="new")

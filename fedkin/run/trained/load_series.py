@@ -19,8 +19,8 @@ from fedkin.task_types.forecast import Forecast
 
 def load_series(path: Path, samples: Samples) -> FederatedData:
     """The rows of a table that have a label and all lags, in the way of the run's data. A client of
-    the run keeps its scale; that of a newcomer is computed from its labels in the table. A table
-    without clients is one series, named after the file.
+    the run keeps its scale; the scale of a newcomer is computed from its labels in the table. A
+    table without clients is one series, named after the file.
 
     Args:
         path: a CSV or Parquet file with the run's columns of time, client and label.
