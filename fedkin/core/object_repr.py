@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from typing import SupportsInt
+from typing import Any, SupportsInt
 
 MOST_CLIENTS = 20  # most clients that a message names
 LISTED = 4  # names that are listed; further ones are counted

@@ -59,7 +59,8 @@ def kind_of(column: Any, name: Any, place: Path | str, start: int = 0) -> str | 
     refuse_marks(column, name, place, start)
     refuse_mostly_numbers(column, name, place, start)
     texts = [str(cell) for cell in present.head(1)]
-    readable = pd.to_numeric(present, errors="coerce").notna().all()
+    read: Any = pd.to_numeric(present, errors="coerce")
+    readable = read.notna().all()
     if readable and not all(isinstance(cell, str) for cell in present):
         return NUMBER
     assert texts
@@ -84,7 +85,8 @@ def as_numbers(
     """
     import pandas as pd
 
-    numbers = pd.to_numeric(column, errors="coerce").to_numpy(np.float64, na_value=np.nan)
+    read: Any = pd.to_numeric(column, errors="coerce")
+    numbers = read.to_numpy(np.float64, na_value=np.nan)
     text = np.isnan(numbers) & column.notna().to_numpy()
     if text.any():
         row = int(np.argmax(text))

@@ -45,7 +45,7 @@ def _check_numbers(data: Any) -> None:
         )
     bad = first_not_finite(data.y)
     if bad is not None:
-        raise DataError(f"{data.name}: the label in row {bad[0]} is not finite")
+        raise DataError(f"{data.name}: the label in row {bad} is not finite")
 
 
 def _check_samples(data: Any) -> None:

@@ -274,7 +274,8 @@ def numbers_of(
 
     column = pd.Series(np.asarray(values).ravel()) if not hasattr(values, "dtype") else values
     column = pd.Series(np.asarray(column))
-    numbers = pd.to_numeric(column, errors="coerce").to_numpy(np.float64, na_value=np.nan)
+    read: Any = pd.to_numeric(column, errors="coerce")
+    numbers = read.to_numpy(np.float64, na_value=np.nan)
     missing = column.isna().to_numpy()
     text = np.isnan(numbers) & ~missing
     if text.any():

@@ -193,6 +193,7 @@ class OwnSamples:
         transform = None
         if x is None:
             x, transform = self._scaled(train, client_names)
+        assert x is not None
         return FederatedData(
             name=self.title,
             x=x,

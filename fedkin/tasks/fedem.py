@@ -230,7 +230,7 @@ class EvaluateMixture(Task):
         scores = (client.scores(model, self.split) for model in self.models)
         by_sample, losses = _mixed(client.task_type, scores, prior, labels)
         sums = np.array([column.sum() for column in by_sample], np.float64)
-        return score_reply(ScoreSums(sums, losses.sum(), np.int64(len(labels))))
+        return score_reply(ScoreSums(sums, losses.sum(), np.asarray(len(labels))))
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
         owned = rows.data.part(self.split)

@@ -34,6 +34,7 @@ def test_the_advice_for_numbers(kind: str, verdict: str, method: str, part: str 
     assert configuration.get("personal", {}).get("name") == part
     assert "own intercept" in advice.why
     summary = json.loads(json.dumps(advice.summary(), allow_nan=False))
+    assert advice.levels is not None
     assert summary["levels"]["verdict"] == advice.levels.verdict
     assert advice.heterogeneity.loc["ICC of labels", "value"] > 0.1 or kind != "levels"
     if kind == "clusters":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -71,7 +72,7 @@ def test_the_kind_of_difference_is_recognised(kind: str, task: str, verdict: str
     draws = 5 if task == "count" else 3
     answer = fk.clusters_or_levels(federation(kind, task), fk.models.mclr, draws=draws, plan=PLAN)
     assert answer.verdict == verdict, answer
-    table = answer.table["D2 %"]
+    table: Any = answer.table["D2 %"]
     if kind == "levels":
         # Clusters sort clients by level, and one number for each client does more.
         assert table[INTERCEPTS] > table[SHARED] + 5
@@ -165,7 +166,8 @@ def test_known_groups_are_compared_with_random_ones() -> None:
         frame, label="y", client="client", client_columns="sector", task="regression"
     )
     answer = fk.clusters_or_levels(table, fk.models.mclr, draws=2, plan=PLAN, column="sector")
-    assert answer.table["D2 %"][GIVEN] > answer.table["D2 %"][RANDOM] + 10
+    found: Any = answer.table["D2 %"]
+    assert found[GIVEN] > found[RANDOM] + 10
     assert answer.gains.loc["given groups over shared", "gain %"] > 10
     with pytest.raises(ConfigError, match=r"no column 'region'.*known: sector"):
         groups_of(table, "region")

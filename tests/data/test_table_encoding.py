@@ -100,7 +100,8 @@ def test_files_equal_frames(tmp_path: Path) -> None:
 
 
 def test_a_complete_table_has_no_encoding() -> None:
-    data = federation(wards()[["age", "smokes", "score", "hospital"]])
+    complete: Any = wards()[["age", "smokes", "score", "hospital"]]
+    data = federation(complete)
     assert data.transform is not None and data.transform.encoding is None
     assert "encoding" not in data.transform.values()
 

@@ -112,6 +112,7 @@ def test_the_served_mixture_has_the_mixed_scores() -> None:
 def test_the_dispersion_of_classes_stays_one() -> None:
     data = fk.data.digits(clients=4)
     run = fk.simulate(FedEM(2), data, fk.models.mclr(data), rounds=2, cohort=4)
+    assert isinstance(run.state, MixtureState)
     assert run.state.dispersion.tolist() == [1.0]
 
 
@@ -122,6 +123,7 @@ def test_other_losses_of_numbers_train_and_keep_a_finite_dispersion(loss: str) -
     y = x[:, 0] + rng.normal(size=60)
     data = fk.data.from_arrays(x, y, clients=np.repeat(np.arange(4), 15), loss=loss)
     run = fk.simulate(FedEM(2), data, fk.models.mclr(data), rounds=2, cohort=4)
+    assert isinstance(run.state, MixtureState)
     dispersion = float(run.state.dispersion[0])
     assert dispersion == 1.0 if loss == "gaussian_nll" else 0 < dispersion < 5
 
@@ -153,6 +155,10 @@ def test_mixtures_of_other_losses() -> None:
 
 def test_an_old_state_without_dispersion_is_one() -> None:
     state = state_of(data_of("regression"), MODELS, 3.0)
-    old = {"models": state.models, "assignment": state.assignment}
-    old |= {"membership": state.membership, "samples": state.samples}
-    assert replace(MixtureState(**old)).dispersion.tolist() == [1.0]
+    old = MixtureState(
+        models=state.models,
+        assignment=state.assignment,
+        membership=state.membership,
+        samples=state.samples,
+    )
+    assert replace(old).dispersion.tolist() == [1.0]

@@ -20,7 +20,7 @@ from fedkin.data.federated import FederatedData, Ragged
 from fedkin.models import MODELS, cnn, lstm, mclr, mlp, rnn
 from fedkin.models.model import Model
 from fedkin.simulation.engine import SimulatedWorld
-from fedkin.simulation.jax.local_training import sample_losses
+from fedkin.simulation.jax.training_losses import cross_entropy
 from fedkin.tasks.train import train
 from tests.simulation.small_federation import federation
 
@@ -180,7 +180,7 @@ def test_two_classes_are_sigmoid_cross_entropy(make: Callable[..., Model]) -> No
     found = scores(model, 5 * weights(model), data.x)
     assert not found[:, 0].any() and len(np.unique(found[:, 1])) > 1
     z = found[:, 1].astype(np.float64)
-    losses = sample_losses(jnp.asarray(found), jnp.asarray(data.y))
+    losses = cross_entropy(jnp.asarray(found), jnp.asarray(data.y))
     np.testing.assert_allclose(losses, np.logaddexp(0, z) - data.y * z, rtol=1e-5, atol=1e-6)
 
 
@@ -214,9 +214,8 @@ def test_any_integers_number_the_words(kind: Any) -> None:
 
 def gradient(model: Model, w: np.ndarray, data: FederatedData) -> np.ndarray:
     def loss(w: jax.Array) -> jax.Array:
-        return sample_losses(
-            model.apply(model.unflatten(w), jnp.asarray(data.x), None), jnp.asarray(data.y)
-        ).mean()
+        scores = model.apply(model.unflatten(w), jnp.asarray(data.x), None)
+        return cross_entropy(scores, jnp.asarray(data.y)).mean()
 
     return np.asarray(jax.grad(loss)(jnp.asarray(w)))
 

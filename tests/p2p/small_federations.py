@@ -52,7 +52,7 @@ def two_clusters(clients: int = 6, **options: Any) -> FakeWorld:
 
 
 def make_peer(
-    world: FakeWorld,
+    world: Any,
     network: MemoryNetwork,
     client: int,
     method: PeerMethod,

@@ -18,7 +18,7 @@ from fedkin.task_types.count import LOSSES as COUNT_LOSSES
 from fedkin.task_types.count import CountLoss, Gamma, NegativeBinomial, Poisson, Tweedie
 from fedkin.task_types.loss import Loss, Targets
 from fedkin.task_types.quantile import Pinball
-from fedkin.task_types.regression import AbsoluteError, GaussianLikelihood, Huber, SquaredError
+from fedkin.task_types.regression import GaussianLikelihood, Huber, SquaredError
 from tests.task_types.loss_cases import LOSSES, WITH_A_KINK, loss_case
 from tests.task_vectors import task_case
 

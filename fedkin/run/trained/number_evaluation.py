@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Int, Shaped
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+@runtime_checkable
 class Tunable(Protocol):
     """Trained models that can be fine-tuned (``TrainedModels``)."""
 

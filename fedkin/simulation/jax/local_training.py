@@ -349,13 +349,13 @@ def _full_gradient(
         indices = work.steps.batches[first + s]
         count = work.steps.valid[first + s]
         mask = (jnp.arange(len(indices)) < count).astype(jnp.float32)
-        own = sample_weights(model, work.y[indices])
+        own = sample_weights(model, jnp.asarray(work.y)[indices])
         if own is not None:
             count = jnp.sum(own * mask)
         return jax.tree.map(jnp.add, total, jax.grad(summed)(w, indices, mask)), examples + count
 
     zero = jax.tree.map(jnp.zeros_like, w)
-    weighted = sample_weights(model, work.y[:1]) is not None
+    weighted = sample_weights(model, jnp.asarray(work.y)[:1]) is not None
     counts = jnp.float32 if weighted else work.steps.valid.dtype
     begin = (zero, jnp.zeros((), counts))
     total, examples = jax.lax.fori_loop(0, steps, step, begin)
