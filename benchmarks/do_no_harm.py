@@ -356,6 +356,11 @@ and the upper limit is the one-sided 95% limit of their mean (Student's t).
 
 {HEAD}
 {new}
+
+## Next
+
+* [Do clusters help here?](do-clusters-help.md#do-no-harm): the rule, and how to use it.
+* [Data sets and models](data-sets.md#natural-federations): where these federations come from.
 """
 
 

@@ -80,9 +80,9 @@ class Evaluate(Task):
 def check_sums(task: Task, arrays: Mapping[str, np.ndarray]) -> None:
     """Raise TaskError for impossible sums in the reply of an evaluation."""
     sums = arrays["sums"]
-    # A single sum is the number of correct predictions.
-    if sums.shape[-1] == 1 and (sums[..., 0] > arrays["examples"]).any():
-        raise TaskError(f"task {task.name}: sums has more correct samples than samples")
+    # A single sum is the number of correct predictions. A number that is NaN is refused, too.
+    if sums.shape[-1] == 1 and not (sums[..., 0] <= arrays["examples"]).all():
+        raise TaskError(f"task {task.name}: sums has more correct samples than samples, or NaN")
 
 
 def score_reply(scores: ScoreSums) -> dict[str, Any]:
