@@ -13,7 +13,7 @@ from fedkin.data.client_ids import client_ids
 from fedkin.data.federated import FederatedData
 from fedkin.data.forecast_samples import ForecastReader
 from fedkin.data.label_tasks import task_type_of
-from fedkin.data.partition_options import checked
+from fedkin.data.partition_options import PartitionOptions, checked
 from fedkin.data.table_options import TableOptions
 from fedkin.data.tables import Columns, table_samples
 from fedkin.data.user_arrays import user_array
@@ -213,12 +213,7 @@ def from_pandas(
         min_samples=min_samples,
     )
     check_frame(frame)
-    if (client is None) == (options is None):
-        raise ConfigError(
-            "give either client= (the column with the client of each sample), or partition= and "
-            "num_clients= (to divide the samples among clients); got "
-            f"{'neither' if options is None else 'both'}"
-        )
+    _check_one_division(client, options)
     table_options = TableOptions.of(
         scale,
         scale_from,
@@ -272,6 +267,16 @@ def from_pandas(
         task_type=task_type,
     )
     return samples.federation(options, test_share(test) if split is None else 1, seed)
+
+
+def _check_one_division(client: str | None, options: PartitionOptions | None) -> None:
+    """Raise ConfigError unless either a column or a partition divides the samples among clients."""
+    if (client is None) == (options is None):
+        raise ConfigError(
+            "give either client= (the column with the client of each sample), or partition= and "
+            "num_clients= (to divide the samples among clients); got "
+            f"{'neither' if options is None else 'both'}"
+        )
 
 
 def check_frame(frame: pd.DataFrame | Any) -> None:

@@ -23,6 +23,7 @@ from fedkin.data.partition_options import checked
 from fedkin.data.table_options import TableOptions, refuse_table_options
 from fedkin.data.tables import Columns, column_facts, table_samples
 from fedkin.data.user_samples import OwnSamples, own_partition
+from fedkin.task_types.task_type import TaskType
 
 ENDINGS = tuple(ending for endings in ENDINGS_OF.values() for ending in endings)
 # Default names of columns.
@@ -203,7 +204,6 @@ def load(
     )
     if path.is_dir() and not has_arrays(path):
         _refuse_split(path, train_fraction, seed)
-        refuse_table_options(_kind_of_folder(path), path, of_tables)
         of_file = {
             "label": label,
             "client": client,
@@ -211,7 +211,7 @@ def load(
             "label_names": label_names,
             "partition": partition,
         }
-        return _folder_data(path, classes, of_file)
+        return _folder_data(path, classes, of_file=of_file, of_tables=of_tables)
     if path.is_dir() or table_kind(path, _OTHERS) == "npz":
         refuse_table_options("an array, which may hold images", path, of_tables)
     samples = file_samples(
@@ -231,11 +231,7 @@ def load(
     if forecast is not None:
         forecast.refuse(label_scale_from)
         return samples.federation(options, 1, seed or 0)
-    if label_scale_from is not None and task_type is None:
-        raise ConfigError(
-            "label_scale_from scales labels that are numbers; set task = 'regression', or leave "
-            "label_scale_from out"
-        )
+    _refuse_scale_of_classes(label_scale_from, task_type)
     samples = replace(samples, task_type=task_type, label_scale_from=label_scale_from)
     if samples.split is not None:
         _refuse_split(path, train_fraction, seed if options is None else None)
@@ -251,14 +247,27 @@ def _refuse_two_divisions(client: str | int | None, partition: str | None) -> No
         )
 
 
-def _folder_data(path: Path, classes: int | None, of_file: dict[str, object]) -> FederatedData:
+def _refuse_scale_of_classes(label_scale_from: Any, task_type: TaskType | None) -> None:
+    """Raise ConfigError for statistics of labels that are classes."""
+    if label_scale_from is not None and task_type is None:
+        raise ConfigError(
+            "label_scale_from scales labels that are numbers; set task = 'regression', or leave "
+            "label_scale_from out"
+        )
+
+
+def _folder_data(
+    path: Path, classes: int | None, of_file: dict[str, object], of_tables: dict[str, Any]
+) -> FederatedData:
     """The federation in a folder of packed data, or in LEAF's layout.
 
     Args:
         path: the folder.
         classes: as in ``load``.
         of_file: values of the options that only single files have; a given one is refused.
+        of_tables: values of the options that only tables have; a given one is refused.
     """
+    refuse_table_options(_kind_of_folder(path), path, of_tables)
     if is_packed(path):
         _refuse_options_of_file(path, of_file | {"classes": classes})
         return open_packed(path)
@@ -292,15 +301,30 @@ def file_samples(
     forecast: ForecastReader | None = None,
     client_columns: tuple[str, ...] = (),
 ) -> OwnSamples:
-    """The samples of a file, or of a folder of arrays. ``options`` are those of tables, and
-    ``forecast`` makes the samples of a forecast.
+    """The samples of a file, or of a folder of arrays.
 
-    ``owned`` says whether samples have clients; otherwise a partition assigns them.
+    Args:
+        path: the file or folder.
+        label: column or array of the labels.
+        client: column or array of the clients.
+        features: columns of the features; None for all other columns.
+        owned: whether samples have clients; otherwise a partition assigns them.
+        label_names: names of the classes.
+        classes: number of classes; None if it follows from the labels.
+        options: options of tables.
+        exposure: column or array of the exposures.
+        weight: column or array of the weights.
+        forecast: makes the samples of a forecast; None for another task.
+        client_columns: columns of facts about clients.
     """
     kind = "npz" if path.is_dir() else table_kind(path, _OTHERS)
     if kind == "npz":
         samples = _array_samples(
-            path, label, client if owned else None, features, (exposure, weight)
+            path,
+            label,
+            client=client if owned else None,
+            features=features,
+            more=(exposure, weight),
         )
         return replace(samples, label_names=label_names, classes=classes)
     if kind == "parquet" and forecast is None:
