@@ -225,15 +225,14 @@ def from_pandas(
     )
     frame = table_options.rename(frame, name)
     split = test if isinstance(test, str) else None
-    if isinstance(features, str):
-        features = [features]
+    chosen = [features] if isinstance(features, str) else features
     facts = names_of(client_columns)
-    roles = (label, client, split, exposure, weight, *facts, *(features or ()))
+    roles = (label, client, split, exposure, weight, *facts, *(chosen or ()))
     used = [column for column in roles if column is not None]
     columns = Columns(
         label=label,
         client=client,
-        features=None if features is None else list(features),
+        features=None if chosen is None else list(chosen),
         split=split,
         unused=table_options.dropped(frame, used, name),
         exposure=exposure,
@@ -251,10 +250,9 @@ def from_pandas(
         validation_from=validation_from,
         label_scale=label_scale,
     )
+    scaling = table_options.scaling()
     if forecast is not None:
-        samples = forecast.samples(
-            frame, columns, scaling=table_options.scaling(), place=name, title=name
-        )
+        samples = forecast.samples(frame, columns, scaling=scaling, place=name, title=name)
         return samples.federation(None, 1, seed)
     samples = table_samples(
         frame,
@@ -263,7 +261,7 @@ def from_pandas(
         title=name,
         label_names=None if label_names is None else tuple(label_names),
         classes=classes,
-        scaling=table_options.scaling(),
+        scaling=scaling,
         task_type=task_type,
     )
     return samples.federation(options, test_share(test) if split is None else 1, seed)

@@ -19,7 +19,7 @@ from fedkin.data.labels import Names
 from fedkin.data.leaf import leaf
 from fedkin.data.packed import is_packed, open_packed
 from fedkin.data.parquet import column_names, parquet_samples
-from fedkin.data.partition_options import checked
+from fedkin.data.partition_options import PartitionOptions, checked
 from fedkin.data.table_options import TableOptions, refuse_table_options
 from fedkin.data.tables import Columns, column_facts, table_samples
 from fedkin.data.user_samples import OwnSamples, own_partition
@@ -171,7 +171,6 @@ def load(
             ``scale``, is given for other data.
     """
     path = user_path(path)
-    features = None if features is None else feature_list(features)
     of_tables = {
         "scale": scale,
         "scale_from": scale_from,
@@ -181,7 +180,6 @@ def load(
         "min_frequency": min_frequency,
         "min_clients": min_clients,
     }
-    table_options = TableOptions.of(**of_tables)
     options = own_partition(
         partition=partition,
         clients=clients,
@@ -203,7 +201,6 @@ def load(
         label_scale=label_scale,
     )
     if path.is_dir() and not has_arrays(path):
-        _refuse_split(path, train_fraction, seed)
         of_file = {
             "label": label,
             "client": client,
@@ -211,18 +208,18 @@ def load(
             "label_names": label_names,
             "partition": partition,
         }
+        _refuse_split(path, train_fraction, seed)
         return _folder_data(path, classes, of_file=of_file, of_tables=of_tables)
-    if path.is_dir() or table_kind(path, _OTHERS) == "npz":
-        refuse_table_options("an array, which may hold images", path, of_tables)
+    _refuse_options_of_arrays(path, of_tables)
     samples = file_samples(
         path=path,
         label=LABEL if label is None else str(label),
         client=CLIENT if client is None else str(client),
-        features=features,
+        features=None if features is None else feature_list(features),
         owned=options is None,
         label_names=None if label_names is None else tuple(label_names),
         classes=classes,
-        options=table_options,
+        options=TableOptions.of(**of_tables),
         exposure=None if exposure is None else str(exposure),
         weight=None if weight is None else str(weight),
         client_columns=names_of(client_columns),
@@ -231,12 +228,36 @@ def load(
     if forecast is not None:
         forecast.refuse(label_scale_from)
         return samples.federation(options, 1, seed or 0)
-    _refuse_scale_of_classes(label_scale_from, task_type)
-    samples = replace(samples, task_type=task_type, label_scale_from=label_scale_from)
+    samples = _with_task(samples, task_type, label_scale_from)
+    return _divided(samples, path, options=options, train_fraction=train_fraction, seed=seed)
+
+
+def _divided(
+    samples: OwnSamples,
+    path: Path,
+    options: PartitionOptions | None,
+    train_fraction: float | int | None,
+    seed: int | None,
+) -> FederatedData:
+    """The federation of samples, divided into training and test samples.
+
+    Args:
+        samples: the samples of the file.
+        path: the file.
+        options: how a partition divides samples among clients; None if they have clients.
+        train_fraction: as in ``load``.
+        seed: as in ``load``.
+    """
     if samples.split is not None:
         _refuse_split(path, train_fraction, seed if options is None else None)
     fraction = 0.9 if train_fraction is None else train_fraction
     return samples.federation(options, fraction, seed or 0)
+
+
+def _refuse_options_of_arrays(path: Path, of_tables: dict[str, Any]) -> None:
+    """Raise ConfigError if an option of tables is given for arrays."""
+    if path.is_dir() or table_kind(path, _OTHERS) == "npz":
+        refuse_table_options("an array, which may hold images", path, of_tables)
 
 
 def _refuse_two_divisions(client: str | int | None, partition: str | None) -> None:
@@ -247,13 +268,25 @@ def _refuse_two_divisions(client: str | int | None, partition: str | None) -> No
         )
 
 
-def _refuse_scale_of_classes(label_scale_from: Any, task_type: TaskType | None) -> None:
-    """Raise ConfigError for statistics of labels that are classes."""
+def _with_task(
+    samples: OwnSamples, task_type: TaskType | None, label_scale_from: Any
+) -> OwnSamples:
+    """The samples with their task type, and with known statistics of the labels.
+
+    Args:
+        samples: the samples of the file.
+        task_type: what the labels are; None for classes.
+        label_scale_from: as in ``load``.
+
+    Raises:
+        ConfigError: statistics are given for labels that are classes.
+    """
     if label_scale_from is not None and task_type is None:
         raise ConfigError(
             "label_scale_from scales labels that are numbers; set task = 'regression', or leave "
             "label_scale_from out"
         )
+    return replace(samples, task_type=task_type, label_scale_from=label_scale_from)
 
 
 def _folder_data(
