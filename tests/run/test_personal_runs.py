@@ -87,7 +87,10 @@ def test_a_configuration_names_it() -> None:
     ("settings", "message"),
     [
         (["name=heads"], r"^personal\.name: unknown personal part 'heads'; did you mean 'head'"),
-        (["strength=0.1"], r"^personal\.name: is required; known: head, fedbn, bias, ditto, linear, none"),
+        (
+            ["strength=0.1"],
+            r"^personal\.name: is required; known: head, fedbn, bias, ditto, linear, none",
+        ),
         (["name=head", "strength=0.1"], r"^personal\.strength: unknown key 'strength'"),
         (["name=ditto", "strength=-1.0"], r"^personal: strength"),
     ],

@@ -1,0 +1,155 @@
+"""The samples of a user's file: a table, or arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from fedkin.core.errors import ConfigError, DataError, unknown
+from fedkin.data.column_checks import check_columns
+from fedkin.data.files import read_npy_folder, read_npz, read_table, table_kind
+from fedkin.data.forecast_samples import ForecastReader
+from fedkin.data.labels import Names
+from fedkin.data.parquet import column_names, parquet_samples
+from fedkin.data.table_options import TableOptions
+from fedkin.data.tables import Columns, column_facts, table_samples
+from fedkin.data.user_samples import OwnSamples
+
+SPLIT = "split"
+OTHERS = ", or a folder in LEAF's layout"
+_CURES = {
+    LABEL: "name the column of the labels with label=",
+    CLIENT: "name the column of the clients with client=, "
+    "or divide the samples with partition= and clients=",
+}
+
+
+def feature_list(features: Any) -> list[str]:
+    """The names of the feature columns. Raises ConfigError for anything but names."""
+    names = [features] if isinstance(features, (str, int)) else features
+    is_list = isinstance(names, (list, tuple))
+    if not is_list or not all(isinstance(name, (str, int)) for name in names):
+        raise ConfigError(
+            f"features must be a list of columns, such as ['age', 'weight'], got {features!r}"
+        )
+    return [str(name) for name in names]
+
+
+def file_samples(
+    *,
+    path: Path,
+    label: str,
+    client: str,
+    features: Sequence[str] | None,
+    owned: bool,
+    label_names: Names | None,
+    classes: int | None,
+    options: TableOptions,
+    exposure: str | None = None,
+    weight: str | None = None,
+    forecast: ForecastReader | None = None,
+    client_columns: tuple[str, ...] = (),
+) -> OwnSamples:
+    """The samples of a file, or of a folder of arrays.
+
+    Args:
+        path: the file or folder.
+        label: column or array of the labels.
+        client: column or array of the clients.
+        features: columns of the features; None for all other columns.
+        owned: whether samples have clients; otherwise a partition assigns them.
+        label_names: names of the classes.
+        classes: number of classes; None if it follows from the labels.
+        options: options of tables.
+        exposure: column or array of the exposures.
+        weight: column or array of the weights.
+        forecast: makes the samples of a forecast; None for another task.
+        client_columns: columns of facts about clients.
+    """
+    kind = "npz" if path.is_dir() else table_kind(path, OTHERS)
+    if kind == "npz":
+        samples = _array_samples(
+            path,
+            label,
+            client=client if owned else None,
+            features=features,
+            more=(exposure, weight),
+        )
+        return replace(samples, label_names=label_names, classes=classes)
+    if kind == "parquet" and forecast is None:
+        table = column_names(path)
+    else:
+        table = read_table(path, options.file_name(client))
+    table = options.rename(table, path)
+    needed = [label, client] if owned else [label]
+    needed += [name for name in (exposure, weight) if name is not None]
+    needed += client_columns
+    check_columns(table, needed, path, _CURES)
+    dropped = options.dropped(table, [*needed, *(features or ())], path)
+    columns = Columns(
+        label=label,
+        client=client if owned else None,
+        features=features,
+        split=SPLIT if SPLIT in table and SPLIT not in dropped else None,
+        unused=(client, *dropped),
+        exposure=exposure,
+        weight=weight,
+        client_columns=client_columns,
+    )
+    scaling = options.scaling()
+    if forecast is not None:
+        return forecast.samples(table, columns, scaling=scaling, place=path, title=path.stem)
+    if kind == "parquet":
+        return parquet_samples(
+            path,
+            table,
+            columns,
+            options,
+            label_names=label_names,
+            classes=classes,
+            scaling=scaling,
+        )
+    return table_samples(
+        table,
+        columns,
+        place=path,
+        title=path.stem,
+        label_names=label_names,
+        classes=classes,
+        scaling=scaling,
+    )
+
+
+def _array_samples(
+    path: Path,
+    label: str,
+    client: str | None,
+    features: Sequence[str] | None,
+    more: tuple[str | None, str | None],
+) -> OwnSamples:
+    """The user's samples from an npz file, or from a folder of npy files. ``more`` names the arrays
+    of exposures and weights."""
+    if features is not None and len(features) != 1:
+        raise ConfigError(f"{path}: features must name one array, got {list(features)}")
+    x = "x" if features is None else features[0]
+    arrays = read_npy_folder(path, (x,)) if path.is_dir() else read_npz(path, mapped=(x,))
+    exposure, weight = more
+    for name in (x, label, client, exposure, weight):
+        if name is not None and name not in arrays:
+            message = f"{path}: {unknown('array', name, arrays)}"
+            if name in _CURES:
+                message += f"; {_CURES[name]}"
+            raise DataError(message)
+    return OwnSamples(
+        place=path,
+        title=path.stem,
+        x=arrays[x],
+        labels=arrays[label],
+        owners=None if client is None else arrays[client],
+        split=arrays.get(SPLIT),
+        exposure=None if exposure is None else arrays[exposure],
+        weight=None if weight is None else arrays[weight],
+        columns=column_facts(Columns(label, client)),
+    )
