@@ -17,6 +17,9 @@ from fedkin.data.table_options import TableOptions
 from fedkin.data.tables import Columns, column_facts, table_samples
 from fedkin.data.user_samples import OwnSamples
 
+# Default names of columns.
+LABEL = "y"
+CLIENT = "client_id"
 SPLIT = "split"
 OTHERS = ", or a folder in LEAF's layout"
 _CURES = {

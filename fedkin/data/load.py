@@ -11,7 +11,7 @@ from fedkin.core.errors import ConfigError
 from fedkin.core.storage import user_path
 from fedkin.data.client_columns import names_of
 from fedkin.data.federated import FederatedData
-from fedkin.data.file_samples import OTHERS, feature_list, file_samples
+from fedkin.data.file_samples import CLIENT, LABEL, OTHERS, feature_list, file_samples
 from fedkin.data.files import ENDINGS_OF, table_kind
 from fedkin.data.forecast_samples import ForecastReader
 from fedkin.data.label_tasks import task_type_of
@@ -23,9 +23,6 @@ from fedkin.data.user_samples import OwnSamples, own_partition
 from fedkin.task_types.task_type import TaskType
 
 ENDINGS = tuple(ending for endings in ENDINGS_OF.values() for ending in endings)
-# Default names of columns.
-LABEL = "y"
-CLIENT = "client_id"
 
 
 @checked

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedkin.data.federated import FederatedData
-from fedkin.data.file_samples import feature_list, file_samples
-from fedkin.data.load import CLIENT, LABEL
+from fedkin.data.file_samples import CLIENT, LABEL, feature_list, file_samples
 from fedkin.data.table_options import TableOptions
 from fedkin.data.user_samples import own_partition
 from fedkin.task_types.task_type import TaskType
