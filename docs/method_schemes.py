@@ -35,6 +35,7 @@ COUNTS = {
 # Rounds of a timeline in which clusters are found or changed, by words of ``about.when``.
 MOMENTS = {
     "before training": (0,),
+    "before the first round": (0,),
     "after some rounds": (4,),
     "after one training": (1,),
     "newcomers and migration": (0, 4, 8),

@@ -71,6 +71,14 @@ class ClustersOrLevels:
         data: name of the data.
         draws: results of each draw.
         icc: share of the variance of labels that lies between clients (intraclass correlation).
+
+    Examples:
+        >>> import fedkin as fk
+        >>> data = fk.data.digits(clients=6)
+        >>> plan = fk.LevelPlan(clusters=(2,), starts=1, rounds=2, rates=(0.1,))
+        >>> answer = fk.clusters_or_levels(data, fk.models.mclr, draws=2, plan=plan)
+        >>> len(answer.draws)
+        2
     """
 
     data: str

@@ -63,6 +63,11 @@ class LevelPlan:
         rates: learning rates; the one with the lowest validation loss of FedAvg is used.
         epochs: local epochs.
         batch_size: samples of a batch; None for all samples of a client.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> fk.LevelPlan(clusters=(2, 3), starts=1, rounds=20).starts
+        1
     """
 
     clusters: tuple[int, ...] = (2, 3, 4)

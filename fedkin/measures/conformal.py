@@ -69,9 +69,9 @@ def conformal_quantile(scores: Real[np.ndarray, "B"], miss: float) -> float:
         The correction, in units of the label; infinity if there are too few scores.
 
     Examples:
+        >>> import fedkin as fk
         >>> import numpy as np
-        >>> from fedkin.measures.conformal import conformal_quantile
-        >>> conformal_quantile(np.arange(1.0, 10.0), miss=0.2)
+        >>> fk.conformal_quantile(np.arange(1.0, 10.0), miss=0.2)
         8.0
     """
     if np.isnan(scores).any():

@@ -61,6 +61,13 @@ def mase(
     Returns:
         The error; NaN if no value is known, the training period has no value one season before
         another, or does not vary between seasons.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> import numpy as np
+        >>> history = np.array([1.0, 4.0, 3.0, 6.0])
+        >>> float(fk.mase(np.array([5.0, 8.0]), np.array([4.0, 8.0]), history, season=2))
+        0.25
     """
     check_positive_integer("season", season)
     past = np.asarray(history, np.float64)

@@ -78,6 +78,16 @@ def survival_curves(
     Raises:
         ConfigError: the split or the grid is impossible.
         MethodError: the data have no patients, or clients have personal models.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> import numpy as np
+        >>> x = np.random.default_rng(0).normal(size=(60, 2))
+        >>> clients = np.repeat([0, 1, 2], 20)
+        >>> data = fk.data.from_patients(x, np.arange(60), np.ones(60, bool), clients=clients)
+        >>> run = fk.simulate(fk.FedAvg(), data, fk.models.cox(data), rounds=1, cohort=3)
+        >>> len(fk.survival_curves(run, grid=[20, 40]))
+        1
     """
     trained = run.trained
     patients = getattr(trained.parts.samples, "patients", None)
