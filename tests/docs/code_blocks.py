@@ -78,7 +78,9 @@ CHECKED_ONLY = {
     ): "it reads the run of the commands before it, which need several processes",
     ("peers.md", "fedkin peer --config"): "eight processes that go on until they are stopped",
     ("many-machines.md", "fedkin run study.toml run.engine=ray:"): "it needs a cluster that is up",
+    ("forecast/README.md", "fedkin"): "tests/process/test_examples.py runs all of it",
     ("hospital/README.md", "fedkin"): "tests/process/test_examples.py runs its short form",
+    ("length_of_stay/README.md", "fedkin"): "tests/process/test_examples.py runs most of it",
 }
 # Files of other pages that a page uses: the page, the file, and the page that shows it.
 GIVEN = {

