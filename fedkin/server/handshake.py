@@ -56,8 +56,12 @@ class Handshake:
     labels: str = ""
 
     def header(self) -> dict[str, Any]:
-        """The facts of this handshake as entries of a message's header."""
-        return asdict(self)
+        """The facts of this handshake as entries of a message's header. Labels that are classes
+        have no entry, so messages of classification need no more bytes."""
+        facts = asdict(self)
+        if not self.labels:
+            del facts["labels"]
+        return facts
 
     def sizes(self) -> dict[str, int]:
         """A dict with the size ``d``, the number of values in a sample; an empty dict if the
@@ -74,6 +78,8 @@ class Handshake:
         missing."""
         values = {}
         for name in cls.__dataclass_fields__:
+            if name == "labels" and name not in message.header:
+                continue
             kind = int if name == "parameters" else str
             values[name] = message.value(name, kind)
         return cls(**values)

@@ -87,9 +87,9 @@ class TaskType(ABC):
         return ScoreNames(self.measures[0])
 
     def sizes(self) -> dict[str, int]:
-        """Sizes of axes of replies: S sums of a client, and T sums of a test before training (the S
-        sums, the number of samples and the loss)."""
-        return {"S": len(self.sums), "T": len(self.sums) + 2}
+        """Sizes of axes of replies: the sums of a client (``sums``), and those of a test before
+        training (``test_sums``: the sums, the number of samples and the loss)."""
+        return {"sums": len(self.sums), "test_sums": len(self.sums) + 2}
 
     @abstractmethod
     def sample_scores(self, xp: Any, scores: Any, y: Any) -> tuple[Any, ...]:

@@ -41,7 +41,7 @@ class Evaluate(Task):
 
     up = Rows(
         # Sums over the samples, as the data's task type names them, such as correct predictions.
-        sums=floats("S", low=0, missing=0.0, finite=False, counted=False),
+        sums=floats("sums", low=0, missing=0.0, finite=False, counted=False),
         examples=integers(counted=False),
         # A model that has diverged may have an infinite loss.
         loss=floats(missing=0.0, finite=False, counted=False),

@@ -177,7 +177,7 @@ def test_no_client_is_shifted(test: str) -> None:
 
 
 def test_an_unknown_shift_test() -> None:
-    with pytest.raises(MethodError, match="label_blind, label_aware, got 'label_deaf'"):
+    with pytest.raises(MethodError, match="label_blind, label_aware, label_quantiles, got 'label_deaf'"):
         world().run(Shifted(test="label_deaf"), EVERYONE)
 
 

@@ -512,7 +512,7 @@ def test_the_reply_follows_the_schema(name: str, model: str) -> None:
     g = given(name, model)
     task = EXAMPLES[name].make(g)
     n = len(g.clients)
-    sizes = call_sizes(task, n, {"P": g.spec.parameters, "C": 3, "d": 6, "S": 1, "T": 3})
+    sizes = call_sizes(task, n, {"P": g.spec.parameters, "C": 3, "d": 6, "sums": 1, "test_sums": 3})
     carried = {array: schema for array, schema in task.up.arrays.items() if schema.carried}
     assert reply.arrays.keys() == carried.keys()
     for array, schema in carried.items():
