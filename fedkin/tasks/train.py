@@ -318,7 +318,9 @@ def _schema(reduce: bool, gradient: bool, test: bool) -> Schema:
     if gradient:
         arrays["gradient"] = floats("p", np.float32, missing=0.0, over="row")
     if test:
-        arrays["test_sums"] = floats("test_sums", missing=0.0, finite=False, over="all", counted=False)
+        arrays["test_sums"] = floats(
+            "test_sums", missing=0.0, finite=False, over="all", counted=False
+        )
     kind = Sums if reduce else Rows
     return kind(**arrays)
 

@@ -22,8 +22,13 @@ from tests.simulation.numpy_detectors import linear
 
 CLIENTS = 6
 GROUP = {"clusters": 2, "alpha": 2}
+# Sites have names, and clients of a simulation have numbers.
+GROUPS = {
+    f"{begin}{client}": "ab"[client % 2] for begin in ("", "site-") for client in range(CLIENTS)
+}
 LAST_LAYER = {"algorithm": "kmeans", "clusters": 2}
 OPTIONS: dict[str, dict[str, Any]] = {
+    "given": {"groups": GROUPS},
     "fedgroup": GROUP,
     "fedgrouprox": GROUP,
     "flexcfl": GROUP,
