@@ -94,7 +94,7 @@ def federation(name: str, draw: int) -> FederatedData:
     natural = fk.data.natural(name, seed=draw)
     options = natural.reader_options()
     if options["task"] == "forecast":
-        # The tables have their lags as columns, and the reference figures are those of a regression.
+        # The tables have their lags as columns, and the reference figures are of a regression.
         options["task"] = "regression"
         for name_of_series in ("time", "season", "lags"):
             options.pop(name_of_series, None)
