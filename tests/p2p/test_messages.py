@@ -290,3 +290,12 @@ def test_requests_as_they_are_sent() -> None:
     ):
         with pytest.raises(PeerMessageError):
             parse_request(text)
+
+
+def test_labels_that_are_no_classes_must_be_equal() -> None:
+    """Labels that are classes have no entry, so a message from a peer with classes says nothing."""
+    counts = replace(REQUEST, labels="count, poisson")
+    assert decode(encode(MESSAGE, "trial", labels="count, poisson"), counts).sender == "ada"
+    assert refused(encode(MESSAGE, "trial"), counts) == "labels"
+    assert refused(encode(MESSAGE, "trial", labels="regression, huber"), counts) == "labels"
+    assert refused(encode(MESSAGE, "trial", labels="count, poisson")) == "labels"

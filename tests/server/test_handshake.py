@@ -64,6 +64,15 @@ def test_a_handshake_comes_through_a_header() -> None:
     assert Handshake.of(RpcMessage({"operation": "hello", "name": "a", **FULL.header()})) == FULL
 
 
+def test_labels_are_an_entry_unless_they_are_classes() -> None:
+    assert "labels" not in FULL.header()
+    counts = replace(FULL, labels="count, poisson")
+    assert counts.header()["labels"] == "count, poisson"
+    assert (
+        Handshake.of(RpcMessage({"operation": "hello", "name": "a", **counts.header()})) == counts
+    )
+
+
 @pytest.mark.parametrize("name", [*Handshake.__dataclass_fields__])
 @pytest.mark.parametrize("value", [None, [], 1.5])
 def test_a_field_of_another_type_is_refused_by_name(name: str, value: Any) -> None:
