@@ -249,6 +249,6 @@ def _components_and_pni(results: Results) -> Any:
             ends.append((float(means[-1]), f"beta {beta:g}", colour))
             right.fill_between(ALPHAS, means - error, means + error, color=colour, alpha=0.18, lw=0)
     right.set_xlabel("alpha")
-    label_ends(right, ends, template="{:.2f}")
+    label_ends(right, ends, "{:.2f}".format)
     right.xaxis.set_major_locator(AutoLocator())
     return figure

@@ -61,4 +61,4 @@ def differences(
         axes.set_ylim((low + high - 1) / 2, (low + high + 1) / 2)
     axes.set_xlim(0, len(next(iter(curves.values()))[0]) - 1)
     axes.set_xlabel("communication round")
-    label_ends(axes, ends, template="{:+.1f}")
+    label_ends(axes, ends, "{:+.1f}".format)

@@ -20,6 +20,7 @@ from fedkin.run.folder.run_folder import holds_run
 from fedkin.run.loop import OnRound
 from fedkin.run.run import Run
 from fedkin.run.worlds import ClientFacts, Methods, OpenWorld
+from fedkin.task_types.classification import CLASSIFICATION
 from tests.every_write import FAULTS, after_each_fault, operations
 from tests.run.toy_method import Toy, fake_world
 
@@ -35,6 +36,7 @@ class ToyWorlds:
 
     clients = 8
     spec = fake_world().spec
+    task_type = CLASSIFICATION
 
     def digests(self) -> tuple[str, ...]:
         return ("quadratic",)
