@@ -255,6 +255,8 @@ def scaling_transform(
         columns: names of the columns, in the same order.
         renamed: new names of the columns that one site has renamed; None: no column is renamed.
     """
+    assert scaling.mean is not None
+    assert scaling.scale is not None
     return TableTransform(
         columns=tuple(columns),
         kind=GIVEN,

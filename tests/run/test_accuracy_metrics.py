@@ -11,8 +11,9 @@ import pytest
 from fedkin.core.ledger import Ledger
 from fedkin.core.method import UNASSIGNED, AssignedModels, State
 from fedkin.core.randomness import Stream
+from fedkin.measures.fairness import worst_decile
 from fedkin.run.instrumented_world import InstrumentedWorld
-from fedkin.run.metrics.accuracy import EvaluationResults, score, weighted_mean, worst_decile
+from fedkin.run.metrics.accuracy import EvaluationResults, score, weighted_mean
 from fedkin.run.metrics.ledger_record import ledger_record
 from fedkin.run.metrics.observations import Observations
 from fedkin.run.metrics.round_records import (

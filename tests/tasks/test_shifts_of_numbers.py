@@ -43,7 +43,8 @@ def labels_of(*clients: Any, task: str = "regression") -> FederatedData:
 
 
 def in_round(data: FederatedData, later: FederatedData, round: int) -> SimulatedWorld:
-    world = SimulatedWorld(data, fk.models.mclr(data), shift=Later(later))
+    shift: Any = Later(later)
+    world = SimulatedWorld(data, fk.models.mclr(data), shift=shift)
     world.begin(STREAM.at(round))
     return world
 
@@ -109,10 +110,11 @@ def test_changes_count_from_the_last_note() -> None:
 def test_label_aware_needs_classes_and_quantiles_need_numbers() -> None:
     numbers = labels_of(np.arange(10.0), np.arange(10.0))
     classes = fk.data.digits(clients=4)
-    for data, test, cure in (
+    cases: list[tuple[FederatedData, Any, str]] = [
         (numbers, "label_aware", "label_quantiles"),
         (classes, "label_quantiles", "label_blind"),
-    ):
+    ]
+    for data, test, cure in cases:
         method = fk.IFCAMig(clusters=2, migration=test)
         with pytest.raises(ConfigError, match=f"set migration = '{cure}'"):
             fk.simulate(method, data, fk.models.mclr(data), rounds=1, cohort=2)

@@ -162,11 +162,14 @@ def test_a_deployed_run_is_the_simulated_one(tmp_path: Path, scale: str) -> None
 
 
 def test_a_site_uses_the_numbers_as_if_they_were_given(lab: Lab) -> None:
-    scaling = CommonScaling(np.array([50, 1.7e9, 1, 0.1]), np.array([12.0, 2.0, 0.5, 1.0]))
+    mean = np.array([50, 1.7e9, 1, 0.1])
+    scale = np.array([12.0, 2.0, 0.5, 1.0])
+    scaling = CommonScaling(mean, scale)
     node = node_from_config(load_client(lab.client(1)))
     assert node.scaled_world is not None
     got: Any = node.scaled_world(np.arange(1), scaling)
     lab.samples = {key: value for key, value in lab.samples.items() if key != "scale"}
+    assert scaling.mean is not None and scaling.scale is not None
     lab.samples["scale_from"] = {"mean": scaling.mean.tolist(), "scale": scaling.scale.tolist()}
     given: Any = node_from_config(load_client(lab.client(1))).world(np.arange(1))
     np.testing.assert_array_equal(got.data.x, given.data.x)
@@ -356,7 +359,7 @@ def test_samples_of_a_program_are_scaled_in_the_same_way(tmp_path: Path) -> None
     assert node.scaled_world is not None
     world: Any = node.scaled_world(np.arange(4), scaling)
     np.testing.assert_array_equal(
-        world.data.x, ((data.x.astype(np.float64) - scaling.mean) / scaling.scale).astype("f4")
+        world.data.x, ((data.x.astype(np.float64) - mean) / scale).astype("f4")
     )
     with pytest.raises(InvalidMessageError, match=r"scales 1 columns, but .* the shape"):
         node.scaled_world(np.arange(4), CommonScaling(np.zeros(1), np.ones(1)))
