@@ -43,7 +43,7 @@ class ScoreSums(NamedTuple):
     examples: Int[np.ndarray, "n"]
 
     @property
-    def correct(self) -> Float[np.ndarray, "n"]:
+    def correct(self) -> Float[np.ndarray, "..."]:
         """The number of correct predictions, for classes."""
         return self.sums[..., 0]
 

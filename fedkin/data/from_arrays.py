@@ -267,7 +267,7 @@ def from_pandas(
     return samples.federation(options, test_share(test) if split is None else 1, seed)
 
 
-def _check_one_division(client: str | None, options: PartitionOptions | None) -> None:
+def _check_one_division(client: str | int | None, options: PartitionOptions | None) -> None:
     """Raise ConfigError unless either a column or a partition divides the samples among clients."""
     if (client is None) == (options is None):
         raise ConfigError(

@@ -150,7 +150,7 @@ class ServedModels:
 
     def save(self, folder: str | Path) -> Path:
         """Write the summary and the table of clients into a run's folder, where its report finds
-        them. Returns the path of the file."""
+        them (``fedkin report RUN``). Returns the path of the file."""
         path = user_path(folder) / FILE
         rows = [
             {**row._asdict(), "gain": _finite(row.gain), "own_loss": _finite(row.own_loss)}

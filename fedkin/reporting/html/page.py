@@ -44,6 +44,7 @@ _DETAILS = (
     ("members", "Clients of each cluster"),
     ("migrants", "Migrations of clients"),
     ("suspects", "Suspected clients"),
+    ("served", "What serves each client"),
 )
 
 
