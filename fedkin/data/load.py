@@ -173,6 +173,7 @@ def load(
         "min_frequency": min_frequency,
         "min_clients": min_clients,
     }
+    table_options = _table_options(path, of_tables)
     options = own_partition(
         partition=partition,
         clients=clients,
@@ -203,7 +204,6 @@ def load(
         }
         _refuse_split(path, train_fraction, seed)
         return _folder_data(path, classes, of_file=of_file, of_tables=of_tables)
-    _refuse_options_of_arrays(path, of_tables)
     samples = file_samples(
         path=path,
         label=LABEL if label is None else str(label),
@@ -212,7 +212,7 @@ def load(
         owned=options is None,
         label_names=None if label_names is None else tuple(label_names),
         classes=classes,
-        options=TableOptions.of(**of_tables),
+        options=table_options,
         exposure=None if exposure is None else str(exposure),
         weight=None if weight is None else str(weight),
         client_columns=names_of(client_columns),
@@ -247,10 +247,14 @@ def _divided(
     return samples.federation(options, fraction, seed or 0)
 
 
-def _refuse_options_of_arrays(path: Path, of_tables: dict[str, Any]) -> None:
-    """Raise ConfigError if an option of tables is given for arrays."""
-    if path.is_dir() or table_kind(path, OTHERS) == "npz":
+def _table_options(path: Path, of_tables: dict[str, Any]) -> TableOptions:
+    """The options of tables. Raises ConfigError for an invalid one, or if one is given for
+    arrays."""
+    options = TableOptions.of(**of_tables)
+    is_array = has_arrays(path) if path.is_dir() else table_kind(path, OTHERS) == "npz"
+    if is_array:
         refuse_table_options("an array, which may hold images", path, of_tables)
+    return options
 
 
 def _refuse_two_divisions(client: str | int | None, partition: str | None) -> None:
