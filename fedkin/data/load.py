@@ -183,7 +183,7 @@ def load(
         count="clients",
     )
     _refuse_two_divisions(client, partition)
-    task_type = task_type_of(task, loss, quantiles, loss_options)
+    task_type = _task_type(task, loss, quantiles, loss_options, label_scale_from)
     forecast = ForecastReader.of(
         task_type,
         0.1 if train_fraction is None else 1 - train_fraction,
@@ -221,7 +221,7 @@ def load(
     if forecast is not None:
         forecast.refuse(label_scale_from)
         return samples.federation(options, 1, seed or 0)
-    samples = _with_task(samples, task_type, label_scale_from)
+    samples = replace(samples, task_type=task_type, label_scale_from=label_scale_from)
     return _divided(samples, path, options=options, train_fraction=train_fraction, seed=seed)
 
 
@@ -265,25 +265,21 @@ def _refuse_two_divisions(client: str | int | None, partition: str | None) -> No
         )
 
 
-def _with_task(
-    samples: OwnSamples, task_type: TaskType | None, label_scale_from: Any
-) -> OwnSamples:
-    """The samples with their task type, and with known statistics of the labels.
-
-    Args:
-        samples: the samples of the file.
-        task_type: what the labels are; None for classes.
-        label_scale_from: as in ``load``.
+def _task_type(
+    task: str | None, loss: str | None, quantiles: Any, loss_options: Any, label_scale_from: Any
+) -> TaskType | None:
+    """The task type of the user's options; None for classes. Options as in ``load``.
 
     Raises:
-        ConfigError: statistics are given for labels that are classes.
+        ConfigError: an option is invalid, or statistics are given for labels that are classes.
     """
+    task_type = task_type_of(task, loss, quantiles, loss_options)
     if label_scale_from is not None and task_type is None:
         raise ConfigError(
-            "label_scale_from scales labels that are numbers; set task = 'regression', or leave "
-            "label_scale_from out"
+            "label_scale_from must be left out for labels that are classes; set task = "
+            f"'regression' for labels that are numbers, got {label_scale_from!r}"
         )
-    return replace(samples, task_type=task_type, label_scale_from=label_scale_from)
+    return task_type
 
 
 def _folder_data(

@@ -26,6 +26,7 @@ from fedkin.scenarios.population import Population
 from fedkin.simulation.workers import AnyModel
 from fedkin.tasks.apfl import EvaluateMixed, TrainMixed
 from fedkin.tasks.classes import Classes
+from fedkin.tasks.client_group import ClientGroup
 from fedkin.tasks.columns import ColumnCounts, ColumnSums, ScaledColumns
 from fedkin.tasks.detections import Detections
 from fedkin.tasks.ditto import TrainBeside
@@ -43,6 +44,7 @@ from fedkin.tasks.own_model import EvaluateOwn
 from fedkin.tasks.pacfl import LabelSubspaces, Subspace
 from fedkin.tasks.peer_queries import Ask
 from fedkin.tasks.pfedme import TrainEnvelope
+from fedkin.tasks.pulled_fit import ChooseStrength, EvaluatePulled
 from fedkin.tasks.scaffold import Controlled
 from fedkin.tasks.score_moments import DescribingModel, ScoreMoments
 from fedkin.tasks.shift import Note, Shifted
@@ -62,6 +64,7 @@ from tests.tasks.worlds import REFERENCE, WORK, WORLDS, Kind, Opened, simulated
 DATA = federation(sizes=(1, 2, 7, 23, 1), test_sizes=(3, 0, 1, 20, 2))
 DATA = replace(
     DATA,
+    client_columns={"sector": ("a", "b", "a", "a", "c")},
     patients=Patients(  # each sample is also a patient
         samples=np.arange(len(DATA.y)),
         times=1.0 + np.arange(len(DATA.y)) % 5,
@@ -188,6 +191,13 @@ EXAMPLES = {
     "label errors": Example(lambda g: LabelErrors(g.models)),
     "label subspaces": Example(lambda g: LabelSubspaces(2)),
     "losses": Example(lambda g: Losses(g.models)),
+    "client group": Example(lambda g: ClientGroup("sector")),
+    "choose strength": Example(
+        lambda g: ChooseStrength(g.models, np.array([1.0, 30.0]), g.index, fits="intercept")
+    ),
+    "evaluate pulled": Example(
+        lambda g: EvaluatePulled(g.models, g.index, "train", strength=10.0, fits="intercept")
+    ),
     "survival counts": Example(
         lambda g: SurvivalCounts(g.models, g.index, np.array([1.0, 2.0, 4.0]), "train")
     ),
@@ -310,6 +320,7 @@ MODELLESS = {
     "label subspaces",
     "label sums",
     "label counts",
+    "client group",
 }
 
 

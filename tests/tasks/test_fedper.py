@@ -273,7 +273,7 @@ def test_evaluation_uses_the_joined_models() -> None:
         reply = world.run(replace(scoring(world), split=split), EVERYONE)
         scores = evaluate(world, models, EVERYONE, EVERYONE, split=split)
         np.testing.assert_array_equal(
-            [reply.correct, reply.examples], [scores.correct, scores.examples]
+            [reply.sums[:, 0], reply.examples], [scores.sums[:, 0], scores.examples]
         )
         np.testing.assert_allclose(reply.loss, scores.loss, rtol=1e-6)
 

@@ -355,7 +355,9 @@ def test_samples_of_a_program_are_scaled_in_the_same_way(tmp_path: Path) -> None
     data = pooled(tmp_path, "none")
     site = SiteSettings(name="own", folder=str(tmp_path / "state"))
     node = build_node(mclr(data), data, site)
-    scaling = CommonScaling(np.array([50, 1.7e9, 1, 0.1]), np.array([12.0, 2.0, 0.5, 1.0]))
+    mean = np.array([50, 1.7e9, 1, 0.1])
+    scale = np.array([12.0, 2.0, 0.5, 1.0])
+    scaling = CommonScaling(mean, scale)
     assert node.scaled_world is not None
     world: Any = node.scaled_world(np.arange(4), scaling)
     np.testing.assert_array_equal(
