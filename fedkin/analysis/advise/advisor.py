@@ -29,7 +29,7 @@ from fedkin.core.training import SGD, LocalTraining
 from fedkin.data.federated import FederatedData
 from fedkin.run.run_description import plain_values
 from fedkin.run.simulate import trainable
-from fedkin.simulation.workers import AnyModel
+from fedkin.simulation.workers import AnyModel, ModelWithWorkers
 
 DRAWS = 5  # divisions of the data for the comparison of clusters with levels
 TIMED_DRAWS = 3  # starts of the models, for data with a division by time
@@ -167,7 +167,10 @@ def _levels(
 
 def answers_levels(data: FederatedData, model: AnyModel) -> bool:
     """Whether clusters can be compared with own intercepts: linear models with few outputs, of data
-    with test samples that are not survival times."""
+    with test samples that are not survival times. A PyTorch module is left out: it trains too
+    slowly for the many runs of this comparison."""
+    if isinstance(model, ModelWithWorkers):
+        return False
     spec = model.spec
     linear = spec.head_bias is not None and spec.head == slice(0, spec.parameters)
     few = data.classes <= MOST_OUTPUTS and spec.parameters <= MOST_PARAMETERS
