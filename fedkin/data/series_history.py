@@ -21,7 +21,7 @@ _SEASONS_BACK = 3
 
 
 @dataclass(frozen=True)
-class History:
+class SeriesHistory:
     """The values of all series. A client's past is its own: no lookup reads another client, or a
     later step.
 
@@ -102,7 +102,7 @@ class History:
             season: number of steps in a season.
             training: rows of the training period.
         """
-        of_training = History(self.client, self.step, np.where(training, self.value, np.nan))
+        of_training = SeriesHistory(self.client, self.step, np.where(training, self.value, np.nan))
         error = np.abs(of_training.value - of_training.before(season))
         known = ~np.isnan(error)
         clients = int(self.client.max()) + 1

@@ -23,7 +23,7 @@ from fedkin.measures.quantile_search import RankCounts, search_quantiles
 from fedkin.server.remote_world import RemoteWorld
 from fedkin.task_types.task_type import TaskType
 from fedkin.tasks.columns import ColumnCounts, ColumnSums, ScaledColumns
-from fedkin.tasks.label_columns import LABEL_COLUMNS, LabelCounts, LabelSums
+from fedkin.tasks.label_columns import LABEL_COLUMNS, LabelBins, LabelSums
 
 _QUARTILES = (0.25, 0.5, 0.75)
 # A quartile is within sqrt(3) standard deviations of the mean (Cantelli's inequality).
@@ -99,7 +99,7 @@ def label_statistics(world: World, task_type: TaskType) -> TaskType:
     levels = task_type.constant_levels
     constant = (0.0,) * len(task_type.constant_of(np.zeros(1)))
     if levels:
-        found = _quantiles(world, mean, deviation, levels, counts=LabelCounts)[:, 0]
+        found = _quantiles(world, mean, deviation, levels, counts=LabelBins)[:, 0]
         constant = tuple(((found - mean[0]) / deviation[0]).tolist())
     counts = task_type.scales_by_rate
     return task_type.with_statistics(
@@ -135,7 +135,7 @@ def _quantiles(
     mean: Float64[np.ndarray, "d"],
     deviation: Float64[np.ndarray, "d"],
     levels: tuple[float, ...],
-    counts: type[ColumnCounts] | type[LabelCounts] = ColumnCounts,
+    counts: type[ColumnCounts] | type[LabelBins] = ColumnCounts,
 ) -> Float64[np.ndarray, "q d"]:
     """Quantiles of each column over the training samples of all clients that reply."""
 

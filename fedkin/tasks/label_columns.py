@@ -42,7 +42,7 @@ class LabelSums(Task):
 
 
 @dataclass(frozen=True)
-class LabelCounts(Task):
+class LabelBins(Task):
     """How many labels of the training samples of all clients do not exceed the edges of some bins,
     as ``ColumnCounts`` of features.
 

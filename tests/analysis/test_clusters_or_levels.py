@@ -28,7 +28,7 @@ from fedkin.analysis.level_fits import (
     RANDOM,
     SHARED,
     Draw,
-    Losses,
+    ModelLosses,
 )
 from fedkin.core.errors import ConfigError, DataError, ModelError
 
@@ -92,7 +92,8 @@ def test_the_kind_of_difference_is_recognised(kind: str, task: str, verdict: str
 def known(values: dict[str, list[float]], samples: int = 20) -> Draw:
     """A draw with these mean losses of two clients."""
     losses = {
-        kind: Losses(samples * np.array(each), np.full(2, samples)) for kind, each in values.items()
+        kind: ModelLosses(samples * np.array(each), np.full(2, samples))
+        for kind, each in values.items()
     }
     return Draw(
         losses=losses,

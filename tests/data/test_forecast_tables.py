@@ -14,7 +14,7 @@ import pytest
 import fedkin as fk
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.data.federated import FederatedData
-from fedkin.data.series_history import History
+from fedkin.data.series_history import SeriesHistory
 from fedkin.data.time_steps import Frequency, read_steps
 from fedkin.task_types.forecast import ForecastColumn
 from tests.task_types.test_forecast import read, series
@@ -64,7 +64,7 @@ def test_the_future_does_not_change_the_past() -> None:
 
 
 def test_lookups_never_reach_another_client_or_a_later_step() -> None:
-    history = History(
+    history = SeriesHistory(
         client=np.array([0, 0, 0, 1, 1]),
         step=np.array([5, 6, 8, 5, 7]),
         value=np.array([1.0, 2.0, 3.0, 10.0, 20.0]),

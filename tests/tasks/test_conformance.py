@@ -36,7 +36,7 @@ from fedkin.tasks.fedem import EvaluateMixture, MixtureWeights, TrainMixture
 from fedkin.tasks.fedper import EvaluatePersonal, Personal, body_of
 from fedkin.tasks.fedsoft import Importance, TrainTowards
 from fedkin.tasks.gradients import CriterionGradients, Gradients
-from fedkin.tasks.label_columns import LabelCounts, LabelSums
+from fedkin.tasks.label_columns import LabelBins, LabelSums
 from fedkin.tasks.label_errors import LabelErrors
 from fedkin.tasks.loss_shift import LossShifted
 from fedkin.tasks.losses import Losses
@@ -202,7 +202,7 @@ EXAMPLES = {
         lambda g: SurvivalCounts(g.models, g.index, np.array([1.0, 2.0, 4.0]), "train")
     ),
     "label sums": Example(lambda g: LabelSums(np.array([0.5, 0.1, 1.0]))),
-    "label counts": Example(lambda g: LabelCounts(-np.ones((2, 3)), 2 * np.ones((2, 3)), bins=3)),
+    "label counts": Example(lambda g: LabelBins(-np.ones((2, 3)), 2 * np.ones((2, 3)), bins=3)),
     "loss shift": Example(
         lambda g: LossShifted(g.models, g.index),
         before=(lambda g: LossShifted(g.models[[0, 0, 0]], g.index),),

@@ -36,7 +36,7 @@ WITH_CLUSTER = "own + cluster"
 WITH_GLOBAL = "own + global"
 
 
-class Scores(NamedTuple):
+class ServingScores(NamedTuple):
     """The outputs of a client's own model, and those of the other models, for the same samples."""
 
     own: Float[np.ndarray, "B C"]
@@ -66,7 +66,7 @@ class Candidates:
             return OWN, WITH_GLOBAL
         return OWN, WITH_CLUSTER, WITH_GLOBAL
 
-    def scores(self, client: int, x: Shaped[np.ndarray, "B ..."]) -> Scores:
+    def scores(self, client: int, x: Shaped[np.ndarray, "B ..."]) -> ServingScores:
         """The outputs for samples of a client. A client without a cluster has the global model in
         its place.
 
@@ -79,7 +79,7 @@ class Candidates:
         others = [shared]
         if self.clustered is not self.shared:
             others.insert(0, self.clustered.of_client(client).scores_of(x) if known else shared)
-        return Scores(self.own.of_client(client).scores_of(x), others)
+        return ServingScores(self.own.of_client(client).scores_of(x), others)
 
 
 @dataclass(frozen=True)
