@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -48,6 +48,7 @@ class FakeWorld(SimulatedWorld):
         true_clusters: true cluster of each client; None if unknown.
         head: the parameters of the last layer; None for all parameters.
         features: features of each client's sample; None for zeros.
+        client_columns: facts about clients, such as their sector: a value for each client, by name.
     """
 
     target: Float[np.ndarray, "N P"]
@@ -61,6 +62,7 @@ class FakeWorld(SimulatedWorld):
     true_clusters: Int[np.ndarray, "N"] | None = None
     head: slice | None = None
     features: Float[np.ndarray, "N d"] | None = None
+    client_columns: Mapping[str, tuple[str, ...]] | None = None
 
     def __post_init__(self) -> None:
         # The dataclass does not call SimulatedWorld.__init__, which needs a data set and a model
@@ -157,6 +159,8 @@ class _Samples:
     def __init__(self, world: FakeWorld) -> None:
         clients = world.total_clients
         self._world = world
+        self.client_columns = world.client_columns
+        self.feature_names = None
         self.x = np.zeros((clients, 1), np.float32) if world.features is None else world.features
         self._rows = Ragged(np.arange(clients), np.arange(clients + 1))
 

@@ -67,9 +67,17 @@ def fake_node(
     slant = 0.2 * np.random.default_rng(0).normal(size=(1000, P))[ids % 1000]
     target = (np.where(ids % 2 == 0, 3.0, -3.0)[:, None] + slant).astype(np.float32)
     counts = options.pop("counts", np.eye(C, dtype=np.int64)[ids % C] * 12)
+    facts = {"sector": tuple(f"sector {id % 2}" for id in ids.tolist())}
 
     def world(own: np.ndarray) -> FakeWorld:
-        return FakeWorld(target, 10 + ids, LocalTraining(lr=0.5), counts=counts, **options)
+        return FakeWorld(
+            target,
+            10 + ids,
+            LocalTraining(lr=0.5),
+            counts=counts,
+            client_columns=facts,
+            **options,
+        )
 
     return Node(
         name=name,

@@ -107,7 +107,9 @@ ASKED = [
 OF_TABLES = {"column counts", "column sums"}
 # The quadratic clients of these federations have no scores or spans of samples, and no patients.
 UNDOABLE = {
+    "choose strength",
     "evaluate mixture",
+    "evaluate pulled",
     "score moments",
     "score moments without labels",
     "span scores",
