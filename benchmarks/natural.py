@@ -105,7 +105,7 @@ def federation(name: str, draw: int) -> FederatedData:
         options["loss"] = None
     if natural.about.categories:
         options["categories"] = list(natural.about.categories)
-    frame = natural.table.copy()
+    frame = natural.trained_clients().copy()
     for column in LOG_COLUMNS.get(name, ()):
         frame[column] = np.log1p(frame[column])
     data = standardised(fk.data.from_pandas(frame, **options))

@@ -66,6 +66,14 @@ class NaturalTable:
         """The rows of a part: ``train``, ``validation`` or ``test``."""
         return self.table[self.table[SPLIT] == split]
 
+    def trained_clients(self) -> Table:
+        """The rows of all clients that have a training row, which a federation needs of each.
+
+        In an early period of a table with dates, some clients have not begun yet.
+        """
+        trained = self.rows("train")[self.client].unique()
+        return self.table[self.table[self.client].isin(trained)]
+
     def reader_options(self) -> dict[str, Any]:
         """The options with which a reader of tables makes a federation of this table
         (``fedkin.data.from_pandas``). Columns of text and missing values are left as they are."""

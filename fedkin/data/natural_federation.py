@@ -35,6 +35,7 @@ def natural_federation(
     """A natural federation: a table whose clients are hospitals, schools, states or industries.
 
     Label, client, exposure, categories and split are those of the set (``fk.data.natural``).
+    Clients without a training row are left out.
 
     Args:
         set: name of the set, such as ``azpro``.
@@ -84,7 +85,7 @@ def natural_federation(
         drop = [name for name in left_out if name not in found.features] or None
     own_categories = [name for name in found.about.categories if name in options["features"]]
     return from_pandas(
-        found.table,
+        found.trained_clients(),
         **options,
         scale=scale,
         drop=drop,

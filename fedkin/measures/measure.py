@@ -43,8 +43,9 @@ class ScoredClients:
         clients: ids of the scored clients.
         cluster: cluster of each client.
         examples: number of scored samples of each client, at least 1.
-        correct: number of correctly classified samples of each client.
-        accuracy: correct / examples of each client.
+        correct: number of correctly classified samples of each client; 0 if labels are numbers.
+        accuracy: correct / examples of each client; for numbers, the first measure of the task
+            type, such as the root mean squared error.
         loss: mean loss of each client's samples.
         state: the method's state after the round.
 

@@ -78,10 +78,9 @@ def _flexcfl(measure: Literal["edc", "madc"]) -> Callable[[Setting], Method]:
     """Pre-trained by as many clients as there are for each cluster, with a round's steps."""
 
     def make(setting: Setting) -> Method:
-        clients = {"heart disease": 3, "TCGA-BRCA": 5}.get(setting.name, 20)
         return methods.FlexCFL(
             clusters=setting.clusters,
-            alpha=clients // setting.clusters,
+            alpha=(setting.clients - setting.newcomers) // setting.clusters,
             steps=STEPS,
             measure=measure,
         )

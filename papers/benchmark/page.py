@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib
@@ -17,7 +18,17 @@ from fedkin.reporting.ranks_figure import draw
 from fedkin.reporting.style import STYLE
 from fedkin.reporting.style import write as write_figure
 from papers.benchmark.contenders import CONTENDERS, INNER, STEPS, TRIALS
-from papers.benchmark.federations import REGIMES, SETTINGS
+from papers.benchmark.federations import (
+    CLIENTS,
+    LABEL_SETTINGS,
+    REGIMES,
+    SETTINGS,
+    TABLE_SETTINGS,
+    TABLES,
+    TESTED,
+    TRAINED,
+    Setting,
+)
 from papers.benchmark.queue import LEAST, SEEDS, cells, jobs
 from papers.benchmark.tables import (
     breaks,
@@ -50,7 +61,9 @@ def write(store: Path, docs: Path) -> dict[str, Ranks]:
     for words in stored.left_out():
         print(f"left out: {words}", file=sys.stderr)
     runs = frame(stored.runs)
-    rankings = {"all": rank(means(runs)[NAMES])} if len(runs) else {}
+    rankings = {}
+    if len(runs):
+        rankings["all"] = rank(means(runs, settings=LABEL_SETTINGS)[NAMES])
     for regime in REGIMES if len(runs) else ():
         rankings[regime] = rank(per_draw(runs, [s.name for s in SETTINGS if s.regime == regime]))
     for name, ranks in rankings.items():
@@ -92,13 +105,16 @@ def page(runs: pd.DataFrame, rankings: dict[str, Ranks]) -> str:
         parts += [
             "## Which method for which kind of heterogeneity",
             winners(runs, rankings),
-            "## All settings",
+            "## All settings but the tables",
             ranking("all", rankings["all"], "settings"),
-            accuracies(runs),
+            accuracies(runs, LABEL_SETTINGS),
             refusals(runs),
         ]
         for regime, title in REGIMES.items():
-            parts += [f"## {title}", ranking(regime, rankings[regime], "draws")]
+            parts.append(f"## {title}")
+            if regime == TABLES:
+                parts += [TABLES_TEXT, accuracies(runs, TABLE_SETTINGS)]
+            parts.append(ranking(regime, rankings[regime], "draws"))
     parts.append(NEXT)
     return "\n\n".join(parts) + "\n"
 
@@ -163,9 +179,14 @@ def ranking(name: str, ranks: Ranks, blocks: str) -> str:
     return "\n\n".join([*shown, notes, markdown(["method", "average rank"], rows)])
 
 
-def accuracies(runs: pd.DataFrame) -> str:
-    """Mean accuracy of every cell; a cell with too few seeds says how many it has."""
-    mean = means(runs, 1)
+def accuracies(runs: pd.DataFrame, of: Sequence[Setting]) -> str:
+    """Mean accuracy of every cell; a cell with too few seeds says how many it has.
+
+    Args:
+        runs: one row each.
+        of: the settings of the columns.
+    """
+    mean = means(runs, 1, settings=of)
     counts = _sizes(runs.dropna(subset=["accuracy"]))
     refused = _sizes(runs.dropna(subset=["refused"]))
 
@@ -180,7 +201,7 @@ def accuracies(runs: pd.DataFrame) -> str:
         text = f"**{100 * value:.1f}**" if value == best else f"{100 * value:.1f}"
         return text if count >= LEAST else f"{text} (n = {count})"
 
-    settings = [s.name for s in SETTINGS if s.name in mean.index]
+    settings = [s.name for s in of if s.name in mean.index]
     rows = [[name, *(shown(row, name) for row in settings)] for name in NAMES]
     return markdown(["accuracy, %", *settings], rows)
 
@@ -243,6 +264,15 @@ At the run's rates they end at 1, which is local training. The tables say
   [where they end](benchmark-field-tables.md#grids).
 * FEROMA sends its mean twice in a round until the mixing begins: \
 the accuracy of the mean decides when it begins."""
+TABLES_TEXT = f"""The clients of these tables are real groups ([the sets]\
+(data-sets.md)): at most {CLIENTS} of them, with at most {TRAINED} training
+samples each. Nothing is planted. The table has accuracy for `churn` and `tv16`, and the share of \
+the constant's loss that a
+model saves for the others, in percent: R2, for counts D2. Values below -100% count as -100%. \
+The states of `loans` and `churn` do
+not matter, so a method that gains there gains by chance. `employment_w36` has clusters. In most \
+other sets clients differ by
+[levels](do-clusters-help.md), which one intercept for each client serves better than clusters do."""
 NEXT = """## Next
 
 * [More tables of this benchmark](benchmark-field-tables.md): newcomers, costs, failures, settings.

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
 from fedkin.config.plan import Plan
 from fedkin.core.client_memory import ClientMemory
@@ -23,6 +23,7 @@ from fedkin.run.metrics.accuracy import score
 from fedkin.scenarios.population import Population
 from fedkin.scenarios.steps import prequential_accuracy
 from fedkin.simulation.engine import SimulatedWorld
+from fedkin.task_types.task_type import TaskType
 from fedkin.tasks.apfl import SHARE
 from fedkin.tasks.evaluate import Scores, evaluate
 from fedkin.tasks.train import train
@@ -31,6 +32,8 @@ from papers.benchmark.federations import Setting
 from papers.result_store import Line
 
 BATCH = 10
+GAINS = ("r2_score", "d2_score")  # measures against the constant that is best for all
+LEAST_GAIN = -1.0
 
 
 def measure(setting: Setting, contender: Contender, trial: int, seed: int, validated: bool) -> Line:
@@ -103,12 +106,12 @@ def _figures(
     elif split == "validation":
         # The loop's final scores are of test samples.
         scores = score(world, outcome.state, setting.rounds, split=split).scores
-    accuracy = scores.correct.sum() / scores.examples.sum()
+    accuracy = _accuracy(data.task_type, scores.sums.sum(axis=0), scores.examples.sum())
     if setting.every:
         accuracy = prequential_accuracy(outcome.records, setting.every)
     line = {
         "accuracy": float(accuracy),
-        **_of_clients(scores),
+        **_of_clients(data.task_type, scores),
         "bytes_down": last["bytes_down"],
         "bytes_up": last["bytes_up"],
         "ari": last["ari"],
@@ -122,10 +125,29 @@ def _figures(
     return line
 
 
-def _of_clients(scores: Scores) -> Line:
+def _accuracy(
+    task_type: TaskType, sums: Float[np.ndarray, "... S"], examples: Any
+) -> Float[np.ndarray, "..."]:
+    """The accuracy; of labels that are numbers, the share of the constant's loss that the models
+    save (``GAINS``), and at least ``LEAST_GAIN``, which is also that of models that have diverged.
+
+    Args:
+        task_type: what the labels are.
+        sums: sums over the samples, as the task type names them.
+        examples: number of samples.
+    """
+    named = dict(zip(task_type.sums, np.moveaxis(sums, -1, 0), strict=False))
+    values = task_type.values(named, examples)
+    gains = [name for name in GAINS if name in values]
+    if not gains:
+        return values[task_type.measures[0]]
+    return np.nan_to_num(np.maximum(values[gains[0]], LEAST_GAIN), nan=LEAST_GAIN)
+
+
+def _of_clients(task_type: TaskType, scores: Scores) -> Line:
     """The mean over clients, and the client at the lowest tenth."""
     scored = scores.examples > 0
-    accuracies = np.sort(scores.correct[scored] / scores.examples[scored])
+    accuracies = np.sort(_accuracy(task_type, scores.sums[scored], scores.examples[scored]))
     return {
         "client_mean": float(accuracies.mean()),
         "bottom_decile": float(accuracies[len(accuracies) // 10]),
@@ -185,6 +207,6 @@ def _newcomers(
             state = replace(state, assignment=assignment)
     placed = score(other, state, setting.rounds + 1)
     placed_rows = np.isin(placed.clients, new)
-    return float(
-        placed.scores.correct[placed_rows].sum() / placed.scores.examples[placed_rows].sum()
-    )
+    sums = placed.scores.sums[placed_rows].sum(axis=0)
+    examples = placed.scores.examples[placed_rows].sum()
+    return float(_accuracy(world.data.task_type, sums, examples))

@@ -11,7 +11,7 @@ import pandas as pd
 from fedkin.analysis.ranks import Ranks
 from fedkin.analysis.tables import rows_of
 from papers.benchmark.contenders import CONTENDERS, TRIALS
-from papers.benchmark.federations import REGIMES, SETTINGS
+from papers.benchmark.federations import REGIMES, SETTINGS, Setting
 from papers.benchmark.queue import LEAST
 from papers.tables_markdown import markdown
 
@@ -20,7 +20,12 @@ ORDER = [setting.name for setting in SETTINGS]
 MARGIN = 0.02  # of accuracy, below a baseline
 
 
-def means(runs: pd.DataFrame, least: int = LEAST, figure: str = "accuracy") -> Any:
+def means(
+    runs: pd.DataFrame,
+    least: int = LEAST,
+    figure: str = "accuracy",
+    settings: Sequence[Setting] = SETTINGS,
+) -> Any:
     """The mean of a figure over seeds, settings down, methods across; NaN for cells with too few
     seeds.
 
@@ -28,12 +33,14 @@ def means(runs: pd.DataFrame, least: int = LEAST, figure: str = "accuracy") -> A
         runs: one row each.
         least: seeds of a cell.
         figure: which column.
+        settings: the settings to show.
     """
     grouped: Any = (
         runs.dropna(subset=[figure]).groupby(["row", "column"])[figure].agg(["mean", "size"])
     )
     kept = grouped["mean"].where(grouped["size"] >= least).unstack("column")
-    return kept.reindex(index=[name for name in ORDER if name in kept.index], columns=NAMES)
+    names = [setting.name for setting in settings if setting.name in kept.index]
+    return kept.reindex(index=names, columns=NAMES)
 
 
 def per_draw(runs: pd.DataFrame, settings: Sequence[str]) -> pd.DataFrame:

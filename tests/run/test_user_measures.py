@@ -277,6 +277,25 @@ BAD = {
 }
 
 
+def test_of_numbers_it_gets_the_score_of_each_client_and_no_correct_samples() -> None:
+    seen: list[fk.ScoredClients] = []
+
+    def note(scored: fk.ScoredClients) -> float:
+        seen.append(scored)
+        return 0.0
+
+    clients = np.repeat([0, 1, 2, 3], 10)
+    x = np.arange(40.0)[:, None] % 7
+    data = fk.data.from_arrays(
+        x, 1e6 * x[:, 0] + clients, clients, task="regression", loss="squared_error"
+    )
+    run = simulated(data=data, measures=[fk.Measure("note", of=note)])
+    np.testing.assert_array_equal(
+        seen[-1].accuracy, run.clients["root_mean_squared_error"].to_numpy()
+    )
+    assert seen[-1].correct.tolist() == [0, 0, 0, 0]
+
+
 @pytest.mark.parametrize("name", BAD)
 def test_a_refusal_is_one_line_with_its_place(name: str) -> None:
     from fedkin.run.simulate import execute

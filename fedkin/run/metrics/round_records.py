@@ -155,12 +155,15 @@ def measures_record(
     if scored is None or not (scored.scores.examples > 0).any():
         return dict.fromkeys(measure.name for measure in measures)
     known = scored.scores.examples > 0
+    correct = np.zeros(len(known), np.int64)
+    if scored.task_type.loss is None:
+        correct = scored.scores.correct
     clients = ScoredClients(
         round=round,
         clients=scored.clients[known],
         cluster=scored.cluster[known],
         examples=scored.scores.examples[known],
-        correct=scored.scores.correct[known],
+        correct=correct[known],
         accuracy=scored.client_scores[known],
         loss=scored.scores.loss[known],
         state=state,
