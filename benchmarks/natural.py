@@ -1,9 +1,11 @@
 """Clusters or levels on the natural federations: a shared model, own intercepts, personal and local
 models, and clusters, on five draws, with reference figures.
 
-    python -m benchmarks.natural --set exam --draws 5 --out natural
+    python -m benchmarks.natural --set exam --draws 5
+    python -m benchmarks.natural --page docs/measured-levels.md
 
-It writes ``SET.json`` and ``natural.md`` into the folder. The shared model is FedAvg's and clusters
+The first writes ``benchmarks/natural_results/exam.json``; the second writes the page of all such
+files. The shared model is FedAvg's and clusters
 are IFCA's, both trained by the simulator; own intercepts, personal and local models are exact fits
 (``fedkin.analysis.level_fits``). The reference figures are means over five other draws, by code
 that shares nothing with the library. Draw s of a set without a time is the division of
@@ -28,6 +30,7 @@ from fedkin.analysis.clusters_or_levels import ClustersOrLevels, clusters_or_lev
 from fedkin.analysis.level_fits import LevelPlan
 from fedkin.data.federated import FederatedData
 
+RESULTS = Path(__file__).with_name("natural_results")
 MOST = 8.0  # standard deviations
 WITHIN = 0.5  # points of D2
 # D2 in percent: shared, own intercept, personal, local, clusters, clusters + own intercept.
@@ -206,7 +209,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--set", nargs="+", default=list(REFERENCE), help="sets; default: all")
     parser.add_argument("--draws", type=int, default=5, help="number of draws; default 5")
-    parser.add_argument("--out", type=Path, default=Path("natural"), help="folder of the results")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
     parser.add_argument("--page", type=Path, help="write the page of all results in the folder")
     chosen = parser.parse_args()
     chosen.out.mkdir(parents=True, exist_ok=True)
@@ -216,10 +219,9 @@ def main() -> None:
         print(f"{name}: {answer.verdict}: {answer.why}", flush=True)
         file = chosen.out / f"{name}.json"
         file.write_text(json.dumps(record(name, answer), indent=1) + "\n")
-    files = sorted(chosen.out.glob("*.json"))
-    records = {file.stem: json.loads(file.read_text()) for file in files}
-    (chosen.out / "natural.md").write_text(markdown(records))
     if chosen.page:
+        files = sorted(chosen.out.glob("*.json"))
+        records = {file.stem: json.loads(file.read_text()) for file in files}
         chosen.page.write_text(page(records))
 
 

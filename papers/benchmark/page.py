@@ -25,7 +25,6 @@ from papers.benchmark.federations import (
     SETTINGS,
     TABLE_SETTINGS,
     TABLES,
-    TESTED,
     TRAINED,
     Setting,
 )
@@ -272,7 +271,7 @@ model saves for the others, in percent: R2, for counts D2. Values below -100% co
 The states of `loans` and `churn` do
 not matter, so a method that gains there gains by chance. `employment_w36` has clusters. In most \
 other sets clients differ by
-[levels](do-clusters-help.md), which one intercept for each client serves better than clusters do."""
+[levels](do-clusters-help.md), which an intercept for each client serves better than clusters."""
 NEXT = """## Next
 
 * [More tables of this benchmark](benchmark-field-tables.md): newcomers, costs, failures, settings.
