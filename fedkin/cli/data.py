@@ -6,13 +6,14 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fedkin.cli.common import error_exit, parse_option
 from fedkin.cli.printed_tables import print_rows, print_table
 from fedkin.core.object_repr import shell_command
+from fedkin.core.storage import check_output, write_atomic
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,6 +25,9 @@ _NAME_HELP = (
 )
 _OPTIONS_HELP = "Options of the data set: key=value, or data.key=value as for fedkin run."
 
+# The texts with which the files of `sums` and of `join` begin.
+_SUMS_BEGIN = '{\n "table_sums"'
+_COLUMNS_BEGIN = '{\n "kind": "standard"'
 # Most columns of a table that are shown.
 _SHOWN_COLUMNS = 40
 
@@ -197,6 +201,93 @@ def pni_command(
         print_table(non_iid_index.extreme_clients(index, data), "clients by their index")
 
 
+@data_app.command("sums")
+def sums_command(
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME", help=_NAME_HELP),
+    ],
+    options: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[key=value]...", help=_OPTIONS_HELP),
+    ] = None,
+    out: Annotated[
+        Path, typer.Option("--out", metavar="FILE.json", help="The file of the sums.")
+    ] = Path("sums.json"),
+    least: Annotated[
+        int,
+        typer.Option(
+            "--least",
+            metavar="N",
+            help="Leave out the names of categories that fewer training samples have.",
+        ),
+    ] = 1,
+) -> None:
+    """Write the sums of a site's table, from which `fedkin data join` makes the encoding and
+    scaling of all sites: counts, means and squares of numbers, and counts of categories.
+
+    The file is all that leaves the site. Read it before you send it: names of categories are in
+    it."""
+    with error_exit():
+        from fedkin.data.table_options import FOR_SUMS
+        from fedkin.data.table_sums import table_sums
+
+        check_output(out, [Path(name)], _SUMS_BEGIN)
+        sums = table_sums(_dataset(name, options or [], scale_from=FOR_SUMS))
+        sums = sums.without_rare_names(least)
+        sums.save(out)
+        rows = [[fact.column, fact.kind, fact.missing, fact.content] for fact in sums.facts()]
+        heads = ["column", "kind", "missing", "what the file says"]
+        samples = sum(client.samples for client in sums.clients)
+        print_rows(heads, rows, f"{name}: {samples:,} training samples")
+        typer.echo(f"sums: {out}")
+
+
+@data_app.command("join")
+def join_command(
+    sums: Annotated[
+        list[Path], typer.Argument(metavar="SUMS.json...", help="The files of all sites.")
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", metavar="FILE.json", help="The file for all sites.")
+    ] = Path("columns.json"),
+    min_frequency: Annotated[
+        int | None,
+        typer.Option(
+            "--min-frequency",
+            metavar="N",
+            help="A category with fewer training samples has no feature; by default 10.",
+        ),
+    ] = None,
+    min_clients: Annotated[
+        int | None,
+        typer.Option(
+            "--min-clients",
+            metavar="N",
+            help="A category that fewer clients have has no feature; by default 2.",
+        ),
+    ] = None,
+) -> None:
+    """Join the sums of all sites' tables into one file, by which every site encodes and scales its
+    table: data.scale_from, or samples.scale_from with a server."""
+    with error_exit():
+        from fedkin.data.table_options import TableOptions
+        from fedkin.data.table_sums import TableSums, joined
+
+        check_output(out, sums, _COLUMNS_BEGIN)
+        rules = TableOptions.of(min_frequency=min_frequency, min_clients=min_clients).rules
+        transform = joined([TableSums.load(path) for path in sums], rules)
+        write_atomic(out, json.dumps(transform.values(), indent=1, ensure_ascii=False) + "\n")
+        rows = [
+            [name, f"{mean:.5g}", f"{scale:.5g}"]
+            for name, mean, scale in zip(
+                transform.columns, transform.mean, transform.scale, strict=True
+            )
+        ]
+        print_rows(["feature", "mean", "scale"], rows, f"features of all sites: {len(rows)}")
+        typer.echo(f"columns: {out}; use it with {shell_command(f'data.scale_from={out}')}")
+
+
 def _at_slashes(path: str, width: int = 24) -> str:
     """A path broken into lines of at most ``width`` characters, after slashes and spaces. Longer
     parts stay whole."""
@@ -208,11 +299,14 @@ def _at_slashes(path: str, width: int = 24) -> str:
     return "\n".join(lines)
 
 
-def _dataset(name: str, options: list[str]) -> FederatedData:
+def _dataset(name: str, options: list[str], scale_from: Any = None) -> FederatedData:
     """Load a data set of the library, a user's file, or the data of a configuration's section
     [data].
 
-    Options are ``key=value``, or ``data.key=value`` as for ``fedkin run``.
+    Args:
+        name: name of the data set, a file, or a configuration.
+        options: ``key=value``, or ``data.key=value`` as for ``fedkin run``.
+        scale_from: how columns are read, in place of the options' own; None for these.
     """
     from fedkin.config import registry
     from fedkin.config.declarations import NAMED
@@ -227,6 +321,9 @@ def _dataset(name: str, options: list[str]) -> FederatedData:
         named = {"name": "file", "path": name} if _is_path(name) else {"name": name}
         raw, _ = read(None, overrides, {"data": named}, NAMED)
         values = raw["data"]
+    if scale_from is not None:
+        values = {key: value for key, value in values.items() if key != "scale"}
+        values["scale_from"] = scale_from
     entry = registry.resolve("data set", registry.datasets(), values, str)
     # The data of a file that says data.seed = "run" are those of its first seed.
     return entry.drawn(int(raw.get("run", {}).get("seed", 0))).make()

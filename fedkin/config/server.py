@@ -7,7 +7,7 @@ client connects (handshake). Relative paths start at the folder of the file.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -32,6 +32,7 @@ from fedkin.core.object_repr import listed
 from fedkin.core.storage import user_path
 from fedkin.core.training import LocalTraining
 from fedkin.data.label_tasks import given_statistics, task_type_of
+from fedkin.data.table_options import read_statistics, whole_transform
 from fedkin.data.table_transform import NONE, TableTransform, given_transform
 from fedkin.measures.measure import Measure
 from fedkin.options import SECTIONS
@@ -52,7 +53,8 @@ class SamplesSection(Section):
     ``words`` is the size of the vocabulary if samples are word indices. ``labels`` and ``features``
     are the names of the classes and of a table's columns. Their order must be the same at all
     sites. ``scale_from`` has the ``mean`` and the ``scale`` of each column, by which all sites
-    scale their tables. With ``scale`` the server computes these numbers before the first round,
+    scale their tables; or the encoding of columns with text and missing values, too, in the file of
+    `fedkin data join`. With ``scale`` the server computes these numbers before the first round,
     from sums over the training samples of all sites.
 
     ``task`` and ``loss`` say what labels are that are no classes. The server computes the mean and
@@ -81,6 +83,16 @@ class SamplesSection(Section):
     # statistics of labels that are numbers, by which all sites scale them; not set: the server
     # computes them, by sums over the training samples of all sites
     label_scale_from: dict[str, float] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _columns(cls, values: Any) -> Any:
+        """The values with the names and the number of the features, if ``scale_from`` has them."""
+        given = values.get("scale_from")
+        if not isinstance(given, Mapping) or "encoding" not in given:
+            return values
+        names = list(given.get("columns", ()))
+        return {"features": names, "shape": [len(names)], **values}
 
     @model_validator(mode="before")
     @classmethod
@@ -164,7 +176,10 @@ class SamplesSection(Section):
         """
         if self.scale_from is None or self.features is None:
             return None
-        return given_transform(self.scale_from, self.features, "samples")
+        found = whole_transform(self.scale_from, "samples.scale_from")
+        if isinstance(found, TableTransform):
+            return found.of_columns(self.features, "samples.scale_from").as_given()
+        return given_transform(found, self.features, "samples")
 
 
 # What declares the keys of each section of a server's and of a site's file.
@@ -340,6 +355,7 @@ def server_from_dict(raw: dict[str, Any], place: Place, folder: Path) -> ServerC
         folder: the file's folder, where relative paths start.
     """
     own = own_sections(raw, SERVER)
+    raw = _with_columns(raw, folder)
     sections = _sections(raw, (*SERVER, *own), place)
     method = sections.resolve("method", "method", registry.methods(), METHOD)
     run = _run_settings(sections)
@@ -375,6 +391,20 @@ def server_from_dict(raw: dict[str, Any], place: Place, folder: Path) -> ServerC
     return config
 
 
+def _with_columns(raw: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The sections with the content of the file that ``scale_from`` in [samples] names.
+
+    Args:
+        raw: the sections.
+        folder: the folder at which a relative path starts.
+    """
+    samples = raw.get("samples")
+    if not isinstance(samples, dict) or not isinstance(samples.get("scale_from"), str):
+        return raw
+    columns = read_statistics(folder / user_path(samples["scale_from"]))
+    return {**raw, "samples": {**samples, "scale_from": columns}}
+
+
 def _run_settings(sections: Sections) -> RunSettings:
     """The settings [run] of a server's file. Raises ConfigError for settings of simulations
     only."""
@@ -404,7 +434,7 @@ def client_from_dict(raw: dict[str, Any], place: Place, folder: Path) -> ClientC
         place: function that turns ``section.key`` into its name in messages.
         folder: the file's folder, where relative paths start.
     """
-    sections = _sections(raw, CLIENT, place)
+    sections = _sections(_with_columns(raw, folder), CLIENT, place)
     site = sections.validate("client", SiteSettings)
     data = dict(sections["data"])
     for key in ("path", "scale_from") if data.get("name") == "file" else ():

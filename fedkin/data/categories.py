@@ -24,6 +24,7 @@ from jaxtyping import Float32
 from fedkin.core.errors import DataError
 from fedkin.core.object_repr import listed
 from fedkin.core.validation import check_positive_integer
+from fedkin.data.missing_values import LEAST_MISSING
 
 MOST_CATEGORIES = 50
 
@@ -114,7 +115,8 @@ def vocabulary(
     min_frequency: int = 1,
     min_clients: int = 1,
     most: int = MOST_CATEGORIES,
-    least_missing: float = 0.005,
+    least_missing: float = LEAST_MISSING,
+    unnamed: int = 0,
 ) -> Vocabulary:
     """The shared vocabulary of a column, from the counts of all clients.
 
@@ -125,6 +127,7 @@ def vocabulary(
         min_clients: smallest number of clients that have a category with a feature.
         most: largest number of categories with a feature.
         least_missing: missing values get a feature if a larger share of the pooled samples misses.
+        unnamed: number of samples in categories whose names are not known; they are infrequent.
 
     Raises:
         DataError: no sample has a category, or there are more than ``most``.
@@ -136,7 +139,7 @@ def vocabulary(
     for part in counts:
         total.update(part)
         clients.update(name for name, samples in part.items() if samples)
-    samples = sum(total.values())
+    samples = sum(total.values()) + unnamed
     missing = total.pop(None, 0)
     seen = [name for name, count in total.items() if name is not None and count]
     if not seen:
@@ -156,7 +159,7 @@ def vocabulary(
     return Vocabulary(
         column=column,
         categories=tuple(frequent),
-        infrequent=len(frequent) < len(seen),
+        infrequent=len(frequent) < len(seen) or unnamed > 0,
         missing=missing > least_missing * samples,
     )
 

@@ -18,7 +18,12 @@ from fedkin.core.object_repr import client_list, count, listed
 from fedkin.data.array_checks import row_blocks
 from fedkin.data.categories import MOST_CATEGORIES, Vocabulary, category_counts, vocabulary
 from fedkin.data.column_kinds import CATEGORY, category_names, kind_of
-from fedkin.data.missing_values import PresentSums, absent_columns, imputation
+from fedkin.data.missing_values import (
+    LEAST_MISSING,
+    PresentSums,
+    absent_columns,
+    imputation,
+)
 from fedkin.data.ragged import Ragged
 from fedkin.data.raw_tables import CELL_BYTES, RawTable
 from fedkin.data.table_encoding import TableEncoding, encoded, encoded_names
@@ -35,11 +40,19 @@ class EncodingRules:
         categories: columns of numbers that are categories; columns of text always are.
         min_frequency: a category with fewer training samples is infrequent.
         min_clients: a category that fewer clients have is infrequent.
+        keeps_all: whether every category, and every column that misses a value or has none, is
+            kept, so that sums of the features are those of the table.
     """
 
     categories: tuple[str, ...] = ()
     min_frequency: int = 10
     min_clients: int = 2
+    keeps_all: bool = False
+
+    @property
+    def least_missing(self) -> float:
+        """A column gets an indicator if a larger share of its training values is missing."""
+        return 0.0 if self.keeps_all else LEAST_MISSING
 
 
 def fitted_encoding(
@@ -70,13 +83,15 @@ def fitted_encoding(
     owner = np.full(table.shape[0], -1)
     owner[train.rows] = train.owners()
     vocabularies = {
-        name: _vocabulary(counts, name, rules, place)
+        name: vocabulary_of(counts, name, rules=rules, place=place)
         for name, counts in _category_counts(table, owner, len(train), rules).items()
     }
     names = encoded_names(columns, vocabularies)
     sums = _present_sums(table, owner, clients=len(train), vocabularies=vocabularies)
+    if rules.keeps_all:
+        sums = sums.with_a_value_in_each_column()
     try:
-        filling = imputation(sums, names)
+        filling = imputation(sums, names, rules.least_missing)
     except DataError as error:
         raise DataError(f"{place}: {error}") from error
     for name, clients in absent_columns(sums, names).items():
@@ -115,8 +130,17 @@ def _category_counts(
     return {str(name): found[str(name)] for name in table.features if str(name) in found}
 
 
-def _vocabulary(counts: Counts, column: str, rules: EncodingRules, place: Path | str) -> Vocabulary:
+def vocabulary_of(
+    counts: Counts, column: str, *, rules: EncodingRules, place: Path | str, unnamed: int = 0
+) -> Vocabulary:
     """The vocabulary of a column.
+
+    Args:
+        counts: the categories of the column, with the number of training samples of each client.
+        column: name of the column.
+        rules: which categories get a feature.
+        place: file or name with which messages begin.
+        unnamed: number of samples in categories whose names are not known.
 
     Raises:
         DataError: the column identifies samples or clients, or has too many categories.
@@ -135,7 +159,12 @@ def _vocabulary(counts: Counts, column: str, rules: EncodingRules, place: Path |
     min_clients = min(rules.min_clients, sum(bool(part) for part in counts) or 1)
     try:
         found = vocabulary(
-            counts, column, min_frequency=rules.min_frequency, min_clients=min_clients
+            counts,
+            column,
+            min_frequency=rules.min_frequency,
+            min_clients=min_clients,
+            least_missing=rules.least_missing,
+            unnamed=unnamed,
         )
     except DataError as error:
         raise DataError(f"{place}: {error}") from error

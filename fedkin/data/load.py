@@ -186,7 +186,7 @@ def load(
     task_type = _task_type(task, loss, quantiles, loss_options, known=label_scale_from)
     forecast = ForecastReader.of(
         task_type,
-        0.1 if train_fraction is None else 1 - train_fraction,
+        0.1 if train_fraction is None else float(1 - train_fraction),
         time=time,
         season=season,
         lags=lags,

@@ -38,6 +38,13 @@ class PresentSums(NamedTuple):
     present: Int[np.ndarray, "N d"]
     total: Float64[np.ndarray, "N d"]
 
+    def with_a_value_in_each_column(self) -> PresentSums:
+        """The sums in which a column without any value has a single 0."""
+        empty = ~self.present.any(axis=0)
+        present = self.present.copy()
+        present[0, empty] = 1
+        return self._replace(present=present)
+
 
 @dataclass(frozen=True)
 class Imputation:

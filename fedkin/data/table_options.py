@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,9 @@ from fedkin.data.table_transform import (
     TABLE_OPTIONS,
     TableTransform,
 )
+
+# The value of ``scale_from`` with which a table is read as it is, for ``table_sums``.
+FOR_SUMS = {"kind": "sums"}
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,8 @@ class TableOptions:
 
         Args:
             scale: one of ``SCALES``; None for ``standard``.
-            scale_from: statistics by column, or the path of a JSON or TOML file with them.
+            scale_from: statistics by column, or the path of a JSON or TOML file with them;
+                ``FOR_SUMS`` to read all values for ``table_sums``.
             drop: a column, or a list of columns.
             rename: new names by old names.
             categories: a column of numbers that are categories, or a list of such columns.
@@ -79,12 +83,17 @@ class TableOptions:
                 f"scale = {scale!r} computes statistics, or uses none, but scale_from gives them; "
                 "leave one of the two out"
             )
+        rules = _rules(categories, min_frequency, min_clients)
+        if scale_from == FOR_SUMS:
+            scale = RAW
+            scale_from = None
+            rules = replace(rules, min_frequency=1, min_clients=1, keeps_all=True)
         return cls(
             scale=STANDARD if scale is None else scale,
             statistics=_statistics(scale_from),
             drop=_column_list("drop", drop),
             renamed=_renamed(rename),
-            rules=_rules(categories, min_frequency, min_clients),
+            rules=rules,
         )
 
     def file_name(self, name: str) -> str:
@@ -170,11 +179,11 @@ def _statistics(given: Any) -> Mapping[str, Any] | TableTransform | None:
         return given
     if isinstance(given, (str, Path)):
         path = user_path(given)
-        return _whole_transform(_read_statistics(path), path)
+        return whole_transform(read_statistics(path), path)
     if isinstance(given, Mapping) and given.get("kind") == RAW:
         return RAW_VALUES
     if isinstance(given, Mapping):
-        return _whole_transform(
+        return whole_transform(
             {name: plain_lists(value) for name, value in given.items()}, "scale_from"
         )
     raise ConfigError(
@@ -183,9 +192,17 @@ def _statistics(given: Any) -> Mapping[str, Any] | TableTransform | None:
     )
 
 
-def _whole_transform(values: Mapping[str, Any], place: Any) -> Mapping[str, Any] | TableTransform:
-    """Statistics as a transform if they have the encoding of a table, such as those of a run
-    folder."""
+def whole_transform(values: Mapping[str, Any], place: Any) -> Mapping[str, Any] | TableTransform:
+    """Statistics as a transform if they have the encoding of a table, such as those of a run folder
+    or of `fedkin data join`; otherwise as they are.
+
+    Args:
+        values: the statistics.
+        place: file or name with which the message begins.
+
+    Raises:
+        ConfigError: the encoding is damaged.
+    """
     if "encoding" not in values:
         return values
     try:
@@ -210,7 +227,7 @@ def _rules(categories: Any, min_frequency: Any, min_clients: Any) -> EncodingRul
     )
 
 
-def _read_statistics(path: Path) -> Mapping[str, Any]:
+def read_statistics(path: Path) -> Mapping[str, Any]:
     """The statistics in a JSON or TOML file, such as ``transform.json`` of a run folder."""
     try:
         text = path.read_text(encoding="utf-8")

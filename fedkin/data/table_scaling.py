@@ -54,7 +54,7 @@ class TableScaling:
     """How to find the transform of a table's columns.
 
     Attributes:
-        kind: ``standard``, ``robust`` or ``none``.
+        kind: ``standard``, ``robust``, ``none``, or ``raw`` for values in float64.
         statistics: given statistics; None to compute them.
         renamed: new name of each renamed column, by its name in the file.
         rules: how columns of categories get features.
@@ -137,6 +137,10 @@ class TableScaling:
         if self.statistics is not None:
             given = given_transform(self.statistics, columns, place)
             return _renaming(given, self.renamed)
+        if self.kind == RAW:
+            _warn_of_identifiers(x, _is_taken(x, train), columns, place)
+            raw = replace(TableTransform.identity(columns), kind=RAW)
+            return _renaming(raw, self.renamed)
         if not len(train):
             # The check of the federation names the client without training samples.
             return None

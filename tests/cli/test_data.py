@@ -161,3 +161,28 @@ def test_options_next_to_a_file_work_as_in_fedkin_run(given: str) -> None:
     assert re.search(r"clients +60 +60", whole.stdout)
     refused(fedkin("data", "describe", "study.toml", "data.clint=5"), "did you mean 'clients'")
     refused(fedkin("data", "describe", "study.toml", "run.rounds=5"), "run.rounds")
+
+
+def test_the_columns_of_two_sites_are_joined_by_sums(tmp_path: Path) -> None:
+    table = pd.read_csv("patients.csv").drop(columns="hospital")
+    table["job"] = ["nurse", "clerk", "nurse"] * 29 + ["nurse", "nurse", "astronaut"]
+    table.loc[3:5, "age"] = np.nan
+    table[:40].to_csv("a.csv", index=False)
+    table[40:].to_csv("b.csv", index=False)
+    for site in "ab":
+        one = [f"{site}.csv", "label=outcome", "partition=iid", "clients=1", "train_fraction=1"]
+        result = fedkin("data", "sums", *one, "--least", "5", "--out", f"{site}.json")
+        assert result.exit_code == 0, result.output
+        assert "nurse (" in result.output and "astronaut" not in result.output
+    assert "astronaut" not in Path("b.json").read_text()
+    joined = fedkin("data", "join", "a.json", "b.json")
+    assert joined.exit_code == 0, joined.output
+    assert "age_missing" in joined.output and "job_infrequent" in joined.output
+    described = fedkin("data", "describe", "a.csv", *one[1:4], "scale_from=columns.json")
+    assert described.exit_code == 0, described.output
+    assert "job_nurse" in described.output
+    # The same commands replace their own files, and no other ones.
+    assert fedkin("data", "join", "a.json", "b.json").exit_code == 0
+    refused(fedkin("data", "join", "a.json", "--out", "b.csv"), "b.csv")
+    refused(fedkin("data", "join", "a.csv"), "expected the sums of a table")
+    refused(fedkin("data", "sums", "a.csv", "label=outcome", "--out", "a.csv"), "a.csv")

@@ -3,6 +3,8 @@
 * config.toml: all settings of the run.
 * environment.json: versions of libraries, platform and devices.
 * transform.json: how the columns of a table were renamed and scaled, if they were.
+* labels.json: the statistics of labels that are numbers, if a server has computed them with its
+  sites.
 * metrics.jsonl: a line for each round, its record. The file's bytes are the same for the same run,
   machine and versions.
 * migrations.jsonl: a line for each round in which clients changed cluster, with their ids and new
@@ -71,6 +73,7 @@ MIGRATIONS = "migrations.jsonl"
 TIMINGS = "timings.jsonl"
 ENVIRONMENT = "environment.json"
 TRANSFORM = "transform.json"
+LABELS = "labels.json"
 CHECKPOINTS = "checkpoints"
 CLIENTS = "clients.parquet"
 SUMMARY = "summary.json"
@@ -79,7 +82,17 @@ AGAINST = "against"
 _NO_FOLDER = re.compile(r"[^\w.+-]")
 _AT_THE_END = (CLIENTS, SUMMARY, integrity.SUMS)
 # Files with a line in SHA256SUMS.
-SUMMED = (CONFIG, ENVIRONMENT, TRANSFORM, METRICS, MIGRATIONS, TIMINGS, CLIENTS, SUMMARY)
+SUMMED = (
+    CONFIG,
+    ENVIRONMENT,
+    TRANSFORM,
+    LABELS,
+    METRICS,
+    MIGRATIONS,
+    TIMINGS,
+    CLIENTS,
+    SUMMARY,
+)
 _DRAWN = tuple(
     f"{name}.{kind}" for name in ("figure", "topology", "membership") for kind in ("png", "svg")
 )

@@ -9,6 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from jaxtyping import Float64
+
 from fedkin.config.description import Description
 from fedkin.config.server import DataDescription
 from fedkin.core.errors import CheckpointError
@@ -25,6 +28,7 @@ from fedkin.run.folder.fingerprint import (
     fingerprint,
     model_digest,
 )
+from fedkin.run.folder.label_statistics import kept_statistics
 from fedkin.run.folder.run_folder import read_transform
 from fedkin.run.trained.ingredients import Ingredients, parts_of
 
@@ -65,6 +69,7 @@ def parts_again(
     transform = read_transform(folder)
     loadable = _as_scaled(located(config, folder, stored), folder, transform)
     parts = _with_transform(parts_of(loadable, model, method=method), transform)
+    parts = _with_labels(parts, kept_statistics(folder))
     if isinstance(parts.samples, FederatedData) and not _is_own(config, parts, identity):
         what = config.data.get("path") or config.data_name
         # The fingerprint also depends on versions (e.g. of JAX). If they have changed, another
@@ -125,6 +130,16 @@ def _with_transform(parts: Ingredients, transform: TableTransform | None) -> Ing
         # The features are others; the fingerprint tells that the data have changed.
         return parts
     return replace(parts, samples=with_transform(samples, transform))
+
+
+def _with_labels(parts: Ingredients, statistics: Float64[np.ndarray, "L"] | None) -> Ingredients:
+    """The parts of a run whose labels have the statistics that its server has computed with the
+    sites; None if it has computed none."""
+    samples = parts.samples
+    if statistics is None or not isinstance(samples, DataDescription):
+        return parts
+    task_type = samples.task_type.with_statistics(statistics)
+    return replace(parts, samples=replace(samples, task_type=task_type))
 
 
 def _is_own(config: Description, parts: Ingredients, identity: str) -> bool:

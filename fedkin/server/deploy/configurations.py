@@ -29,7 +29,7 @@ from fedkin.server.deploy import deployment_folder as files
 from fedkin.server.deploy.build_node import node_from_config
 from fedkin.server.deploy.check import checked_model
 from fedkin.server.deploy.removed_sites import REMOVED
-from fedkin.server.deploy.site_scaling import samples_scaling
+from fedkin.server.deploy.site_scaling import samples_scaling, with_columns
 
 # The trial: handwritten digits in two clusters of sites, with different permutations of the labels.
 TRIAL: dict[str, Values] = {
@@ -92,11 +92,12 @@ def configurations(
         server = {name: values[name] for name in SERVER}
         _move_labels(values)
         data = values["data"]
+        values["samples"] = with_columns(values["samples"])
         hidden = bool(values["secret"] or values["privacy"])
         scaling = samples_scaling(
             data, values["samples"], sites=[folder / name for name in names], hidden=hidden
         )
-        values["samples"] |= scaling
+        values["samples"] = with_columns(values["samples"] | scaling)
         if "scale_from" in values["samples"]:
             data = {**data, "scale_from": values["samples"]["scale_from"]}
         labels = {key: values["samples"][key] for key in LABEL_KEYS if key in values["samples"]}

@@ -35,14 +35,14 @@ from fedkin.options.base import Option
 from fedkin.run.experiment import Experiment
 from fedkin.run.federation_state import FederationState, server_state_file, write_state
 from fedkin.run.folder.lock import lock_file
-from fedkin.run.folder.run_folder import TRANSFORM, holds_run, read_transform
+from fedkin.run.folder.label_statistics import read_statistics, write_statistics
+from fedkin.run.folder.run_folder import LABELS, TRANSFORM, holds_run, read_transform
 from fedkin.run.metrics.partial_rounds import scored_text
 from fedkin.run.run import Run
 from fedkin.run.trained.ingredients import Ingredients
 from fedkin.run.worlds import ClientFacts, Digests, Methods, OpenWorld, named_methods
 from fedkin.server.column_summaries import column_summaries, label_statistics, scale_columns
 from fedkin.server.deploy.build_node import HANDSHAKE_SEED
-from fedkin.server.deploy.kept_statistics import LABELS, read_statistics, write_statistics
 from fedkin.server.handshake import make_handshake, model_digest
 from fedkin.server.membership import Membership
 from fedkin.server.node_registry import Memory

@@ -7,14 +7,19 @@ import json
 import logging
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from fedkin.config import registry
 from fedkin.config.schema import Values
 from fedkin.core.errors import ConfigError, FedkinError
+from fedkin.core.storage import user_path
 from fedkin.data.column_statistics import combined
+from fedkin.data.federated import FederatedData
 from fedkin.data.files import is_table_file
+from fedkin.data.table_options import FOR_SUMS, TableOptions, read_statistics
 from fedkin.data.table_scaling import raw_statistics, scales_of
-from fedkin.data.table_transform import STANDARD
+from fedkin.data.table_sums import joined, table_sums
+from fedkin.data.table_transform import STANDARD, TableTransform
 
 _log = logging.getLogger("fedkin")
 
@@ -56,19 +61,32 @@ def samples_scaling(
     return {}
 
 
+def with_columns(samples: Values) -> Values:
+    """The user's section [samples] with the content of the file that ``scale_from`` names, and with
+    the names and the number of the features in it."""
+    given = samples.get("scale_from")
+    if isinstance(given, str):
+        given = dict(read_statistics(user_path(given)))
+    if not isinstance(given, dict) or "encoding" not in given:
+        return samples
+    names = list(given.get("columns", ()))
+    return {"shape": [len(names)], "features": names, **samples, "scale_from": given}
+
+
 def common_scaling(data: Values, files: Sequence[Path]) -> Values | None:
     """The mean and the scale of each column over the training samples of all sites, for
-    ``scale_from`` in [samples]. None if the tables cannot be scaled in one way.
+    ``scale_from`` in [samples]; of tables with text or missing values, also their encoding. None if
+    the tables cannot be scaled in one way.
 
     Args:
         data: the sites' section [data].
         files: the sites' tables.
     """
     try:
-        tables = [
-            registry.make(registry.datasets(), {**data, "path": str(file), "scale": STANDARD})
-            for file in files
-        ]
+        whole = _tables(data, files, scale_from=dict(FOR_SUMS))
+        if any(table.transform is not None and table.transform.encoding for table in whole):
+            return _joined(data, whole).values()
+        tables = _tables(data, files, scale=STANDARD)
     except FedkinError as error:
         raise ConfigError(f"data: {error}; nothing was written") from error
     names = tables[0].feature_names
@@ -84,6 +102,22 @@ def common_scaling(data: Values, files: Sequence[Path]) -> Values | None:
         "mean": dict(zip(names, facts.mean.tolist(), strict=True)),
         "scale": dict(zip(names, scales_of(facts.deviation).tolist(), strict=True)),
     }
+
+
+def _tables(data: Values, files: Sequence[Path], **scaling: Any) -> list[FederatedData]:
+    """The tables of all sites, each scaled in the given way."""
+    own = {key: value for key, value in data.items() if key not in ("scale", "scale_from")}
+    return [
+        registry.make(registry.datasets(), {**own, "path": str(file), **scaling}) for file in files
+    ]
+
+
+def _joined(data: Values, tables: Sequence[FederatedData]) -> TableTransform:
+    """The encoding and the scaling of all sites' tables, from sums of each."""
+    options = TableOptions.of(
+        min_frequency=data.get("min_frequency"), min_clients=data.get("min_clients")
+    )
+    return joined([table_sums(table) for table in tables], options.rules)
 
 
 def _other_columns(first: Path, names: Sequence[str], file: Path, others: Sequence[str]) -> str:

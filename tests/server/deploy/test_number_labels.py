@@ -15,6 +15,7 @@ import fedkin as fk
 from fedkin.config.server import load_client, load_server
 from fedkin.core.errors import CheckpointError, ConfigError
 from fedkin.data.label_tasks import task_type_of
+from fedkin.export import load
 from fedkin.run.run import Run
 from fedkin.server.column_summaries import label_statistics
 from fedkin.server.deploy import run_server as serving
@@ -143,6 +144,26 @@ def test_a_deployed_run_is_the_simulated_one(tmp_path: Path, task: str) -> None:
             assert mine[name] == pytest.approx(other[name], rel=1e-12), name
     gain = data.task_type.measures[-1]
     assert far.records[-1][gain] == pytest.approx(near.records[-1][gain], rel=0.02)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_an_export_of_a_deployed_run_predicts_in_units_of_the_label(
+    tmp_path: Path, task: str
+) -> None:
+    lab = Lab(tmp_path, task)
+    for site in range(SITES):
+        lab.join(site)
+    folder = Path(str(lab.serve().folder))
+    near = simulated(pooled(tmp_path, task))
+    # A server does not know the column of the exposure, so exports predict for an exposure of 1.
+    table = TABLES[1].assign(years=1.0)
+    expected = near.predict(table, client="site-1")
+    assert np.ptp(expected) > 1  # in scaled units they would be small
+    for number, run in enumerate((Run.load(folder), near)):
+        out = tmp_path / f"export-{number}"
+        run.export(out)
+        found = load(out).model(cluster=0).predict(table)
+        np.testing.assert_allclose(found, expected, rtol=1e-4)
 
 
 @pytest.mark.parametrize("task", TASKS)

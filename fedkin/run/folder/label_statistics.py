@@ -1,5 +1,5 @@
-"""The file in a server's folder with the statistics of labels that it has computed with its sites.
-A run that is resumed keeps them."""
+"""The file of a deployed run with the statistics of labels that its server has computed with the
+sites. A run that is resumed keeps them, and an export predicts in units of the label by them."""
 
 from __future__ import annotations
 
@@ -11,15 +11,32 @@ from jaxtyping import Float64
 
 from fedkin.core.errors import CheckpointError
 from fedkin.core.storage import write_atomic
+from fedkin.run.folder.run_folder import AGAINST, LABELS
 from fedkin.task_types.task_type import TaskType
-
-LABELS = "labels.json"
 
 
 def write_statistics(file: Path, task_type: TaskType) -> None:
     """Write the statistics of a task type (``TaskType.statistics``) to a file."""
     file.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(file, json.dumps(task_type.statistics.tolist()))
+
+
+def kept_statistics(folder: Path | None) -> Float64[np.ndarray, "L"] | None:
+    """The statistics that a run has computed with its sites; None if it has computed none.
+
+    Args:
+        folder: the run's folder, or the folder of a compared method in it; None for a run without
+            a folder.
+
+    Raises:
+        CheckpointError: the file is damaged.
+    """
+    if folder is None:
+        return None
+    if folder.parent.name == AGAINST:
+        folder = folder.parent.parent
+    file = folder / LABELS
+    return read_statistics(file) if file.exists() else None
 
 
 def read_statistics(file: Path) -> Float64[np.ndarray, "L"]:
