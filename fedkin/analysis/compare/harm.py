@@ -4,7 +4,7 @@ models that they train alone, which are the runs of the comparison's method ``lo
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from fedkin.analysis.own_models import LOCAL, ServedWorse, served_worse
 from fedkin.analysis.tables import mean_and_interval
@@ -14,6 +14,7 @@ from fedkin.run.run import Run
 WORSE = "worse_than_alone"
 
 
+@runtime_checkable
 class FinishedRuns(Protocol):
     """The parts of a ``Comparison`` from which the column is computed."""
 
