@@ -38,10 +38,10 @@ from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.measures.corrected_interval import CorrectedInterval, corrected_interval
 from fedkin.measures.moments import intraclass_correlation, moments
+from fedkin.measures.worse_than_alone import worse_than_alone
 from fedkin.run.simulate import trainable
 from fedkin.simulation.workers import AnyModel
 
-HARM = 0.02  # a client that loses more than this share against its own model is harmed
 LEAST_GAIN = 1.0  # percent of the loss; a smaller gain is not worth clusters
 HELP = "clusters"
 LEVELS = "levels, not clusters"
@@ -304,9 +304,9 @@ def _harmed(draw: Draw, kind: str) -> float:
     """Percentage of clients with test samples whose loss is more than 2% above the loss of their
     local model."""
     own = draw.losses[LOCAL]
-    tested = own.samples > 0
-    worse = draw.losses[kind].total > (1 + HARM) * own.total
-    return 100 * float(worse[tested].mean())
+    return 100 * worse_than_alone(
+        draw.losses[kind].total, own.total, samples=own.samples, least_samples=1
+    )
 
 
 def _interval(found: CorrectedInterval) -> str:

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Float
 from scipy import stats
 
 from fedkin.analysis.latex import escaped, tabular
@@ -152,6 +154,36 @@ def rank(scores: pd.DataFrame, sign: int = 1) -> Ranks:
         critical_difference=critical,
         pairs=_pairs(whole, average),
     )
+
+
+def why_missing(
+    scores: Mapping[str, Mapping[str, Float[np.ndarray, "S"]]], ranked: Sequence[str]
+) -> str | None:
+    """The reason why methods or settings have no ranks. None if all have ranks, or if there is only
+    one setting.
+
+    Args:
+        scores: scores of all methods by setting and method, one for each seed; NaN if missing.
+        ranked: the methods that ran in some setting.
+    """
+    if len(scores) == 1:
+        return None
+    lacking: dict[str, list[str]] = {}
+    for setting, by_method in scores.items():
+        without = [method for method in ranked if not np.isfinite(by_method[method]).all()]
+        if without:
+            lacking[setting] = without
+    methods = next(iter(scores.values()))
+    unranked = [method for method in methods if method not in ranked]
+    parts = [f"{', '.join(unranked)} could not be run in any setting"] if unranked else []
+    parts += [
+        f"{setting} has no score of {', '.join(without)} from every seed"
+        for setting, without in lacking.items()
+    ]
+    if not parts:
+        return None
+    count = len(scores) - len(lacking)
+    return f"ranks are over {count} of {len(scores)} settings: {'; '.join(parts)}"
 
 
 def least_wilcoxon(methods: int) -> int:

@@ -92,7 +92,8 @@ class Measure:
         over_all: name of a measure of the same quantity over all clients. A run is compared by that
             measure if this one leaves out clients that had no cluster or were absent.
         kept: where the measure is stored: in the record of a ``round``, in the summary of a
-            ``run``, or in ``both``.
+            ``run``, or in ``both``. A measure of a ``comparison`` needs runs of several methods, and
+            is in the tables of comparisons only.
 
     Raises:
         ConfigError: the name, unit or direction is invalid.
@@ -118,7 +119,7 @@ class Measure:
     column: str = ""
     moment: Literal["last", "best"] = "last"
     over_all: str = ""
-    kept: Literal["round", "run", "both"] = "both"
+    kept: Literal["round", "run", "both", "comparison"] = "both"
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):

@@ -61,6 +61,15 @@ PLACED = (
         by="bottom",
     ),
     Measure(
+        "worse_than_alone",
+        title="share of clients whose test loss is more than 2% above that of the model that they "
+        "train alone",
+        head="worse than alone",
+        unit="share",
+        direction="lower",
+        kept="comparison",
+    ),
+    Measure(
         "validation_accuracy",
         title="best accuracy on validation samples",
         head="best on validation",

@@ -15,9 +15,11 @@ from rich.text import Text, TextType
 
 from fedkin.analysis.compare.comparison import Comparison
 from fedkin.analysis.compare.comparison_folder import Cell
+from fedkin.analysis.compare.harm import WORSE, local_label
 from fedkin.analysis.tables import Column
 from fedkin.config.comparison_grid import ComparisonGrid
 from fedkin.core.records import Record
+from fedkin.measures.table import MEASURES
 from fedkin.reporting.comparison_tables import (
     best_rows,
     cells,
@@ -217,8 +219,8 @@ def tables(
     Args:
         comparison: the comparison.
         measure: the measure by which methods are compared; default: the comparison's measure.
-        console: console to print on. If a table does not fit, it has no seconds; columns that still
-            do not fit go into a second table.
+        console: console to print on. If a table does not fit, it has no seconds, and no column of
+            dashes; columns that still do not fit go into a second table.
         unfinished: whether the comparison was interrupted: there are only tables of settings, and
             none of a setting without a finished run.
     """
@@ -247,14 +249,18 @@ def tables(
         return following
     every = columns(comparison)
     first = with_columns(every)
-    # A second table for the seconds alone would be more to read than they are worth.
-    without_seconds = [column for column in every if column.measure != "seconds"]
-    if not fit_all(first) and fit_all(shorter := with_columns(without_seconds)):
-        shorter[-1].caption = _with_line(
-            shorter[-1].caption, "columns left out on this narrow terminal: seconds"
-        )
-        shorter[-1].caption_justify = "left"
-        return [*shorter, *following]
+    left_out: list[Column] = []
+    for name in _optional(comparison):
+        if fit_all(first):
+            break
+        left_out += [column for column in every if column.measure == name]
+        shorter = with_columns([column for column in every if column not in left_out])
+        if fit_all(shorter):
+            heads = ", ".join(MEASURES[column.measure].head for column in left_out)
+            line = f"columns left out on this narrow terminal: {heads}"
+            shorter[-1].caption = _with_line(shorter[-1].caption, line)
+            shorter[-1].caption_justify = "left"
+            return [*shorter, *following]
     count = len(every)
     least = _LEAST_OF_NUMBERS if comparison.run_scores.further else _LEAST
     while count > least and not fit_all(first):
@@ -274,6 +280,12 @@ def tables(
     for table in (table for part in parts[1:] for table in part):
         table.title = None
     return [*(table for tables in zip(*parts, strict=True) for table in tables), *following]
+
+
+def _optional(comparison: Comparison) -> list[str]:
+    """The measures whose columns a narrow terminal leaves out, because a second table for them
+    would be more to read than they are worth: the seconds, and a column of dashes."""
+    return ["seconds"] if local_label(comparison.grid) else ["seconds", WORSE]
 
 
 def _with_line(caption: TextType | None, line: str) -> Text:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedkin.analysis.compare.comparison import Comparison
+from fedkin.analysis.compare.harm import WORSE
 from fedkin.analysis.compare.sweep import CHOSEN, has_validation
 from fedkin.analysis.latex import escaped, latex_head, tabular
 from fedkin.analysis.ranks import Ranks
@@ -32,6 +33,7 @@ from fedkin.reporting import comparison_figure, ranks_figure
 from fedkin.reporting.best_methods import best_methods, bold_note
 from fedkin.reporting.comparison_findings import findings, variation
 from fedkin.reporting.ended_runs import early_stops, unfinished_note
+from fedkin.reporting.harm_notes import definition, harm_notes
 from fedkin.reporting.means_table import means_table
 from fedkin.reporting.seeds_tables import INCOMPLETE_SEED
 from fedkin.reporting.style import save_as
@@ -94,6 +96,8 @@ def columns(comparison: Comparison) -> list[Column]:
     scores = comparison.run_scores
     shown = [
         *score_columns(scores),
+        # Without an interval, as that of a share over few seeds would exceed 0 or 100%.
+        value_column(MEASURES[WORSE]),
         CLUSTERS,
         Column(MEASURES["rounds_to_target"].head, _rounds_to_target, "rounds_to_target"),
         TRAFFIC,
@@ -190,6 +194,7 @@ def table_notes(
     if means:
         lines.append(bold_note(comparison, measure))
     if results:
+        lines.extend(harm_notes(comparison))
         lines.extend(_target_notes(comparison))
     private = [
         run.final["privacy"] for run in comparison.finished.values() if "privacy" in run.final
@@ -302,7 +307,8 @@ def latex(comparison: Comparison, measure: str | None = None) -> str:
 
 def _caption(comparison: Comparison, measure: str | None) -> str:
     """The caption of the table of results: what the numbers and bold type mean."""
-    return f"{_means_note(comparison)} {bold_note(comparison, measure)}"
+    sentences = [_means_note(comparison), bold_note(comparison, measure)]
+    return " ".join([*sentences, *definition(comparison)])
 
 
 def _means_note(comparison: Comparison) -> str:

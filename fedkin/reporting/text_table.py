@@ -24,6 +24,7 @@ _BREAKS = (
     (" in ", "\nin "),
     (" against ", "\nagainst "),
     (" per ", "\nper "),
+    (" than ", "\nthan "),
 )
 
 

@@ -13,7 +13,12 @@ PAGE = ROOT / "docs" / "write-a-measure.md"
 BEGIN = "<!-- measures -->\n"
 END = "<!-- /measures -->\n"
 HEAD = "| measure | what it is | unit | better | stands in |\n|---|---|---|---|---|\n"
-_WHERE = {"round": "records", "run": "summary", "both": "records, summary"}
+_WHERE = {
+    "round": "records",
+    "run": "summary",
+    "both": "records, summary",
+    "comparison": "tables of comparisons",
+}
 
 
 def table() -> str:

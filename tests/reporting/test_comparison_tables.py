@@ -28,7 +28,7 @@ from tests.analysis.written_comparisons import LOWER, at_the_end, comparison
 
 # From each of three seeds, rounds 0 to 2. FedAvg is at its best in round 1.
 HEADS = (
-    *("final (%)", "best (%)", "bottom 10% of clients (%)"),
+    *("final (%)", "best (%)", "bottom 10% of clients (%)", "worse than alone (%)"),
     *("clusters", "rounds to target", "download / upload (MB)", "seconds"),
 )
 HONEST_HEADS = ("honest clients (%)", "honest bottom 10% (%)", "honest ARI", "attackers alone (%)")
@@ -69,7 +69,7 @@ def test_a_row_is_means_with_scipys_intervals() -> None:
     assert (told["seeds"], told["seconds"]) == (3, 0.5)
     # A run's: seed s has s + 1 millions down.
     assert (told["bytes_down"], told["bytes_up"]) == (2e6, 4e6)
-    assert cells_of(comparison({"": CURVES}), 0)[5] == "2.0 / 4.0"
+    assert cells_of(comparison({"": CURVES}), 0)[6] == "2.0 / 4.0"
 
 
 def test_without_a_target_the_first_methods_final_accuracy_is_the_target() -> None:
@@ -89,8 +89,8 @@ def test_a_target_that_is_asked_for() -> None:
     assert [found.target(""), *found.table()["target"]] == [0.82] * 4
     assert (row(found, "IFCA")["reached"], row(found, "IFCA")["rounds_to_target"]) == (2, 2.0)
     assert row(found, "FedAvg")["reached"] == 0
-    assert cells_of(found, 0)[4] == "-"
-    assert cells_of(found, 1)[4] == "2.0 (2 of 3)"
+    assert cells_of(found, 0)[5] == "-"
+    assert cells_of(found, 1)[5] == "2.0 (2 of 3)"
 
 
 def test_rounds_with_unassigned_clients_reach_no_target() -> None:
@@ -238,7 +238,7 @@ def test_runs_without_test_data_have_no_numbers(tmp_path: Path) -> None:
     json.dumps(found.summary(), allow_nan=False)
     assert row(found, "FedAvg")["seeds"] == 3 and found.target("") is None
     comparison_tables.write(found, tmp_path)
-    assert "| FedAvg | 3 | - | - | - | 2 | - |" in (tmp_path / "comparison.md").read_text()
+    assert "| FedAvg | 3 | - | - | - | - | 2 | - |" in (tmp_path / "comparison.md").read_text()
 
 
 def with_clusters(found: Comparison, configured: int) -> Comparison:
@@ -256,7 +256,7 @@ def test_every_table_has_the_clusters_at_the_end_and_those_configured() -> None:
         found = with_clusters(comparison({"": CURVES}), configured)
         told = row(found, "IFCA")
         assert (told["clusters"], told["configured_clusters"]) == (2, configured)
-        assert markdown_table(comparison_tables.markdown(found))[2][5] == text
+        assert markdown_table(comparison_tables.markdown(found))[2][6] == text
         assert comparison_tables.latex(found).count(f"& {text} &") >= 3
 
 
@@ -275,7 +275,7 @@ def test_markdown_has_one_cell_per_column_with_any_label() -> None:
     found = comparison({"a|b": {"Fed|Avg": AVG, "IFCA": IFCA}, "c": {"Fed|Avg": AVG, "IFCA": IFCA}})
     text = comparison_tables.markdown(found)
     table = markdown_table(text)
-    assert [len(line) for line in table] == [10] * 6 + [3] * 4  # the second is methods x settings
+    assert [len(line) for line in table] == [11] * 6 + [3] * 4  # the second is methods x settings
     assert table[0] == ["setting", "method", "seeds", *HEADS]
     assert [line[:2] for line in table[2:6]] == [
         [s, m] for s in ("a\\|b", "c") for m in ("Fed\\|Avg", "IFCA")
@@ -289,7 +289,7 @@ def test_one_setting_has_no_column() -> None:
         "seeds",
         *HEADS,
     ]
-    assert r"\begin{tabular}{lrrrrrrrr}" in comparison_tables.latex(comparison({"": CURVES}))
+    assert r"\begin{tabular}{lrrrrrrrrr}" in comparison_tables.latex(comparison({"": CURVES}))
 
 
 def validated(found: Comparison, chosen: dict[str, float]) -> Comparison:
@@ -326,7 +326,7 @@ def test_numbers_are_those_of_the_table() -> None:
     half = (stats.t.interval(0.95, 2, 0.61, stats.sem([0.60, 0.61, 0.62]))[1] - 0.61) * 100
     assert table[2][:3] == ["FedAvg", "3", f"61.0 ± {half:.1f}"]
     assert table[4][:3] == ["FedProx", "2", "61.5"]  # two seeds have no interval
-    assert table[4][6] == "2.0 (1 of 2)"
+    assert table[4][7] == "2.0 (1 of 2)"
 
 
 @pytest.mark.parametrize(("measure", "place"), [("final", 2), ("best", 3), ("bottom", 4)])
@@ -484,9 +484,9 @@ def test_latex_is_balanced_with_any_label() -> None:
     lines = comparison_tables.latex(found).splitlines()
     body = [line for line in lines if line.endswith(r"\\")]
     columns = re.search(r"\\begin\{tabular\}\{([lr]+)\}", "\n".join(lines))
-    assert columns and columns[1] == "llrrrrrrrr"
+    assert columns and columns[1] == "llrrrrrrrrr"
     for line in body:
-        assert len(re.findall(r"(?<!\\)&", line)) == 9
+        assert len(re.findall(r"(?<!\\)&", line)) == 10
         assert not re.search(r"(?<!\\)[%#_]", line)
         bare = re.sub(r"\\[\\{}&%$#_]", "", line)
         assert bare.count("{") == bare.count("}") and bare.count("$") % 2 == 0
@@ -549,7 +549,7 @@ def test_a_comparison_without_a_run_is_written_too(tmp_path: Path) -> None:
         "accuracy",
     ]
     assert [line[1:] for line in markdown_table(comparison_tables.markdown(found))[2:]] == [
-        ["0", "-", "-", "-", "-", "-", "- / -", "-"]
+        ["0", "-", "-", "-", "-", "-", "-", "- / -", "-"]
     ] * 2
     assert "Not finished: 6 of 6 runs." in (tmp_path / "comparison.md").read_text()
 

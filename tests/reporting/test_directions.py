@@ -127,7 +127,8 @@ def test_the_terminal_shows_errors_as_numbers_and_says_what_they_are() -> None:
     found = comparison({"": CURVES})
     shown = printed(*tables(found)) + "\n".join(comparison_tables.table_notes(found))
     assert "final RMSE" in shown
-    assert not [head for head in comparison_tables.heads(found) if "%)" in head]
+    shares = [head for head in comparison_tables.heads(found) if "%)" in head]
+    assert shares == ["worse than alone (%)"]
     assert "RMSE: per sample, over all test samples together, in units of the label" in shown
     assert "lower is better. Per client: every client has the same weight." in shown
     assert "3 clients with fewer than 10 test samples are not ranked" in shown

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from fedkin.analysis.compare.averaged_measures import averaged_names
+from fedkin.analysis.compare.averaged_measures import averages
 from fedkin.analysis.compare.comparison_folder import (
     cells_of,
     finished_run,
@@ -20,15 +20,16 @@ from fedkin.analysis.compare.comparison_folder import (
     read_failed,
     reopen,
 )
+from fedkin.analysis.compare.harm import harm_row
 from fedkin.analysis.compare.importance import importance
 from fedkin.analysis.compare.same_scores import check_same_scores
 from fedkin.analysis.compare.sweep import long_table, runs_table, with_sweep
 from fedkin.analysis.compare.target import first_round, last_score
 from fedkin.analysis.pairwise_tests import pairs
-from fedkin.analysis.ranks import Ranks, rank
+from fedkin.analysis.ranks import Ranks, rank, why_missing
 from fedkin.analysis.repeated_runs import CURVES, curves_of
 from fedkin.analysis.scores import log_reasons, scores_by_method
-from fedkin.analysis.tables import clusters_and_configured, mean_and_interval, rows_of
+from fedkin.analysis.tables import clusters_and_configured, rows_of
 from fedkin.config.comparison_grid import ComparisonGrid
 from fedkin.core.storage import user_path, write_atomic
 from fedkin.measures.lookup import compared_by
@@ -234,6 +235,8 @@ class Comparison:
         * final accuracy, final accuracy over all clients, best accuracy, and accuracy of the bottom
           10% of clients; of numbers, the same values of their score, such as
           ``final_root_mean_squared_error``, and their further measures;
+        * ``worse_than_alone``: share of clients that lose more than 2% against a model that they
+          train alone (``harm``); None without the method ``local``;
         * with a validation split, the best validation accuracy, which is used to choose options;
         * with known true clusters, the final agreement with them (``ari``, ``nmi``);
         * with attacks, accuracy and agreement of honest clients, and the share of attackers in
@@ -273,8 +276,8 @@ class Comparison:
         runs = self.runs(setting, method)
         summaries = [run.summary() for run in runs]
         row: dict[str, Any] = {"setting": setting, "method": method, "seeds": len(runs)}
-        for name in averaged_names(summaries, self.run_scores, self.grid.measures):
-            row |= mean_and_interval(name, [summary.get(name) for summary in summaries])
+        row |= averages(summaries, self.run_scores, self.grid.measures)
+        row |= harm_row(self, setting, method)
         row |= clusters_and_configured(summaries)
         target = self.target(setting)
         rounds = [r for run in runs if (r := first_round(run, target)) is not None]
@@ -368,25 +371,8 @@ class Comparison:
 
         Raises ConfigError for an unknown measure.
         """
-        if len(self.settings) == 1:
-            return None
-        ranked = self._ranked_methods()
-        lacking: dict[str, list[str]] = {}
-        for setting in self.settings:
-            scores = self.scores(setting, measure)
-            without = [method for method in ranked if not np.isfinite(scores[method]).all()]
-            if without:
-                lacking[setting] = without
-        unranked = [method for method in self.methods if method not in ranked]
-        parts = [f"{', '.join(unranked)} could not be run in any setting"] if unranked else []
-        parts += [
-            f"{setting} has no score of {', '.join(without)} from every seed"
-            for setting, without in lacking.items()
-        ]
-        if not parts:
-            return None
-        count = len(self.settings) - len(lacking)
-        return f"ranks are over {count} of {len(self.settings)} settings: {'; '.join(parts)}"
+        scores = {setting: self.scores(setting, measure) for setting in self.settings}
+        return why_missing(scores, self._ranked_methods())
 
     def summary(self, measure: str | None = None) -> dict[str, Any]:
         """Tables, differences and ranks as plain JSON values."""

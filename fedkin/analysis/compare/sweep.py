@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
+from fedkin.analysis.compare.harm import WORSE, harm, local_label
 from fedkin.analysis.repeated_runs import curve_of
 from fedkin.config.comparison_axes import is_tuned
 from fedkin.config.comparison_grid import ComparisonGrid, Setting, Variant
@@ -222,16 +223,22 @@ def with_sweep(comparison: Results, table: pd.DataFrame) -> pd.DataFrame:
 
 
 def runs_table(comparison: Results) -> pd.DataFrame:
-    """All finished runs, one a row: setting, method and seed, a column for each swept option, and
-    the measures of the run's summary."""
+    """All finished runs, one a row: setting, method and seed, a column for each swept option, the
+    measures of the run's summary and, with the method ``local``, ``worse_than_alone``."""
     rows = []
     cells = []
+    with_local = local_label(comparison.grid) is not None
     measures = [*_run_measures(comparison), *(one.name for one in comparison.grid.measures)]
     for setting in comparison.grid.settings:
         for method in comparison.grid.methods:
-            for run in comparison.runs(setting.label, method.label):
+            served = harm(comparison, setting.label, method.label)
+            for run, worse in zip(
+                comparison.runs(setting.label, method.label), served, strict=True
+            ):
                 summary = run.summary()
                 values = {name: summary[name] for name in measures if name in summary}
+                if with_local:
+                    values[WORSE] = None if worse is None else worse.share
                 labels = {"setting": setting.label, "method": method.label}
                 rows.append({**labels, "seed": run.config.seed, **values})
                 cells.append((setting, method))
