@@ -44,7 +44,7 @@ class CountLoss(Loss):
     @abstractmethod
     def deviance(self, xp: Any, y: Any, mean: Any) -> Any:
         """The deviance [B] of each sample: twice its distance to the log likelihood of a perfect
-        prediction; never negative, and 0 for a perfect one."""
+        prediction; 0 for a perfect one. By rounding, it may be slightly negative."""
 
     @abstractmethod
     def variance(self, mean: Float[np.ndarray, "B"]) -> Float[np.ndarray, "B"]:
@@ -212,7 +212,8 @@ class Count(TaskType):
     def sample_scores(self, xp: Any, scores: Any, y: Any) -> tuple[Any, ...]:
         targets = targets_of(y)
         mean = self.loss.mean(xp, scores, targets.offset)
-        deviance = self.loss.deviance(xp, targets.label, mean)
+        # Replies with negative sums are refused, and rounding makes a deviance of 0 negative.
+        deviance = xp.clip(self.loss.deviance(xp, targets.label, mean), 0, None)
         return deviance, xp.abs(targets.label - mean)
 
     def values(self, sums: Sums, examples: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fedkin.core.errors import DataError
-from fedkin.task_types.count import Count, CountLoss, Gamma, Poisson, Tweedie
+from fedkin.task_types.count import Count, CountLoss, Gamma, NegativeBinomial, Poisson, Tweedie
 from fedkin.task_types.quantile import Pinball, Quantile
 from fedkin.task_types.regression import Regression
 from fedkin.task_types.task_type import LabelScale, TaskType
@@ -107,6 +107,17 @@ def test_an_exposure_is_part_of_the_mean(oracle: Oracle) -> None:
     assert found["mean_deviance"] == pytest.approx(known["outputs"]["mean deviance"], rel=1e-12)
     of_rate = Poisson().deviance(np, y, rate * exposure).mean()
     assert found["d2_score"] == pytest.approx(1 - found["mean_deviance"] / of_rate, rel=1e-12)
+
+
+@pytest.mark.parametrize("loss", [Poisson(), Gamma(), Tweedie(), NegativeBinomial()], ids=repr)
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_rounding_makes_no_deviance_negative(loss: CountLoss, kind: Any) -> None:
+    """Servers refuse negative sums, so the reply of a perfect model would be refused."""
+    y = np.random.default_rng(0).uniform(1, 1e4, 1000).astype(kind)
+    deviance, _ = Count(loss).sample_scores(np, np.log(y)[:, None], y)
+    assert (deviance >= 0).all()
+    diverged, _ = Count(loss).sample_scores(np, np.full((1, 1), np.nan), y[:1])
+    assert np.isnan(diverged).all()
 
 
 @pytest.mark.parametrize(("level", "key"), [(0.9, "d2_pinball_score 0.9"), (0.5, "d2_absolute")])
