@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from jaxtyping import Float, Float64
+from jaxtyping import Float, Float64, Int
 
 from fedkin.core.errors import DataError
 from fedkin.core.object_repr import of_client
@@ -82,6 +82,16 @@ class TaskType(ABC):
         return MEASURES[self.measures[0]]
 
     @property
+    def score_sum(self) -> str:
+        """Name of the sum from which the score follows. The score is a monotone function of it,
+        and models are compared by it, sample by sample."""
+        return self.sums[0]
+
+    def named(self, sums: Float[np.ndarray, "... S"]) -> dict[str, Any]:
+        """Sums by their names (``sums``), from an array with a column for each."""
+        return dict(zip(self.sums, np.moveaxis(sums, -1, 0), strict=True))
+
+    @property
     def names(self) -> ScoreNames:
         """The names of this measure in records and summaries."""
         return ScoreNames(self.measures[0])
@@ -114,6 +124,35 @@ class TaskType(ABC):
         targets = targets_of(y)
         losses = self.loss.of(np, scores, targets)
         return losses if targets.weight is None else losses * targets.weight
+
+    def score_losses(
+        self, scores: Float[np.ndarray, "B C"], y: np.ndarray
+    ) -> Float[np.ndarray, "B"]:
+        """The loss of each sample by which models are compared: the terms of ``score_sum``, or the
+        log loss of classes.
+
+        Args:
+            scores: outputs of a model.
+            y: rows of ``FederatedData.y``.
+        """
+        terms = self.sample_scores(np, scores.astype(np.float64), y)
+        return np.asarray(terms[0], np.float64)
+
+    def score_loss_sums(
+        self,
+        sums: Float[np.ndarray, "n S"],
+        loss: Float[np.ndarray, "n"],
+        examples: Int[np.ndarray, "n"],
+    ) -> Float[np.ndarray, "n"]:
+        """The sums of ``score_losses`` over the samples of each client.
+
+        Args:
+            sums: the sums of each client.
+            loss: mean training loss of each client's samples.
+            examples: number of each client's samples.
+        """
+        del loss, examples
+        return self.named(sums)[self.score_sum]
 
     def constant_scores(self, y: Any) -> tuple[Any, ...]:
         """The same sums for the constant model, for the other names in ``sums``."""

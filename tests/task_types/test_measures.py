@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from fedkin.core.errors import DataError
+from fedkin.task_types.classification import CLASSIFICATION
 from fedkin.task_types.count import Count, CountLoss, Gamma, NegativeBinomial, Poisson, Tweedie
 from fedkin.task_types.quantile import Pinball, Quantile
-from fedkin.task_types.regression import Regression
+from fedkin.task_types.regression import AbsoluteError, Regression
 from fedkin.task_types.task_type import LabelScale, TaskType
 from tests.task_vectors import task_case
 
@@ -151,6 +152,34 @@ def test_quantiles_are_put_in_order_before_they_are_scored(oracle: Oracle) -> No
     misses = np.maximum(low - y, 0) + np.maximum(y - high, 0)
     winkler = (high - low + 2 / 0.2 * misses)[right].mean()
     assert 2 * ordered["mean_pinball_loss"] == pytest.approx(winkler / 10)
+
+
+@pytest.mark.parametrize(
+    "task",
+    "task",
+    [Regression(AbsoluteError()), Count(), Quantile(constant=(0.0, 0.0, 0.0))],
+    ids=lambda task: task.name,
+)
+def test_models_are_compared_by_the_sum_from_which_the_score_follows(task: TaskType) -> None:
+    """Sample by sample and client by client. A regression is compared by squares with any loss."""
+    y = np.array([1.0, 4.0, 2.0])
+    scores = np.linspace(0.1, 0.9, 3 * (task.loss.outputs if task.loss else 1)).reshape(3, -1)
+    losses = task.score_losses(scores.astype(np.float32), y)
+    parts = [*task.sample_scores(np, scores, y), *task.constant_scores(y)]
+    sums = np.array([[part.sum() for part in parts]])
+    assert task.named(sums)[task.score_sum] == pytest.approx(losses.sum())
+    of_clients = task.score_loss_sums(sums, np.array([7.0]), np.array([3]))
+    assert of_clients == pytest.approx([losses.sum()])
+    if isinstance(task, Regression):
+        assert losses == pytest.approx((y - scores[:, 0]) ** 2)
+
+
+def test_classes_are_compared_by_log_loss() -> None:
+    """And not by correct predictions, the first of their sums: by hand, two equal scores."""
+    losses = CLASSIFICATION.score_losses(np.zeros((1, 2), np.float32), np.array([1]))
+    assert losses == pytest.approx([np.log(2)])
+    sums = CLASSIFICATION.score_loss_sums(np.array([[3.0]]), np.array([0.5]), np.array([4]))
+    assert sums.tolist() == [2.0]
 
 
 def test_measures_without_a_value() -> None:

@@ -10,7 +10,6 @@ from jaxtyping import Float
 
 from fedkin.core.errors import ConfigError
 from fedkin.export.predictor import probabilities
-from fedkin.task_types.classification import Classification
 from fedkin.task_types.survival import Survival
 from fedkin.task_types.task_type import TaskType
 
@@ -46,24 +45,6 @@ def half_and_half(
     mean = (probabilities(one) + probabilities(other)) / 2
     with np.errstate(divide="ignore"):
         return np.log(mean)
-
-
-def sample_losses(
-    task_type: TaskType, scores: Float[np.ndarray, "B C"], y: np.ndarray
-) -> Float[np.ndarray, "B"]:
-    """The loss of each sample: log loss of classes, squared error, deviance or pinball loss.
-
-    Args:
-        task_type: what the labels are.
-        scores: scores of the samples.
-        y: rows of ``FederatedData.y``.
-    """
-    if isinstance(task_type, Classification):
-        logits = scores.astype(np.float64)
-        highest = logits.max(axis=1, keepdims=True)
-        total = highest[:, 0] + np.log(np.exp(logits - highest).sum(axis=1))
-        return total - logits[np.arange(len(y)), y]
-    return np.asarray(task_type.sample_scores(np, scores.astype(np.float64), y)[0], np.float64)
 
 
 def largest_loss(task_type: TaskType) -> float:

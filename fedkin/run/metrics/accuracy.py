@@ -84,7 +84,7 @@ class EvaluationResults:
     def totals(self) -> dict[str, float | None]:
         """All measures of the task type over all evaluated clients together, by name; None where
         undefined."""
-        sums = dict(zip(self.task_type.sums, self.scores.sums.sum(axis=0), strict=True))
+        sums = self.task_type.named(self.scores.sums.sum(axis=0))
         values = self.task_type.values(sums, self.scores.examples.sum())
         return {name: finite_or_none(float(value)) for name, value in values.items()}
 
@@ -93,7 +93,7 @@ class EvaluationResults:
         examples = np.bincount(self.cluster, self.scores.examples, clusters)
         sums = {
             name: np.bincount(self.cluster, column, clusters)
-            for name, column in zip(self.task_type.sums, self.scores.sums.T, strict=True)
+            for name, column in self.task_type.named(self.scores.sums).items()
         }
         values = self.task_type.values(sums, examples)[self.names.score]
         return [finite_or_none(float(value)) for value in values]
@@ -101,8 +101,7 @@ class EvaluationResults:
 
 def score_values(task_type: TaskType, scores: Scores) -> dict[str, Float[np.ndarray, "n"]]:
     """The measures of each row (a client with its model), by name; NaN where undefined."""
-    sums = dict(zip(task_type.sums, scores.sums.T, strict=True))
-    return task_type.values(sums, scores.examples)
+    return task_type.values(task_type.named(scores.sums), scores.examples)
 
 
 def task_type_of(world: World) -> TaskType:

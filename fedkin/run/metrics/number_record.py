@@ -29,14 +29,14 @@ def number_record(
     known = examples > 0
     per_client = math.nan
     if known.any():
-        of_clients = dict(zip(task_type.sums, scores.sums[known].T, strict=True))
+        of_clients = task_type.named(scores.sums[known])
         per_client = float(task_type.per_client(of_clients, examples[known])[names.score])
     record: Record = {
         names.per_client: per_client if math.isfinite(per_client) else None,
         "unranked": int((known & ~ranked).sum()),
     }
     if whole:
-        together = dict(zip(task_type.sums, scores.sums.sum(axis=0), strict=True))
+        together = task_type.named(scores.sums.sum(axis=0))
         for name, ends in task_type.intervals(together, examples.sum()).items():
             record[f"{name}_interval"] = list(ends)
     return record

@@ -118,7 +118,7 @@ def estimated_totals(scored: EvaluationResults) -> EstimatedTotals | None:
     assert scored.sizes is not None
     task_type = scored.task_type
     estimates = {}
-    for name, column in zip(task_type.sums, scored.scores.sums.T, strict=True):
+    for name, column in task_type.named(scored.scores.sums).items():
         one = estimate(column, scored.scores.examples, scored.cluster, scored.sizes)
         if one is None:
             return None
@@ -126,7 +126,7 @@ def estimated_totals(scored: EvaluationResults) -> EstimatedTotals | None:
     one_sample = np.int64(1)
     means = {name: np.float64(one.mean) for name, one in estimates.items()}
     values = task_type.values(means, one_sample)
-    first = task_type.sums[0]  # the score is a monotone function of the first sum
+    first = task_type.score_sum
     bounds = [
         float(task_type.values(means | {first: np.float64(end)}, one_sample)[task_type.names.score])
         for end in (estimates[first].low, min(estimates[first].high, task_type.highest))
@@ -236,8 +236,7 @@ def training_record(
 
 def _total_score(task_type: TaskType, scores: Scores) -> float | None:
     """The score over all rows (clients with their models) together; None without samples."""
-    sums = dict(zip(task_type.sums, scores.sums.sum(axis=0), strict=True))
-    values = task_type.values(sums, scores.examples.sum())
+    values = task_type.values(task_type.named(scores.sums.sum(axis=0)), scores.examples.sum())
     return finite_or_none(float(values[task_type.names.score]))
 
 
