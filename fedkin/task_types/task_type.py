@@ -46,7 +46,8 @@ class TaskType(ABC):
     Attributes:
         label: scale of the labels. It is not compared, since no compiled program uses it.
         constant: scores of the best constant model of the pooled training samples, one for each
-            output. Gains (R2, D2) are measured against it. It is not compared either.
+            output: the mean, the median (of absolute errors), the rate or the quantiles. D2 is
+            measured against it, and R2 always against the mean. It is not compared either.
         rate: of counts, the pooled rate of the training samples, which is part of every offset:
             sum of labels / sum of exposures. It is not compared either.
         deviation: standard deviation of the pooled training labels as models see them: 1 for
@@ -136,7 +137,7 @@ class TaskType(ABC):
             y: rows of ``FederatedData.y``.
         """
         terms = self.sample_scores(np, scores.astype(np.float64), y)
-        return np.asarray(terms[0], np.float64)
+        return np.asarray(terms[self.sums.index(self.score_sum)], np.float64)
 
     def score_loss_sums(
         self,

@@ -13,7 +13,7 @@ from fedkin.analysis.serving.mixtures import half_and_half, largest_loss
 from fedkin.core.errors import ConfigError
 from fedkin.task_types.classification import CLASSIFICATION
 from fedkin.task_types.count import Count
-from fedkin.task_types.regression import Regression
+from fedkin.task_types.regression import AbsoluteError, Regression
 
 CLIENTS = 12
 
@@ -93,6 +93,7 @@ def test_counts_have_mixed_means_and_not_mixed_rates() -> None:
 
 def test_squares_are_cut_at_three_standard_deviations() -> None:
     assert largest_loss(Regression()) == 9
+    assert largest_loss(Regression(AbsoluteError())) == 3
     assert largest_loss(CLASSIFICATION) == np.inf
 
 

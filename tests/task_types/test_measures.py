@@ -9,11 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+import fedkin as fk
 from fedkin.core.errors import DataError
+from fedkin.data.number_scores import scores_of_numbers
 from fedkin.task_types.classification import CLASSIFICATION
 from fedkin.task_types.count import Count, CountLoss, Gamma, NegativeBinomial, Poisson, Tweedie
+from fedkin.task_types.loss import Loss
 from fedkin.task_types.quantile import Pinball, Quantile
-from fedkin.task_types.regression import AbsoluteError, Regression
+from fedkin.task_types.regression import AbsoluteError, Huber, Regression, SquaredError
 from fedkin.task_types.task_type import LabelScale, TaskType
 from tests.task_vectors import task_case
 
@@ -156,12 +159,16 @@ def test_quantiles_are_put_in_order_before_they_are_scored(oracle: Oracle) -> No
 
 @pytest.mark.parametrize(
     "task",
-    "task",
-    [Regression(AbsoluteError()), Count(), Quantile(constant=(0.0, 0.0, 0.0))],
-    ids=lambda task: task.name,
+    [
+        Regression(Huber()),
+        Regression(AbsoluteError()),
+        Count(),
+        Quantile(constant=(0.0, 0.0, 0.0)),
+    ],
+    ids=lambda task: task.measures[0] + task.loss.name,
 )
 def test_models_are_compared_by_the_sum_from_which_the_score_follows(task: TaskType) -> None:
-    """Sample by sample and client by client. A regression is compared by squares with any loss."""
+    """Sample by sample and client by client."""
     y = np.array([1.0, 4.0, 2.0])
     scores = np.linspace(0.1, 0.9, 3 * (task.loss.outputs if task.loss else 1)).reshape(3, -1)
     losses = task.score_losses(scores.astype(np.float32), y)
@@ -170,8 +177,33 @@ def test_models_are_compared_by_the_sum_from_which_the_score_follows(task: TaskT
     assert task.named(sums)[task.score_sum] == pytest.approx(losses.sum())
     of_clients = task.score_loss_sums(sums, np.array([7.0]), np.array([3]))
     assert of_clients == pytest.approx([losses.sum()])
-    if isinstance(task, Regression):
-        assert losses == pytest.approx((y - scores[:, 0]) ** 2)
+    residual = np.abs(y - scores[:, 0])
+    if task == Regression(Huber()):
+        assert losses == pytest.approx(residual**2)
+    if task == Regression(AbsoluteError()):
+        assert losses == pytest.approx(residual)
+
+
+@pytest.mark.parametrize("loss", [SquaredError(), Huber(), AbsoluteError()], ids=repr)
+def test_r2_is_against_the_mean_of_the_training_labels(loss: Loss) -> None:
+    """With a loss whose best constant is the median, too: the labels' mean is 1.5 times it."""
+    y = np.array([0.0, 1.0, 2.0, 2.0, 10.0])
+    data = fk.data.from_arrays(
+        np.arange(5.0)[:, None],
+        y,
+        clients=[0, 0, 0, 1, 1],
+        task="regression",
+        loss=loss.name,
+        test=np.zeros(5, np.int64),
+    )
+    forecast = np.array([0.0, 1, 2, 3, 6])
+    label = data.task_type.label
+    found = scores_of_numbers(
+        data.task_type, ((forecast - label.mean) / label.scale)[:, None], data.y
+    )
+    assert found["r2_score"] == pytest.approx(1 - 17 / 64, rel=1e-6)
+    median = (data.task_type.constant[0] * label.scale) + label.mean
+    assert median == pytest.approx(2 if loss == AbsoluteError() else 3)
 
 
 def test_classes_are_compared_by_log_loss() -> None:

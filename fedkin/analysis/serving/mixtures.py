@@ -13,9 +13,9 @@ from fedkin.export.predictor import probabilities
 from fedkin.task_types.survival import Survival
 from fedkin.task_types.task_type import TaskType
 
-# Labels of numbers are scaled to standard deviation 1. A squared residual of more than 3 standard
-# deviations counts as 9, so that no sample decides alone.
-LARGEST_SQUARE = 9.0
+# Labels of numbers are scaled to standard deviation 1. A residual of more than 3 standard
+# deviations counts as 3, so that no sample decides alone.
+_LARGEST = {"squared_error": 9.0, "absolute_error": 3.0}
 
 
 def check_task_type(task_type: TaskType) -> None:
@@ -49,4 +49,4 @@ def half_and_half(
 
 def largest_loss(task_type: TaskType) -> float:
     """The loss that larger ones of a sample count as."""
-    return LARGEST_SQUARE if task_type.name == "regression" else np.inf
+    return _LARGEST.get(task_type.score_sum, np.inf)
