@@ -3,7 +3,6 @@ clients."""
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,6 +12,7 @@ import typer
 from fedkin.cli.common import error_exit, parse_option
 from fedkin.cli.printed_tables import print_rows, print_table
 from fedkin.core.object_repr import shell_command
+from fedkin.core.strict_json import json_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -190,7 +190,7 @@ def pni_command(
         index = non_iid_index.non_iid_index(data, random_model, models=models, seed=seed)
         if as_json:
             summary = {"data": data.name, "model": random_model.name, "seed": seed}
-            print(json.dumps(summary | index.summary()))
+            print(json_text(summary | index.summary()))
             return
         title = f"{data.name}, {random_model.name}"
         print_table(non_iid_index.index_table(index).reset_index(), title)

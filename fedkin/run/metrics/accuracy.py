@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED, AssignedModels, State
 from fedkin.core.randomness import Stream
+from fedkin.core.strict_json import finite_or_none
 from fedkin.core.task import Task
 from fedkin.core.world import World, known_clients
 from fedkin.measures.scores import ScoreNames
@@ -80,6 +80,15 @@ class EvaluationResults:
         """The score of each client, such as its accuracy (correct / test samples); NaN for a client
         without test samples."""
         return score_values(self.task_type, self.scores)[self.names.score]
+
+    @property
+    def defined(self) -> Bool[np.ndarray, "c"]:
+        """The clients whose score is defined. A client without test samples has none, and a client
+        whose seasonal error is unknown has no MASE."""
+        sums = self.task_type.named(self.scores.sums)[self.task_type.score_sum]
+        # The score of a model that has diverged is defined, but not finite.
+        without = np.isnan(self.client_scores) & np.isfinite(sums)
+        return (self.scores.examples > 0) & ~without
 
     def totals(self) -> dict[str, float | None]:
         """All measures of the task type over all evaluated clients together, by name; None where
@@ -287,8 +296,3 @@ def weighted_mean(value: Float[np.ndarray, "n"], weight: Int[np.ndarray, "n"]) -
         if total
         else None
     )
-
-
-def finite_or_none(value: float) -> float | None:
-    """The value, or None if it is not finite, since JSON has no NaN and infinity."""
-    return value if math.isfinite(value) else None
