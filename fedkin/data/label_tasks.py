@@ -174,10 +174,11 @@ def given_statistics(task_type: TaskType, given: Any) -> TaskType:
             rate=numbers["rate"],
             deviation=numbers.get("deviation", 1.0),
             constant=task_type.constant_of(np.zeros(1)),
+            given=True,
         )
     outputs = 1 if task_type.loss is None else task_type.loss.outputs
     label = LabelScale(numbers["mean"], numbers["scale"])
-    return replace(task_type, label=label, constant=(0.0,) * outputs)
+    return replace(task_type, label=label, constant=(0.0,) * outputs, given=True)
 
 
 def _given_number(name: str, value: Any, example: str) -> float:
@@ -380,14 +381,16 @@ def task_type_of(
     loss: str | None = None,
     quantiles: Any = None,
     options: Any = None,
+    label_scale_from: Any = None,
 ) -> TaskType | None:
-    """The task type that the user asks for; None for classes.
+    """The task type that the user asks for, without statistics; None for classes.
 
     Args:
         task: name of a task type; None for the type that has the loss, or classes.
         loss: name of a loss of the task type; None for its default.
         quantiles: levels of the task type ``quantile``.
         options: options of the loss, by name (``delta``, ``power``, ``overdispersion``, ``link``).
+        label_scale_from: given statistics of the labels, which labels that are classes refuse.
 
     Raises:
         ConfigError: a name is unknown, or an option does not apply.
@@ -406,6 +409,11 @@ def task_type_of(
         given["levels"] = _levels(quantiles)
     losses = LOSSES.get(name)
     if losses is None:
+        if label_scale_from is not None:
+            raise ConfigError(
+                "label_scale_from must be left out for labels that are classes; set task = "
+                f"'regression' for labels that are numbers, got {label_scale_from!r}"
+            )
         _refuse(name, given if loss in (None, "log_loss", "cox") else {"loss": loss, **given})
         return None if name == "classification" else TASK_TYPES[name]()
     chosen = loss or next(iter(losses))

@@ -52,6 +52,7 @@ class TaskType(ABC):
             sum of labels / sum of exposures. It is not compared either.
         deviation: standard deviation of the pooled training labels as models see them: 1 for
             scaled labels. Shift tests use it as their unit. It is not compared either.
+        given: whether the user gave these statistics, so that none comes from the samples.
     """
 
     name: ClassVar[str]
@@ -66,6 +67,7 @@ class TaskType(ABC):
     constant: tuple[float, ...] = field(default=(0.0,), compare=False, kw_only=True)
     rate: float = field(default=1.0, compare=False, kw_only=True)
     deviation: float = field(default=1.0, compare=False, kw_only=True)
+    given: bool = field(default=False, compare=False, kw_only=True)
 
     @property
     @abstractmethod
@@ -166,6 +168,12 @@ class TaskType(ABC):
         mean, scale, rate, deviation and the constant scores."""
         head = (self.label.mean, self.label.scale, self.rate, self.deviation)
         return np.array([*head, *self.constant], np.float64)
+
+    @property
+    def released(self) -> bool:
+        """Whether pooled statistics of the labels come from the clients' samples."""
+        statistics = (self.label, self.rate, self.deviation)
+        return not self.given and statistics != (LabelScale(), 1.0, 1.0)
 
     def with_statistics(self, numbers: Float64[np.ndarray, "L"]) -> TaskType:
         """The task type with other ``statistics`` of the labels."""
