@@ -32,7 +32,7 @@ from fedkin.methods.given import Given
 from fedkin.run.simulate import simulate
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.workers import AnyModel
-from fedkin.tasks.evaluate import Evaluate
+from fedkin.tasks.evaluate import Evaluate, Scores
 from fedkin.tasks.pulled_fit import (
     INTERCEPT,
     MODEL,
@@ -300,12 +300,10 @@ class _Fits:
         return self._losses(self._world.run(task, self._clients))
 
     def _losses(self, reply: Any) -> ModelLosses:
-        """The losses in the reply of an evaluation: the first sum of the task type, or the cross
-        entropy of classes."""
-        samples = reply.arrays["examples"]
-        if self._data.task_type.loss is None:
-            return ModelLosses(reply.arrays["loss"] * samples, samples)
-        return ModelLosses(reply.arrays["sums"][:, 0], samples)
+        """The losses by which models are compared, from the reply of an evaluation."""
+        scores = Scores.of(reply)
+        total = self._data.task_type.score_loss_sums(scores.sums, scores.loss, scores.examples)
+        return ModelLosses(total, scores.examples)
 
     def residual_icc(self, shared: Trained) -> float:
         """Intraclass correlation of the residuals of training samples: label minus predicted mean,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +26,7 @@ from fedkin.analysis.tables import (
 from fedkin.config.registry import method_title
 from fedkin.core.errors import CheckpointError, ConfigError, StorageError
 from fedkin.core.storage import user_path, write_atomic
+from fedkin.core.strict_json import json_text
 from fedkin.measures.lookup import compared_by
 from fedkin.measures.measure import Measure
 from fedkin.measures.run_scores import RunScores, difference_word, scores_in
@@ -267,7 +267,7 @@ class RepeatedRuns:
         run_folder.make_folder(target)
         write_atomic(target / CURVES, self._long_table().to_csv(index=False))
         write_atomic(target / COMPARISONS, self.comparisons().to_csv(index=False))
-        write_atomic(target / run_folder.SUMMARY, json.dumps(self.summary(), indent=2) + "\n")
+        write_atomic(target / run_folder.SUMMARY, json_text(self.summary(), indent=2) + "\n")
         return target
 
     def _long_table(self) -> pd.DataFrame:

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from fedkin.analysis.statistics import LEAST_SEEDS, interval
+from fedkin.core.strict_json import json_value
 from fedkin.measures.measure import Measure
 from fedkin.measures.number_texts import both_ways
 from fedkin.measures.run_scores import RunScores
@@ -122,12 +123,6 @@ TRAFFIC = Column(
 def rows_of(table: pd.DataFrame) -> list[dict[str, Any]]:
     """A table as JSON values, one dictionary per row; None for NaN."""
     return [
-        {str(name): plain(value) for name, value in row.items()}
+        {str(name): json_value(value) for name, value in row.items()}
         for row in table.to_dict(orient="records")
     ]
-
-
-def plain(value: Any) -> Any:
-    """A cell of a table as a JSON value: None for NaN."""
-    value = value.item() if isinstance(value, np.generic) else value
-    return None if isinstance(value, float) and not np.isfinite(value) else value

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import tempfile
@@ -14,6 +13,7 @@ import typer
 from fedkin.cli.common import error_exit, load_config, print_cost_of_looking
 from fedkin.cli.printed_tables import print_table
 from fedkin.core.errors import StorageError
+from fedkin.core.strict_json import json_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,7 +66,7 @@ def advise_command(
             progress=lambda line: print(line, file=sys.stderr),
         )
         if as_json:
-            print(json.dumps(advice.summary(), allow_nan=False))
+            print(json_text(advice.summary()))
         else:
             _print(advice, verbose)
         for line in _limits(advice, private_labels):

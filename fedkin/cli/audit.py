@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from typing import Annotated
 
 import typer
 
 from fedkin.cli.common import error_exit, load_config
+from fedkin.core.strict_json import json_text
 
 CONTRADICTED = 1  # exit status
 
@@ -36,7 +36,7 @@ def audit_command(
 
         result = audit_of_config(load_config(settings or [], None))
         if as_json:
-            print(json.dumps(dataclasses.asdict(result)))
+            print(json_text(dataclasses.asdict(result)))
         else:
             typer.echo(
                 f"claimed: epsilon {result.claim:.3g} after {result.rounds:,} rounds\nlower bound "

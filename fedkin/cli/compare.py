@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -24,6 +23,7 @@ from fedkin.cli.common import (
     with_lengths,
 )
 from fedkin.core.errors import ConfigError
+from fedkin.core.strict_json import json_text
 
 if TYPE_CHECKING:
     from fedkin.analysis.compare.comparison import Comparison, Key
@@ -297,4 +297,4 @@ def _close(
     if not interrupted:
         console.print(f"next: {command('report', folder)}", soft_wrap=True)
     if as_json:
-        print(json.dumps({**comparison.summary(), "out": str(folder)}), flush=True)
+        print(json_text({**comparison.summary(), "out": str(folder)}), flush=True)

@@ -14,6 +14,7 @@ from fedkin.cli.common import error_exit, parse_option
 from fedkin.cli.printed_tables import print_rows, print_table
 from fedkin.core.object_repr import shell_command
 from fedkin.core.storage import check_output, write_atomic
+from fedkin.core.strict_json import json_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -194,7 +195,7 @@ def pni_command(
         index = non_iid_index.non_iid_index(data, random_model, models=models, seed=seed)
         if as_json:
             summary = {"data": data.name, "model": random_model.name, "seed": seed}
-            print(json.dumps(summary | index.summary()))
+            print(json_text(summary | index.summary()))
             return
         title = f"{data.name}, {random_model.name}"
         print_table(non_iid_index.index_table(index).reset_index(), title)

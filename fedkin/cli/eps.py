@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +9,7 @@ import typer
 
 from fedkin.cli.common import error_exit, load_config, print_cost_of_looking
 from fedkin.cli.printed_tables import print_table
+from fedkin.core.strict_json import json_text
 
 
 def eps_command(
@@ -44,7 +44,7 @@ def eps_command(
         paths = eps_figure.save(study, out)
         print_cost_of_looking(config, to_stderr=as_json)
         if as_json:
-            print(json.dumps(study.summary()))
+            print(json_text(study.summary()))
             return
         print_table(
             study.table(), f"{config.data.name}, {config.model.name}: clusters found by DBSCAN"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +10,7 @@ import typer
 from fedkin.cli.common import column_options, error_exit
 from fedkin.cli.printed_tables import print_rows, print_table
 from fedkin.core.errors import ConfigError
+from fedkin.core.strict_json import json_text
 
 if TYPE_CHECKING:
     from fedkin.data.federated import FederatedData
@@ -97,7 +97,7 @@ def evaluate_command(
         paths = first.save(out or run)
         summaries = [evaluation.summary for evaluation in scores.values()]
         if as_json:
-            print(json.dumps(summaries))
+            print(json_text(summaries))
             return
         print_rows(
             ["measure", *scores],

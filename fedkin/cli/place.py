@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +11,7 @@ from fedkin.cli.common import column_options, error_exit
 from fedkin.cli.printed_tables import print_rows
 from fedkin.core.object_repr import shell_command
 from fedkin.core.storage import check_output, write_atomic
+from fedkin.core.strict_json import json_text
 
 if TYPE_CHECKING:
     from fedkin.export.reader import Export
@@ -87,7 +87,7 @@ def place_command(
         if out is not None:
             write_atomic(out, _csv(placed))
         if as_json:
-            print(json.dumps([one._asdict() for one in placed]))
+            print(json_text([one._asdict() for one in placed]))
             return
         _print_table(placed, f"{data} in the clusters of {run}", export is not None)
         if out is not None:

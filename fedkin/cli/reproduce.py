@@ -3,7 +3,6 @@ checkout."""
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +11,7 @@ import typer
 
 from fedkin.cli.common import ending_on_signals, error_exit
 from fedkin.core.errors import ConfigError
+from fedkin.core.strict_json import json_text
 
 if TYPE_CHECKING:
     from papers.table_request import TableRequest
@@ -115,7 +115,7 @@ def _list_tables(out: Path | None, as_json: bool) -> None:
 
     summaries = table_request.summaries(out)
     if as_json:
-        print(json.dumps([terminal_tables.summary_as_json(summary) for summary in summaries]))
+        print(json_text([terminal_tables.summary_as_json(summary) for summary in summaries]))
     else:
         Console().print(terminal_tables.overview(summaries))
 
@@ -156,7 +156,7 @@ def _print_numbers(request: TableRequest, runs: int, as_json: bool) -> None:
 
     numbers = request.numbers()
     if as_json:
-        print(json.dumps(terminal_tables.numbers_as_json(request, numbers, runs)), flush=True)
+        print(json_text(terminal_tables.numbers_as_json(request, numbers, runs)), flush=True)
     else:
         console = Console()
         sentences = terminal_tables.claims_of(request)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -26,6 +25,7 @@ from fedkin.cli.common import (
     with_lengths,
 )
 from fedkin.core.errors import ConfigError
+from fedkin.core.strict_json import json_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -168,7 +168,7 @@ def _show_seeds(repeated: RepeatedRuns, folder: Path, as_json: bool) -> None:
     console.print(f"runs: {folder}", soft_wrap=True)
     _suggest(folder, console)
     if as_json:
-        print(json.dumps({**summary, "out": str(folder)}), flush=True)
+        print(json_text({**summary, "out": str(folder)}), flush=True)
     runs = [run for method in repeated.methods for run in repeated.of(method)]
     _exit_of_failed([run.summary() for run in runs])
 
@@ -190,7 +190,7 @@ def _show(run: Run, folder: Path, as_json: bool, demo: bool) -> None:
     console.print(f"run: {folder}", soft_wrap=True)
     _suggest(folder, console, demo)
     if as_json:
-        print(json.dumps({**run.summary(), "out": str(folder), "against": against}), flush=True)
+        print(json_text({**run.summary(), "out": str(folder), "against": against}), flush=True)
     _exit_of_failed(summaries)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +10,7 @@ import typer
 
 from fedkin.cli.common import error_exit
 from fedkin.cli.printed_tables import print_rows
+from fedkin.core.strict_json import json_text
 
 Folds = Annotated[
     int,
@@ -57,7 +57,7 @@ def serve_choice_command(
         )
         path = served.save(run)
         if as_json:
-            print(json.dumps(served.summary()))
+            print(json_text(served.summary()))
             return
         print_rows(
             ["client", "cluster", "served by", "gain", "held-out samples", "worse"],

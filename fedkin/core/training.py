@@ -141,10 +141,23 @@ class LocalTraining:
         balanced = label_counts.sum(axis=1, keepdims=True) / np.maximum(present, 1)
         return np.where(label_counts > 0, balanced, 1.0).astype(np.float32)
 
-    def check_classes(self, classes: int, detects: bool) -> None:
+    def check_classes(self, classes: int, detects: bool, numbers: bool = False) -> None:
         """Raise ConfigError if the number of class weights differs from the number of classes, or
-        if an option does not apply to detectors."""
+        if an option does not apply to detectors or to labels that are numbers.
+
+        Args:
+            classes: number of classes.
+            detects: whether the model is a detector.
+            numbers: whether labels are numbers.
+        """
         weights = self.class_weights
+        if numbers and (weights is not None or self.label_smoothing):
+            option = "label_smoothing" if weights is None else "class_weights"
+            raise ConfigError(
+                f"local.{option} applies to labels that are classes, and these labels are numbers; "
+                f"leave out local.{option}. For outliers set data.loss = 'huber', and for weights "
+                "of samples data.weight"
+            )
         if isinstance(weights, tuple) and len(weights) != classes:
             raise ConfigError(
                 f"local.class_weights must have one number for each of the {classes} classes, got "

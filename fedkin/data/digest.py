@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,9 @@ def data_digest(data: FederatedData) -> str:
         # Tables in other units may have equal features after scaling.
         digest.update(json.dumps(data.transform.values(), sort_keys=True).encode())
     if data.task_type != CLASSIFICATION:
-        digest.update(json.dumps(values_of(data.task_type), sort_keys=True).encode())
+        # The same statistics make the same data, whether they are given or computed.
+        task_type = replace(data.task_type, given=False)
+        digest.update(json.dumps(values_of(task_type), sort_keys=True).encode())
     return digest.hexdigest()
 
 

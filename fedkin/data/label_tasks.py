@@ -2,7 +2,8 @@
 
 Real numbers are centred and scaled by the pooled mean and standard deviation of the training
 labels. Counts keep their values; the log of the pooled rate (sum of labels / sum of exposures) is
-added to the offset of every sample. So a model that starts at 0 starts at the pooled constant.
+added to the offset of every sample. So a model that starts at 0 starts at the pooled constant (with
+the link softplus, at 0.69 of the pooled rate).
 """
 
 from __future__ import annotations
@@ -138,7 +139,8 @@ def with_pooled(task_type: TaskType, raw: RawLabels, train: Int[np.ndarray, "t"]
         weight = np.ones(len(raw.label)) if raw.weight is None else raw.weight
         events = float((raw.label * weight)[train].sum())
         time = float((exposure * weight)[train].sum())
-        return replace(task_type, rate=events / time, deviation=deviation)
+        constant = task_type.constant_of(of_training)
+        return replace(task_type, rate=events / time, deviation=deviation, constant=constant)
     label = LabelScale(float(of_training.mean()), deviation or 1.0)
     scaled = (raw.label - label.mean) / label.scale
     return replace(task_type, label=label, constant=task_type.constant_of(scaled[train]))
@@ -167,11 +169,16 @@ def given_statistics(task_type: TaskType, given: Any) -> TaskType:
     for name, value in given.items():
         numbers[name] = _given_number(name, value, example)
     if counts:
-        deviation = numbers.get("deviation", 1.0)
-        return replace(task_type, rate=numbers["rate"], deviation=deviation)
+        return replace(
+            task_type,
+            rate=numbers["rate"],
+            deviation=numbers.get("deviation", 1.0),
+            constant=task_type.constant_of(np.zeros(1)),
+            given=True,
+        )
     outputs = 1 if task_type.loss is None else task_type.loss.outputs
     label = LabelScale(numbers["mean"], numbers["scale"])
-    return replace(task_type, label=label, constant=(0.0,) * outputs)
+    return replace(task_type, label=label, constant=(0.0,) * outputs, given=True)
 
 
 def _given_number(name: str, value: Any, example: str) -> float:
@@ -374,14 +381,16 @@ def task_type_of(
     loss: str | None = None,
     quantiles: Any = None,
     options: Any = None,
+    label_scale_from: Any = None,
 ) -> TaskType | None:
-    """The task type that the user asks for; None for classes.
+    """The task type that the user asks for, without statistics; None for classes.
 
     Args:
         task: name of a task type; None for the type that has the loss, or classes.
         loss: name of a loss of the task type; None for its default.
         quantiles: levels of the task type ``quantile``.
         options: options of the loss, by name (``delta``, ``power``, ``overdispersion``, ``link``).
+        label_scale_from: given statistics of the labels, which labels that are classes refuse.
 
     Raises:
         ConfigError: a name is unknown, or an option does not apply.
@@ -400,6 +409,11 @@ def task_type_of(
         given["levels"] = _levels(quantiles)
     losses = LOSSES.get(name)
     if losses is None:
+        if label_scale_from is not None:
+            raise ConfigError(
+                "label_scale_from must be left out for labels that are classes; set task = "
+                f"'regression' for labels that are numbers, got {label_scale_from!r}"
+            )
         _refuse(name, given if loss in (None, "log_loss", "cox") else {"loss": loss, **given})
         return None if name == "classification" else TASK_TYPES[name]()
     chosen = loss or next(iter(losses))

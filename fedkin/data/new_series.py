@@ -40,6 +40,16 @@ class NewSeries:
     label: Float64[np.ndarray, "M"]
     complete: Bool[np.ndarray, "M"]
 
+    @property
+    def known(self) -> Bool[np.ndarray, "M"]:
+        """Rows with a label: those of the past."""
+        return ~np.isnan(self.label)
+
+    @property
+    def scorable(self) -> Bool[np.ndarray, "M"]:
+        """Rows that can be forecast, and whose label is known."""
+        return self.complete & self.known
+
 
 def prepare_new(
     table: Table, task_type: Forecast, place: Path | str, client: str | None = None

@@ -107,6 +107,6 @@ def labelled_rows(
     """The input of the network and ``y`` of the rows of a table that have all lags and a label.
     Errors are those of ``new_rows``."""
     new = new_rows(x, samples)
-    known = new.complete & ~np.isnan(new.label)
-    features = as_samples(new.table[known], samples)
-    return features, new.rows.select(known).rows_with(new.label[known], None)
+    rows = new.scorable
+    features = as_samples(new.table[rows], samples)
+    return features, new.rows.select(rows).rows_with(new.label[rows], None)

@@ -200,11 +200,10 @@ def _forecast_file(
         one = export.model(model, client=client, cluster=cluster)
         scores[:] = _finite_scores(one, inputs, path)
     table = pd.DataFrame({PREDICTION: in_label_units(new, task_type, scores)})
-    label = new.label[new.complete]
-    known = ~np.isnan(label)
+    known = new.known[new.complete]
     if not known.any():
         return Predictions(table, None)
-    y = new.rows.select(new.complete).select(known).rows_with(label[known], None)
+    y = new.rows.select(new.scorable).rows_with(new.label[new.scorable], None)
     return Predictions(
         table, None, int(known.sum()), scores_of_numbers(task_type, scores[known], y)
     )

@@ -12,6 +12,8 @@ import math
 import numpy as np
 from jaxtyping import Float
 
+from fedkin.core.strict_json import finite_or_none
+
 FAIRNESS = ("accuracy_variance", "accuracy_std", "bottom_decile", "top_decile", "jain_index")
 
 
@@ -44,7 +46,8 @@ def jain_index(values: Float[np.ndarray, "N"]) -> float:
 
 
 def worst_decile(scores: Float[np.ndarray, "c"], sign: int = 1) -> float | None:
-    """Mean score of the worst 10% of clients (at least one client); None without clients.
+    """Mean score of the worst 10% of clients (at least one client); None without clients, and if
+    one of these scores is not finite.
 
     Args:
         scores: score of each client.
@@ -54,4 +57,4 @@ def worst_decile(scores: Float[np.ndarray, "c"], sign: int = 1) -> float | None:
         return None
     tenth = math.ceil(len(scores) / 10)
     worst_first = np.sort(scores)[::sign]
-    return float(worst_first[:tenth].mean())
+    return finite_or_none(worst_first[:tenth].mean())

@@ -315,7 +315,7 @@ class Peer:
 
     def _score_of(self, scores: Scores) -> float | None:
         """The score of this peer's task type; None without test data, and where it is undefined."""
-        sums = dict(zip(self._task_type.sums, scores.sums[0], strict=True))
+        sums = self._task_type.named(scores.sums[0])
         values = self._task_type.values(sums, int(scores.examples[0]))
         score = float(values[self._task_type.names.score])
         return score if math.isfinite(score) else None

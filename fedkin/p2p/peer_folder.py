@@ -19,6 +19,7 @@ from fedkin.core.storage import (
     storage_errors,
     write_atomic,
 )
+from fedkin.core.strict_json import json_text
 from fedkin.p2p.peer import PeerMemory
 
 STATE = "peer.safetensors"
@@ -56,7 +57,7 @@ class PeerFolder:
         write_atomic(self.path / STATE, codec.encode(header, {"model": memory.model}))
 
     def append(self, record: dict[str, Any]) -> None:
-        append_line(self.path / METRICS, json.dumps(record))
+        append_line(self.path / METRICS, json_text(record))
 
     def restore(self, parameters: int) -> PeerMemory | None:
         """The memory (model and state) that this peer saved last; None if it has saved none.

@@ -20,6 +20,7 @@ from fedkin.core.errors import CheckpointError
 from fedkin.core.method import State
 from fedkin.core.records import Record
 from fedkin.core.storage import user_path, write_atomic
+from fedkin.core.strict_json import json_text
 from fedkin.measures.measure import Measure
 from fedkin.measures.scores import names_in
 from fedkin.run import run_repr
@@ -304,7 +305,7 @@ class Run(ModelAccess):
         """Write the files of a finished run: table of clients, summary, and checksums of all
         files."""
         write_atomic(path / CLIENTS, self.clients.to_parquet(index=False))
-        write_atomic(path / SUMMARY, json.dumps(self.summary(), indent=2) + "\n")
+        write_atomic(path / SUMMARY, json_text(self.summary(), indent=2) + "\n")
         integrity.write_sums(path, run_folder.SUMMED)
 
     @classmethod

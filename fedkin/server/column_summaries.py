@@ -97,7 +97,7 @@ def label_statistics(world: World, task_type: TaskType) -> TaskType:
         )
     _, events, time = mean
     levels = task_type.constant_levels
-    constant = (0.0,) * len(task_type.constant_of(np.zeros(1)))
+    constant = task_type.constant_of(np.zeros(1))
     if levels:
         found = _quantiles(world, mean, deviation, levels, counts=LabelBins)[:, 0]
         constant = tuple(((found - mean[0]) / deviation[0]).tolist())

@@ -82,7 +82,8 @@ class RemoteWorld:
         self.membership = membership
         self.spec = spec
         self.work = work
-        work.check_classes(membership.classes, spec.detects)
+        numbers = task_type.loss is not None
+        work.check_classes(membership.classes, spec.detects, numbers)
         self.ledger = Ledger()
         self._client = RpcClient(membership, run, self.ledger)
         self.total_clients = membership.registry.capacity

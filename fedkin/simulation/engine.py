@@ -90,7 +90,9 @@ class SimulatedWorld:
         self.model = model
         self.spec = check_samples(model, data)
         self.work = work or LocalTraining()
-        self.work.check_classes(data.classes, self.spec.detects)
+        self.work.check_classes(
+            data.classes, self.spec.detects, numbers=data.task_type.loss is not None
+        )
         self.work.check_precision(model.name, bool(self.spec.untrained))
         self.population = population or Population()
         self.ledger = Ledger()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from fedkin.measures.scores import ACCURACY
 from fedkin.task_types.loss import Loss
@@ -40,6 +40,20 @@ class Classification(TaskType):
         highest = scores.max(axis=1)
         total = highest + np.log(np.exp(scores - highest[:, None]).sum(axis=1))
         return total - scores[np.arange(len(y)), y]
+
+    def score_losses(
+        self, scores: Float[np.ndarray, "B C"], y: np.ndarray
+    ) -> Float[np.ndarray, "B"]:
+        return self.sample_losses(scores.astype(np.float64), y)
+
+    def score_loss_sums(
+        self,
+        sums: Float[np.ndarray, "n S"],
+        loss: Float[np.ndarray, "n"],
+        examples: Int[np.ndarray, "n"],
+    ) -> Float[np.ndarray, "n"]:
+        del sums
+        return loss * examples
 
     def constant_scores(self, y: Any) -> tuple[Any, ...]:
         return ()

@@ -6,7 +6,8 @@ are never negative; they are summed over samples. Sources: McCullagh & Nelder, G
 Models (1989); Jorgensen (1987) for Tweedie; Hilbe, Negative Binomial Regression (2011).
 
 Labels are not scaled. The log of the pooled rate of the training samples (sum of labels / sum of
-exposures) is part of the offset, so a model that starts at 0 starts at this rate.
+exposures) is part of the offset, so scores are relative to this rate. With the log link, a model
+that starts at 0 starts at this rate; with the link softplus it starts at log(2) = 0.69 of it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,15 @@ from jaxtyping import Float
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.object_repr import of_client
 from fedkin.core.validation import check_choice
-from fedkin.task_types.loss import Loss, Targets, exponential, targets_of
+from fedkin.task_types.loss import (
+    Loss,
+    Targets,
+    exponential,
+    exposure_of,
+    inverse_log_exponential,
+    inverse_softplus,
+    targets_of,
+)
 from fedkin.task_types.task_type import (
     Sums,
     TaskType,
@@ -44,7 +53,18 @@ class CountLoss(Loss):
     @abstractmethod
     def deviance(self, xp: Any, y: Any, mean: Any) -> Any:
         """The deviance [B] of each sample: twice its distance to the log likelihood of a perfect
-        prediction; never negative, and 0 for a perfect one."""
+        prediction; 0 for a perfect one. By rounding, it may be slightly negative."""
+
+    def score_of_rate(self, rate: float) -> float:
+        """The score at which a model predicts a rate, by the inverse of the link.
+
+        Args:
+            rate: predicted mean for an offset of 0, above 0.
+        """
+        rates = np.array([rate], np.float64)
+        if self.link == "softplus":
+            return float(inverse_softplus(rates)[0])
+        return float(inverse_log_exponential(np.log(rates))[0])
 
     @abstractmethod
     def variance(self, mean: Float[np.ndarray, "B"]) -> Float[np.ndarray, "B"]:
@@ -75,11 +95,10 @@ class Poisson(CountLoss):
         check_choice("data.link", self.link, ("log", "softplus"))
 
     def of(self, xp: Any, scores: Any, targets: Targets) -> Any:
+        mean = self.mean(xp, scores, targets.offset)
         if self.link == "softplus":
-            mean = self.mean(xp, scores, targets.offset)
             return mean - targets.label * xp.log(xp.clip(mean, LEAST_MEAN, None))
-        score = scores[:, 0] + targets.offset
-        return exponential(xp, score) - targets.label * score
+        return mean - targets.label * (scores[:, 0] + targets.offset)
 
     def variance(self, mean: Float[np.ndarray, "B"]) -> Float[np.ndarray, "B"]:
         return mean
@@ -95,8 +114,9 @@ class Gamma(CountLoss):
     name = "gamma"
 
     def of(self, xp: Any, scores: Any, targets: Targets) -> Any:
-        score = scores[:, 0] + targets.offset
-        return score + targets.label * exponential(xp, -score)
+        score = scores[:, 0]
+        relative = targets.label / exposure_of(xp, score, targets.offset)
+        return score + targets.offset + relative * exponential(xp, -score)
 
     def variance(self, mean: Float[np.ndarray, "B"]) -> Float[np.ndarray, "B"]:
         return mean**2
@@ -125,9 +145,11 @@ class Tweedie(CountLoss):
             )
 
     def of(self, xp: Any, scores: Any, targets: Targets) -> Any:
-        score = scores[:, 0] + targets.offset
-        growing = exponential(xp, (2 - self.power) * score) / (2 - self.power)
-        falling = exponential(xp, (1 - self.power) * score) / (1 - self.power)
+        p = self.power
+        score = scores[:, 0]
+        exposure = exposure_of(xp, score, targets.offset)
+        growing = exposure ** (2 - p) * exponential(xp, (2 - p) * score) / (2 - p)
+        falling = exposure ** (1 - p) * exponential(xp, (1 - p) * score) / (1 - p)
         return growing - targets.label * falling
 
     def variance(self, mean: Float[np.ndarray, "B"]) -> Float[np.ndarray, "B"]:
@@ -205,6 +227,11 @@ class Count(TaskType):
     def scales_by_rate(self) -> bool:
         return True
 
+    def constant_of(self, labels: Float[np.ndarray, "t"]) -> tuple[float, ...]:
+        """The score of the pooled rate, by which the offsets multiply rates already."""
+        del labels
+        return (self.loss.score_of_rate(1.0),)
+
     @property
     def measures(self) -> tuple[str, ...]:
         return "mean_deviance", "mean_absolute_error", "d2_score"
@@ -212,7 +239,8 @@ class Count(TaskType):
     def sample_scores(self, xp: Any, scores: Any, y: Any) -> tuple[Any, ...]:
         targets = targets_of(y)
         mean = self.loss.mean(xp, scores, targets.offset)
-        deviance = self.loss.deviance(xp, targets.label, mean)
+        # Replies with negative sums are refused, and rounding makes a deviance of 0 negative.
+        deviance = xp.clip(self.loss.deviance(xp, targets.label, mean), 0, None)
         return deviance, xp.abs(targets.label - mean)
 
     def values(self, sums: Sums, examples: Any) -> dict[str, Any]:

@@ -66,10 +66,11 @@ class Loss(ABC):
 
         An offset multiplies a positive mean by exp(offset), the exposure, with either link.
         """
-        if self.link == "softplus":
-            return softplus(xp, scores[:, 0]) * xp.exp(offset + 0 * scores[:, 0])
-        score = scores[:, 0] + offset
-        return exponential(xp, score) if self.link == "log" else score
+        score = scores[:, 0]
+        if self.link == "identity":
+            return score + offset
+        rate = softplus(xp, score) if self.link == "softplus" else exponential(xp, score)
+        return rate * exposure_of(xp, score, offset)
 
     def deviations(
         self, scores: Float[np.ndarray, "B C"], targets: Targets
@@ -97,22 +98,49 @@ class Loss(ABC):
         if self.link == "identity":
             return (columns * stacked).sum(axis=0)
         if self.link == "softplus":
-            mean = (columns * np.logaddexp(0, stacked)).sum(axis=0)
-            # The inverse of softplus, without overflow.
-            return mean + np.log(-np.expm1(-np.maximum(mean, np.finfo(np.float64).tiny)))
+            return inverse_softplus((columns * np.logaddexp(0, stacked)).sum(axis=0))
         with np.errstate(divide="ignore"):
-            return np.logaddexp.reduce(np.log(columns) + stacked, axis=0)
+            log_means = np.log(columns) + log_exponential(stacked)
+        return inverse_log_exponential(np.logaddexp.reduce(log_means, axis=0))
 
 
 def exponential(xp: Any, s: Any) -> Any:
     """exp(s), continued by its tangent above ``TANGENT_ABOVE``: finite, with a gradient that leads
-    back."""
+    back. Offsets are not part of s, so they never meet the tangent."""
     # Each branch must be finite everywhere: JAX differentiates both.
     below = xp.exp(xp.clip(s, None, TANGENT_ABOVE))
     above = math.exp(TANGENT_ABOVE) * (1 + s - TANGENT_ABOVE)
     return xp.where(s > TANGENT_ABOVE, above, below)
 
 
+def log_exponential(s: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+    """log(``exponential(s)``) without underflow."""
+    beyond = np.maximum(s - TANGENT_ABOVE, 0)
+    return np.minimum(s, TANGENT_ABOVE) + np.log1p(beyond)
+
+
+def inverse_log_exponential(log_mean: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+    """The score s at which log(``exponential(s)``) has a value."""
+    beyond = np.maximum(log_mean - TANGENT_ABOVE, 0)
+    return np.minimum(log_mean, TANGENT_ABOVE) + np.expm1(beyond)
+
+
 def softplus(xp: Any, s: Any) -> Any:
     """log(1 + exp(s)) without overflow."""
     return xp.logaddexp(xp.zeros_like(s), s)
+
+
+def inverse_softplus(mean: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+    """The score s at which ``softplus(s)`` has a value, without overflow."""
+    return mean + np.log(-np.expm1(-np.maximum(mean, np.finfo(np.float64).tiny)))
+
+
+def exposure_of(xp: Any, score: Any, offset: Any) -> Any:
+    """exp(offset) [B].
+
+    Args:
+        xp: module of the arrays.
+        score: an output of the model [B], which has the type of the result.
+        offset: offset of each sample, or one number for all.
+    """
+    return xp.exp(xp.zeros_like(score) + offset)

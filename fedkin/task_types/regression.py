@@ -140,6 +140,10 @@ class Regression(TaskType):
         return "root_mean_squared_error", "mean_absolute_error", "r2_score"
 
     @property
+    def score_sum(self) -> str:
+        return "absolute_error" if isinstance(self.loss, AbsoluteError) else "squared_error"
+
+    @property
     def constant_levels(self) -> tuple[float, ...]:
         return (0.5,) if isinstance(self.loss, AbsoluteError) else ()
 
@@ -151,6 +155,14 @@ class Regression(TaskType):
         targets = targets_of(y)
         residual = targets.label - self.loss.mean(xp, scores, targets.offset)
         return residual**2, xp.abs(residual)
+
+    def constant_scores(self, y: Any) -> tuple[Any, ...]:
+        """Squared errors about the pooled mean, for R2, and absolute errors of the constant, which
+        is the median if the loss is the absolute error."""
+        targets = targets_of(np.asarray(y, np.float64))
+        # Labels are centred, so the score of the mean is 0.
+        about_mean = targets.label - targets.offset
+        return about_mean**2, np.abs(about_mean - self.constant[0])
 
     def values(self, sums: Sums, examples: Any) -> dict[str, Any]:
         scale = self.label.scale

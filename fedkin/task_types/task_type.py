@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from jaxtyping import Float, Float64
+from jaxtyping import Float, Float64, Int
 
 from fedkin.core.errors import DataError
 from fedkin.core.object_repr import of_client
@@ -46,11 +46,13 @@ class TaskType(ABC):
     Attributes:
         label: scale of the labels. It is not compared, since no compiled program uses it.
         constant: scores of the best constant model of the pooled training samples, one for each
-            output. Gains (R2, D2) are measured against it. It is not compared either.
+            output: the mean, the median (of absolute errors), the rate or the quantiles. D2 is
+            measured against it, and R2 always against the mean. It is not compared either.
         rate: of counts, the pooled rate of the training samples, which is part of every offset:
             sum of labels / sum of exposures. It is not compared either.
         deviation: standard deviation of the pooled training labels as models see them: 1 for
             scaled labels. Shift tests use it as their unit. It is not compared either.
+        given: whether the user gave these statistics, so that none comes from the samples.
     """
 
     name: ClassVar[str]
@@ -65,6 +67,7 @@ class TaskType(ABC):
     constant: tuple[float, ...] = field(default=(0.0,), compare=False, kw_only=True)
     rate: float = field(default=1.0, compare=False, kw_only=True)
     deviation: float = field(default=1.0, compare=False, kw_only=True)
+    given: bool = field(default=False, compare=False, kw_only=True)
 
     @property
     @abstractmethod
@@ -80,6 +83,16 @@ class TaskType(ABC):
     def measure(self) -> Measure:
         """The measure that chooses rounds, options and methods."""
         return MEASURES[self.measures[0]]
+
+    @property
+    def score_sum(self) -> str:
+        """Name of the sum from which the score follows. The score is a monotone function of it,
+        and models are compared by it, sample by sample."""
+        return self.sums[0]
+
+    def named(self, sums: Float[np.ndarray, "... S"]) -> dict[str, Any]:
+        """Sums by their names (``sums``), from an array with a column for each."""
+        return dict(zip(self.sums, np.moveaxis(sums, -1, 0), strict=True))
 
     @property
     def names(self) -> ScoreNames:
@@ -115,6 +128,35 @@ class TaskType(ABC):
         losses = self.loss.of(np, scores, targets)
         return losses if targets.weight is None else losses * targets.weight
 
+    def score_losses(
+        self, scores: Float[np.ndarray, "B C"], y: np.ndarray
+    ) -> Float[np.ndarray, "B"]:
+        """The loss of each sample by which models are compared: the terms of ``score_sum``, or the
+        log loss of classes.
+
+        Args:
+            scores: outputs of a model.
+            y: rows of ``FederatedData.y``.
+        """
+        terms = self.sample_scores(np, scores.astype(np.float64), y)
+        return np.asarray(terms[self.sums.index(self.score_sum)], np.float64)
+
+    def score_loss_sums(
+        self,
+        sums: Float[np.ndarray, "n S"],
+        loss: Float[np.ndarray, "n"],
+        examples: Int[np.ndarray, "n"],
+    ) -> Float[np.ndarray, "n"]:
+        """The sums of ``score_losses`` over the samples of each client.
+
+        Args:
+            sums: the sums of each client.
+            loss: mean training loss of each client's samples.
+            examples: number of each client's samples.
+        """
+        del loss, examples
+        return self.named(sums)[self.score_sum]
+
     def constant_scores(self, y: Any) -> tuple[Any, ...]:
         """The same sums for the constant model, for the other names in ``sums``."""
         scores = np.tile(np.array(self.constant, np.float64), (len(y), 1))
@@ -126,6 +168,12 @@ class TaskType(ABC):
         mean, scale, rate, deviation and the constant scores."""
         head = (self.label.mean, self.label.scale, self.rate, self.deviation)
         return np.array([*head, *self.constant], np.float64)
+
+    @property
+    def released(self) -> bool:
+        """Whether pooled statistics of the labels come from the clients' samples."""
+        statistics = (self.label, self.rate, self.deviation)
+        return not self.given and statistics != (LabelScale(), 1.0, 1.0)
 
     def with_statistics(self, numbers: Float64[np.ndarray, "L"]) -> TaskType:
         """The task type with other ``statistics`` of the labels."""

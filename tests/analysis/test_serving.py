@@ -9,11 +9,11 @@ import pytest
 
 import fedkin as fk
 from fedkin.analysis.serving.candidates import folds_of, without_fold
-from fedkin.analysis.serving.mixtures import half_and_half, largest_loss, sample_losses
+from fedkin.analysis.serving.mixtures import half_and_half, largest_loss
 from fedkin.core.errors import ConfigError
 from fedkin.task_types.classification import CLASSIFICATION
 from fedkin.task_types.count import Count
-from fedkin.task_types.regression import Regression
+from fedkin.task_types.regression import AbsoluteError, Regression
 
 CLIENTS = 12
 
@@ -82,7 +82,8 @@ def test_classes_have_mixed_probabilities() -> None:
     other = np.log(np.array([[0.2, 0.8]]))
     mixed = half_and_half(CLASSIFICATION, one, other)
     np.testing.assert_allclose(np.exp(mixed), [[0.55, 0.45]])
-    np.testing.assert_allclose(sample_losses(CLASSIFICATION, mixed, np.array([1])), -np.log([0.45]))
+    losses = CLASSIFICATION.score_losses(mixed, np.array([1]))
+    np.testing.assert_allclose(losses, -np.log([0.45]))
 
 
 def test_counts_have_mixed_means_and_not_mixed_rates() -> None:
@@ -92,6 +93,7 @@ def test_counts_have_mixed_means_and_not_mixed_rates() -> None:
 
 def test_squares_are_cut_at_three_standard_deviations() -> None:
     assert largest_loss(Regression()) == 9
+    assert largest_loss(Regression(AbsoluteError())) == 3
     assert largest_loss(CLASSIFICATION) == np.inf
 
 

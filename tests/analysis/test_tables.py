@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from fedkin.analysis.tables import mean_and_interval, plain, rows_of
+from fedkin.analysis.tables import mean_and_interval, rows_of
+from fedkin.core.strict_json import json_value
 
 
 @pytest.mark.parametrize("values", [[0.5, 0.7, 0.9], [0.2, 0.2, 0.25, 0.4, 0.1]])
@@ -64,5 +65,5 @@ def test_rows_are_plain_json() -> None:
     + [(None, None), ("a", "a"), (7, 7)],
 )
 def test_a_cell_is_plain(value: object, expected: object) -> None:
-    told = plain(value)
+    told = json_value(value)
     assert told == expected and type(told) is type(expected)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from sklearn.utils.class_weight import compute_class_weight
 
+import fedkin as fk
 from fedkin.core.errors import ConfigError
 from fedkin.core.schedule import Schedule
 from fedkin.core.training import SGD, Adam, AdamW, LocalTraining, without_unused
@@ -60,6 +61,28 @@ def test_given_weights_are_the_same_for_all() -> None:
         work.check_classes(4, False)
     with pytest.raises(ConfigError, match=r"local\.label_smoothing does not apply to detectors"):
         LocalTraining(label_smoothing=0.1).check_classes(4, True)
+
+
+@pytest.mark.parametrize("option", [{"label_smoothing": 0.1}, {"class_weights": "balanced"}])
+def test_options_of_classes_are_refused_for_numbers(option: dict[str, Any]) -> None:
+    """A loss of numbers would ignore them in PyTorch, and index classes by numbers in JAX."""
+    (name,) = option
+    with pytest.raises(
+        ConfigError, match=rf"local\.{name} applies to labels that are classes.*huber"
+    ):
+        LocalTraining(**option).check_classes(1, False, numbers=True)
+    data = fk.data.from_arrays(
+        np.arange(8.0)[:, None], np.arange(8.0), clients=[0, 0, 0, 0, 1, 1, 1, 1], task="regression"
+    )
+    with pytest.raises(ConfigError, match=rf"local\.{name}"):
+        fk.simulate(
+            fk.FedAvg(),
+            data,
+            fk.models.mclr(data),
+            rounds=1,
+            cohort=2,
+            local=LocalTraining(**option),
+        )
 
 
 def test_options_that_are_off_are_not_stored() -> None:

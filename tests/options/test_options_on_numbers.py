@@ -17,25 +17,36 @@ SLOPES = np.array([2.0, -1.0, 0.5])
 
 
 @cache
-def data() -> FederatedData:
-    """Twelve clients with one linear relation."""
+def data(given: bool = False) -> FederatedData:
+    """Twelve clients with one linear relation. Statistics of their labels are computed or given."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(CLIENTS * 25, 3)).astype(np.float32)
     y = 40 + 5 * (x @ SLOPES + 0.2 * rng.normal(size=len(x)))
-    return fk.data.from_arrays(x, y, clients=np.repeat(np.arange(CLIENTS), 25), task="regression")
+    return fk.data.from_arrays(
+        x,
+        y,
+        clients=np.repeat(np.arange(CLIENTS), 25),
+        task="regression",
+        label_scale_from={"mean": 40.0, "scale": 11.0} if given else None,
+    )
 
 
 def trained(
-    *options: Any, method: Any = None, hidden: tuple[int, ...] = (), **arguments: Any
+    *options: Any,
+    method: Any = None,
+    hidden: tuple[int, ...] = (),
+    given: bool = False,
+    **arguments: Any,
 ) -> Any:
-    model = fk.models.mlp(data(), hidden=hidden) if hidden else fk.models.mclr(data())
+    known = data(given)
+    model = fk.models.mlp(known, hidden=hidden) if hidden else fk.models.mclr(known)
     settings: dict[str, Any] = {
         "rounds": 6,
         "cohort": CLIENTS,
         "local": fk.LocalTraining(epochs=4, batch_size=5, lr=0.05),
         **arguments,
     }
-    return fk.simulate(fk.FedAvg(), data(), model, options=options, **settings)
+    return fk.simulate(fk.FedAvg(), known, model, options=options, **settings)
 
 
 def rmse(run: Any) -> float:
@@ -79,7 +90,8 @@ def test_a_private_run_states_its_epsilon_and_learns() -> None:
     private = fk.ClientDP(
         noise_multiplier=0.5, clip=0.3, delta=1e-3, testing_only_seeded_noise=True
     )
-    run = trained(private, cohort=fk.Cohort(CLIENTS, selection="poisson"), rounds=10)
+    cohort = fk.Cohort(CLIENTS, selection="poisson")
+    run = trained(private, given=True, cohort=cohort, rounds=10)
     assert run.summary()["privacy"]["epsilon"] > 0
     assert rmse(run) < SD
 
@@ -121,7 +133,7 @@ def test_options_about_classes_are_refused(option: Any) -> None:
 def test_private_scores_are_refused() -> None:
     private = fk.ClientDP(noise_multiplier=1.0, delta=1e-3, scores=1.0)
     with pytest.raises(ConfigError, match=r"no upper bound; leave out privacy\.scores"):
-        trained(private, cohort=fk.Cohort(CLIENTS, selection="poisson"))
+        trained(private, given=True, cohort=fk.Cohort(CLIENTS, selection="poisson"))
 
 
 def test_noisy_features_raise_the_error() -> None:

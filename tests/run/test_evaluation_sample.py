@@ -11,7 +11,12 @@ import fedkin as fk
 from fedkin.core.errors import ConfigError
 from fedkin.data.federated import FederatedData
 from fedkin.reporting import progress
+from fedkin.run.metrics.accuracy import EvaluationResults
 from fedkin.run.metrics.evaluation_sample import draw_sample, estimate
+from fedkin.run.metrics.round_records import estimated_totals
+from fedkin.task_types.loss import Loss
+from fedkin.task_types.regression import AbsoluteError, Regression, SquaredError
+from fedkin.tasks.evaluate import Scores
 from tests.option_lists import simulate_arguments
 
 
@@ -167,3 +172,28 @@ def test_the_sample_stays_while_the_clusters_do(tiny: FederatedData) -> None:
         scoring=fk.Scoring(evaluate_clients=2),
     )
     assert len({record["accuracy"] for record in run.records[1:-1]}) == 1
+
+
+@pytest.mark.parametrize(("loss", "column"), [(SquaredError(), 0), (AbsoluteError(), 1)], ids=str)
+def test_the_interval_of_a_score_comes_from_the_sum_that_the_score_follows(
+    loss: Loss, column: int
+) -> None:
+    """The score of absolute errors is their mean, whose interval squares say nothing about."""
+    sums = np.array([[80.0, 40, 9, 9], [60, 10, 9, 9], [20, 30, 9, 9], [40, 25, 9, 9]])
+    cluster = np.array([0, 0, 1, 1])
+    sizes = np.array([4, 10])
+    samples = np.full(4, 10)
+    scored = EvaluationResults(
+        clients=np.arange(4),
+        cluster=cluster,
+        scores=Scores(sums, samples, np.ones(4)),
+        partial=False,
+        sizes=sizes,
+        task_type=Regression(loss),
+    )
+    found = estimated_totals(scored)
+    mean = estimate(sums[:, column], samples, cluster, sizes)
+    assert found is not None and mean is not None
+    expected = np.array([mean.low, mean.high])
+    expected = np.sqrt(expected) if column == 0 else expected
+    assert (found.low, found.high) == pytest.approx(tuple(expected))

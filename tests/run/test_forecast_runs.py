@@ -80,6 +80,31 @@ def test_clusters_are_seasons_whatever_the_level(run: fk.Run) -> None:
     assert list(of_clusters["seasonal_naive_error"]) == pytest.approx([1.0, 1.0], abs=0.5)
 
 
+def test_a_client_without_mase_is_not_ranked(tmp_path: Path) -> None:
+    """A shop that repeats itself every season has no MASE. It is neither among the worst clients
+    nor in the median, and the files of the run are JSON without NaN."""
+    table = shops(5)
+    repeated = pd.DataFrame(
+        {
+            "shop": "shop-9",
+            "date": table.date[:MONTHS],
+            "month": table.month[:MONTHS],
+            "sales": np.tile(np.arange(12.0), MONTHS // 12),
+        }
+    )
+    data = fk.data.from_pandas(pd.concat([table, repeated], ignore_index=True), **OPTIONS)
+    run = fk.simulate(fk.FedAvg(), data, mclr(data), rounds=1, cohort=6, out=tmp_path / "run")
+    scores = run.clients["mean_absolute_scaled_error"].to_numpy(float)
+    assert np.isnan(scores).tolist() == [False] * 5 + [True]
+    record = run.records[-1]
+    worst = record["mean_absolute_scaled_error_worst_decile"]
+    assert worst == pytest.approx(scores[:5].max(), rel=1e-6)
+    median = record["mean_absolute_scaled_error_median_client"]
+    assert median == pytest.approx(np.median(scores[:5]), rel=1e-6)
+    for file in (tmp_path / "run").glob("*.json*"):
+        assert "NaN" not in file.read_text(), file
+
+
 def test_both_engines_score_alike(run: fk.Run) -> None:
     pytest.importorskip("torch", reason="needs pip install 'fedkin[torch]'")
     import torch

@@ -3,6 +3,7 @@ the coverage of quantiles with its interval."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -50,6 +51,25 @@ def test_per_client_every_client_has_the_same_weight_and_small_ones_are_not_rank
     assert summary[f"{RMSE}_per_client"] > errors.mean() + 1
     assert summary["unranked"] == 2
     assert summary[f"{RMSE}_worst_decile"] == pytest.approx(errors[2:].max())
+
+
+def test_a_model_that_has_diverged_has_scores_of_none(tmp_path: Path) -> None:
+    """Records are JSON, which has no NaN."""
+    found = data(task="regression")
+    diverging = fk.LocalTraining(lr=1e30, epochs=2, batch_size=2)
+    run = fk.simulate(
+        fk.FedAvg(),
+        found,
+        fk.models.mclr(found),
+        rounds=2,
+        cohort=4,
+        local=diverging,
+        out=tmp_path / "run",
+    )
+    assert run.records[0]["root_mean_squared_error_worst_decile"] is not None
+    for record in run.records:
+        json.dumps(record, allow_nan=False)
+    json.dumps(run.summary(), allow_nan=False)
 
 
 def test_the_coverage_of_quantiles_has_wilsons_interval_about_its_level(tmp_path: Path) -> None:

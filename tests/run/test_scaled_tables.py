@@ -18,6 +18,7 @@ from fedkin.export import load
 from fedkin.export.predict_table import predict_file
 from fedkin.run.simulate import execute
 from fedkin.run.trained.external_evaluation import load_other
+from fedkin.task_types.catalogue import task_type_from, values_of
 
 RNG = np.random.default_rng(2)
 N = 240
@@ -262,3 +263,72 @@ def test_private_runs_take_given_statistics_only() -> None:
     given = {"mean": [5e4, 1.7e9], "scale": [9e3, 1]}
     assert run_on(scaled(scale_from=given)).records
     assert run_on(scaled(scale="none")).records
+
+
+@pytest.mark.parametrize(
+    ("task", "known", "loss"),
+    [
+        ("regression", {"mean": 3.0, "scale": 2.0}, "absolute_error"),
+        ("quantile", {"mean": 3.0, "scale": 2.0}, None),
+        ("count", {"rate": 2.5}, None),
+    ],
+)
+def test_private_runs_take_given_statistics_of_labels_only(
+    task: str, known: dict[str, float], loss: str | None
+) -> None:
+    """Mean, scale, rate, median and quantiles of the labels come from samples, without noise."""
+    rng = np.random.default_rng(0)
+    labels = rng.poisson(3.0, 60).astype(float)
+
+    def read(**options: Any) -> fk.data.FederatedData:
+        return fk.data.from_arrays(
+            rng.normal(size=(60, 2)),
+            labels,
+            clients=np.arange(60) % 6,
+            task=task,
+            loss=loss,
+            **options,
+        )
+
+    def run_on(data: fk.data.FederatedData) -> fk.Run:
+        return fk.simulate(
+            fk.FedAvg(),
+            data,
+            fk.models.mclr(data),
+            rounds=1,
+            cohort=fk.Cohort(6, selection="poisson"),
+            options=[fk.ClientDP(noise_multiplier=1.0)],
+        )
+
+    with pytest.raises(fk.ConfigError, match=r"privacy: the labels of arrays.*label_scale_from"):
+        run_on(read())
+    given = read(label_scale_from=known)
+    assert run_on(given).records
+    again = task_type_from(json.loads(json.dumps(values_of(given.task_type))), "card.json")
+    assert not again.released  # packed data remember that the numbers were given
+
+
+def test_private_forecasts_are_scaled_by_each_client() -> None:
+    months = [f"{2010 + month // 12}-{month % 12 + 1:02d}" for month in range(48)]
+    table = pd.concat(
+        pd.DataFrame({"shop": shop, "month": months, "sales": np.arange(48.0) ** shop})
+        for shop in (1, 2, 3)
+    )
+
+    def read(label_scale: str) -> fk.data.FederatedData:
+        return fk.data.from_pandas(
+            table,
+            label="sales",
+            client="shop",
+            task="forecast",
+            time="month",
+            lags=[1],
+            label_scale=label_scale,
+            scale="none",
+        )
+
+    private = fk.ClientDP(noise_multiplier=1.0)
+    with pytest.raises(fk.ConfigError, match=r"privacy: the labels.*data.label_scale = \"client"):
+        private.simulated(read("pooled"), None)
+    data, _ = private.simulated(read("client"), None)
+    assert data.task_type.scales_by_client

@@ -9,10 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+import fedkin as fk
 from fedkin.core.errors import DataError
-from fedkin.task_types.count import Count, CountLoss, Gamma, Poisson, Tweedie
+from fedkin.data.number_scores import scores_of_numbers
+from fedkin.task_types.classification import CLASSIFICATION
+from fedkin.task_types.count import Count, CountLoss, Gamma, NegativeBinomial, Poisson, Tweedie
+from fedkin.task_types.loss import Loss
 from fedkin.task_types.quantile import Pinball, Quantile
-from fedkin.task_types.regression import Regression
+from fedkin.task_types.regression import AbsoluteError, Huber, Regression, SquaredError
 from fedkin.task_types.task_type import LabelScale, TaskType
 from tests.task_vectors import task_case
 
@@ -109,6 +113,17 @@ def test_an_exposure_is_part_of_the_mean(oracle: Oracle) -> None:
     assert found["d2_score"] == pytest.approx(1 - found["mean_deviance"] / of_rate, rel=1e-12)
 
 
+@pytest.mark.parametrize("loss", [Poisson(), Gamma(), Tweedie(), NegativeBinomial()], ids=repr)
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_rounding_makes_no_deviance_negative(loss: CountLoss, kind: Any) -> None:
+    """Servers refuse negative sums, so the reply of a perfect model would be refused."""
+    y = np.random.default_rng(0).uniform(1, 1e4, 1000).astype(kind)
+    deviance, _ = Count(loss).sample_scores(np, np.log(y)[:, None], y)
+    assert (deviance >= 0).all()
+    diverged, _ = Count(loss).sample_scores(np, np.full((1, 1), np.nan), y[:1])
+    assert np.isnan(diverged).all()
+
+
 @pytest.mark.parametrize(("level", "key"), [(0.9, "d2_pinball_score 0.9"), (0.5, "d2_absolute")])
 def test_d2_of_a_quantile(level: float, key: str, oracle: Oracle) -> None:
     """The median's pinball loss is half of the absolute error, so both have the same D2. The
@@ -140,6 +155,63 @@ def test_quantiles_are_put_in_order_before_they_are_scored(oracle: Oracle) -> No
     misses = np.maximum(low - y, 0) + np.maximum(y - high, 0)
     winkler = (high - low + 2 / 0.2 * misses)[right].mean()
     assert 2 * ordered["mean_pinball_loss"] == pytest.approx(winkler / 10)
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        Regression(Huber()),
+        Regression(AbsoluteError()),
+        Count(),
+        Quantile(constant=(0.0, 0.0, 0.0)),
+    ],
+    ids=lambda task: task.measures[0] + task.loss.name,
+)
+def test_models_are_compared_by_the_sum_from_which_the_score_follows(task: TaskType) -> None:
+    """Sample by sample and client by client."""
+    y = np.array([1.0, 4.0, 2.0])
+    scores = np.linspace(0.1, 0.9, 3 * (task.loss.outputs if task.loss else 1)).reshape(3, -1)
+    losses = task.score_losses(scores.astype(np.float32), y)
+    parts = [*task.sample_scores(np, scores, y), *task.constant_scores(y)]
+    sums = np.array([[part.sum() for part in parts]])
+    assert task.named(sums)[task.score_sum] == pytest.approx(losses.sum())
+    of_clients = task.score_loss_sums(sums, np.array([7.0]), np.array([3]))
+    assert of_clients == pytest.approx([losses.sum()])
+    residual = np.abs(y - scores[:, 0])
+    if task == Regression(Huber()):
+        assert losses == pytest.approx(residual**2)
+    if task == Regression(AbsoluteError()):
+        assert losses == pytest.approx(residual)
+
+
+@pytest.mark.parametrize("loss", [SquaredError(), Huber(), AbsoluteError()], ids=repr)
+def test_r2_is_against_the_mean_of_the_training_labels(loss: Loss) -> None:
+    """With a loss whose best constant is the median, too: the labels' mean is 1.5 times it."""
+    y = np.array([0.0, 1.0, 2.0, 2.0, 10.0])
+    data = fk.data.from_arrays(
+        np.arange(5.0)[:, None],
+        y,
+        clients=[0, 0, 0, 1, 1],
+        task="regression",
+        loss=loss.name,
+        test=np.zeros(5, np.int64),
+    )
+    forecast = np.array([0.0, 1, 2, 3, 6])
+    label = data.task_type.label
+    found = scores_of_numbers(
+        data.task_type, ((forecast - label.mean) / label.scale)[:, None], data.y
+    )
+    assert found["r2_score"] == pytest.approx(1 - 17 / 64, rel=1e-6)
+    median = (data.task_type.constant[0] * label.scale) + label.mean
+    assert median == pytest.approx(2 if loss == AbsoluteError() else 3)
+
+
+def test_classes_are_compared_by_log_loss() -> None:
+    """And not by correct predictions, the first of their sums: by hand, two equal scores."""
+    losses = CLASSIFICATION.score_losses(np.zeros((1, 2), np.float32), np.array([1]))
+    assert losses == pytest.approx([np.log(2)])
+    sums = CLASSIFICATION.score_loss_sums(np.array([[3.0]]), np.array([0.5]), np.array([4]))
+    assert sums.tolist() == [2.0]
 
 
 def test_measures_without_a_value() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,6 +31,7 @@ from fedkin.analysis.scores import log_reasons, scores_by_method
 from fedkin.analysis.tables import clusters_and_configured, rows_of
 from fedkin.config.comparison_grid import ComparisonGrid
 from fedkin.core.storage import user_path, write_atomic
+from fedkin.core.strict_json import json_text
 from fedkin.measures.lookup import compared_by
 from fedkin.measures.measure import Measure
 from fedkin.measures.run_scores import ACCURACIES, RunScores, scores_in
@@ -411,7 +411,7 @@ class Comparison:
         write_atomic(folder / RUNS, self.runs_table().to_csv(index=False))
         if len(important := self.importance(measure)):
             write_atomic(folder / IMPORTANCE, important.to_csv(index=False))
-        summary = json.dumps(self.summary(measure), indent=2)
+        summary = json_text(self.summary(measure), indent=2)
         write_atomic(folder / run_folder.SUMMARY, f"{summary}\n")
         return folder
 

@@ -10,13 +10,12 @@ from jaxtyping import Float
 
 from fedkin.core.errors import ConfigError
 from fedkin.export.predictor import probabilities
-from fedkin.task_types.classification import Classification
 from fedkin.task_types.survival import Survival
 from fedkin.task_types.task_type import TaskType
 
-# Labels of numbers are scaled to standard deviation 1. A squared residual of more than 3 standard
-# deviations counts as 9, so that no sample decides alone.
-LARGEST_SQUARE = 9.0
+# Labels of numbers are scaled to standard deviation 1. A residual of more than 3 standard
+# deviations counts as 3, so that no sample decides alone.
+_LARGEST = {"squared_error": 9.0, "absolute_error": 3.0}
 
 
 def check_task_type(task_type: TaskType) -> None:
@@ -48,24 +47,6 @@ def half_and_half(
         return np.log(mean)
 
 
-def sample_losses(
-    task_type: TaskType, scores: Float[np.ndarray, "B C"], y: np.ndarray
-) -> Float[np.ndarray, "B"]:
-    """The loss of each sample: log loss of classes, squared error, deviance or pinball loss.
-
-    Args:
-        task_type: what the labels are.
-        scores: scores of the samples.
-        y: rows of ``FederatedData.y``.
-    """
-    if isinstance(task_type, Classification):
-        logits = scores.astype(np.float64)
-        highest = logits.max(axis=1, keepdims=True)
-        total = highest[:, 0] + np.log(np.exp(logits - highest).sum(axis=1))
-        return total - logits[np.arange(len(y)), y]
-    return np.asarray(task_type.sample_scores(np, scores.astype(np.float64), y)[0], np.float64)
-
-
 def largest_loss(task_type: TaskType) -> float:
     """The loss that larger ones of a sample count as."""
-    return LARGEST_SQUARE if task_type.name == "regression" else np.inf
+    return _LARGEST.get(task_type.score_sum, np.inf)

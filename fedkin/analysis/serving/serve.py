@@ -14,12 +14,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fedkin.analysis.serving.candidates import Candidates, Repetition, folds_of, without_fold
-from fedkin.analysis.serving.mixtures import (
-    check_task_type,
-    half_and_half,
-    largest_loss,
-    sample_losses,
-)
+from fedkin.analysis.serving.mixtures import check_task_type, half_and_half, largest_loss
 from fedkin.analysis.serving.served_models import ServedClient, ServedModels
 from fedkin.config.schema import check_integer
 from fedkin.core.errors import DataError
@@ -126,8 +121,8 @@ class _HeldOut:
         scores = candidates.scores(client, self._data.x[rows])
         mixtures = [half_and_half(self._task_type, scores.own, other) for other in scores.others]
         self._clients.append(np.full(len(rows), client))
-        self._own.append(sample_losses(self._task_type, scores.own, y))
-        self._others.append(np.stack([sample_losses(self._task_type, m, y) for m in mixtures]))
+        self._own.append(self._task_type.score_losses(scores.own, y))
+        self._others.append(np.stack([self._task_type.score_losses(m, y) for m in mixtures]))
 
     def gains(self) -> HeldOutGains:
         """The gains of all clients."""

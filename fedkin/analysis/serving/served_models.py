@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,6 +11,7 @@ import numpy as np
 from fedkin.analysis.serving.candidates import Candidates
 from fedkin.analysis.serving.mixtures import half_and_half
 from fedkin.core.storage import user_path, write_atomic
+from fedkin.core.strict_json import finite_or_none, json_text
 from fedkin.export.predictor import probabilities
 from fedkin.measures.do_no_harm import LEVEL, HeldOutGains, Service
 from fedkin.task_types.task_type import TaskType
@@ -92,9 +92,9 @@ class ServedModels:
             "served_by": {name: int(n) for name, n in zip(names, counts, strict=True)},
             "gate_open": service.gate,
             "best_alternative": names[service.best],
-            "gain": service.gain,
-            "gain_low": _finite(service.low),
-            "gain_high": _finite(service.high),
+            "gain": finite_or_none(service.gain),
+            "gain_low": finite_or_none(service.low),
+            "gain_high": finite_or_none(service.high),
             "vetoed": int(service.vetoed.sum()),
             "worse_by_own_test": int(service.worse.sum()),
             "expected_by_chance": LEVEL * measured,
@@ -118,7 +118,7 @@ class ServedModels:
         lines = [
             f"{s['clients']} clients served: {served}",
             f"gain of {s['best_alternative']} over own models on held-out samples: "
-            f"{s['gain']:+.1%}{interval}; {gate}",
+            f"{self.service.gain:+.1%}{interval}; {gate}",
             f"own tests that say worse: {s['worse_by_own_test']} clients (by chance about "
             f"{s['expected_by_chance']:.1f})",
         ]
@@ -152,14 +152,6 @@ class ServedModels:
         """Write the summary and the table of clients into a run's folder, where its report finds
         them (``fedkin report RUN``). Returns the path of the file."""
         path = user_path(folder) / FILE
-        rows = [
-            {**row._asdict(), "gain": _finite(row.gain), "own_loss": _finite(row.own_loss)}
-            for row in self.rows
-        ]
-        write_atomic(path, json.dumps({**self.summary(), "table": rows}, indent=1) + "\n")
+        rows = [row._asdict() for row in self.rows]
+        write_atomic(path, json_text({**self.summary(), "table": rows}, indent=1) + "\n")
         return path
-
-
-def _finite(value: float) -> float | None:
-    """A number for JSON; None for NaN."""
-    return float(value) if np.isfinite(value) else None

@@ -11,6 +11,8 @@ from fedkin.core.plain import plain_options
 from fedkin.options.base import ActiveOption, Option, RunFacts
 from fedkin.options.privacy.private import active_privacy, check_privacy, refusal
 from fedkin.options.privacy.settings import PrivacySettings
+from fedkin.task_types.classification import task_type_of_samples
+from fedkin.task_types.task_type import TaskType
 
 
 @plain_options
@@ -74,6 +76,12 @@ class ClientDP(PrivacySettings, Option):
                 "data.scale_from = {mean = {age = 50.0}, scale = {age = 12.0}}, or set "
                 'data.scale = "none"'
             )
+        task_type = task_type_of_samples(data)
+        if task_type.released:
+            raise ConfigError(
+                f"privacy: the labels of {data.name} are scaled by statistics of the clients' "
+                f"samples, which get no noise; {_known_labels(task_type)}"
+            )
         return data, shift
 
     def check(self, runs: Sequence[RunFacts]) -> None:
@@ -81,3 +89,11 @@ class ClientDP(PrivacySettings, Option):
 
     def bind(self, run: RunFacts) -> ActiveOption:
         return active_privacy(self, run)
+
+
+def _known_labels(task_type: TaskType) -> str:
+    """The cure for pooled statistics of labels that come from samples."""
+    if task_type.by_time:
+        return 'set data.label_scale = "client", so that each client scales by its own past'
+    known = "{rate = 2.5}" if task_type.scales_by_rate else "{mean = 50.0, scale = 12.0}"
+    return f"give known statistics: data.label_scale_from = {known}"

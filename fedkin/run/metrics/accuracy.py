@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED, AssignedModels, State
 from fedkin.core.randomness import Stream
+from fedkin.core.strict_json import finite_or_none
 from fedkin.core.task import Task
 from fedkin.core.world import World, known_clients
 from fedkin.measures.scores import ScoreNames
@@ -81,10 +81,19 @@ class EvaluationResults:
         without test samples."""
         return score_values(self.task_type, self.scores)[self.names.score]
 
+    @property
+    def defined(self) -> Bool[np.ndarray, "c"]:
+        """The clients whose score is defined. A client without test samples has none, and a client
+        whose seasonal error is unknown has no MASE."""
+        sums = self.task_type.named(self.scores.sums)[self.task_type.score_sum]
+        # The score of a model that has diverged is defined, but not finite.
+        without = np.isnan(self.client_scores) & np.isfinite(sums)
+        return (self.scores.examples > 0) & ~without
+
     def totals(self) -> dict[str, float | None]:
         """All measures of the task type over all evaluated clients together, by name; None where
         undefined."""
-        sums = dict(zip(self.task_type.sums, self.scores.sums.sum(axis=0), strict=True))
+        sums = self.task_type.named(self.scores.sums.sum(axis=0))
         values = self.task_type.values(sums, self.scores.examples.sum())
         return {name: finite_or_none(float(value)) for name, value in values.items()}
 
@@ -93,7 +102,7 @@ class EvaluationResults:
         examples = np.bincount(self.cluster, self.scores.examples, clusters)
         sums = {
             name: np.bincount(self.cluster, column, clusters)
-            for name, column in zip(self.task_type.sums, self.scores.sums.T, strict=True)
+            for name, column in self.task_type.named(self.scores.sums).items()
         }
         values = self.task_type.values(sums, examples)[self.names.score]
         return [finite_or_none(float(value)) for value in values]
@@ -101,8 +110,7 @@ class EvaluationResults:
 
 def score_values(task_type: TaskType, scores: Scores) -> dict[str, Float[np.ndarray, "n"]]:
     """The measures of each row (a client with its model), by name; NaN where undefined."""
-    sums = dict(zip(task_type.sums, scores.sums.T, strict=True))
-    return task_type.values(sums, scores.examples)
+    return task_type.values(task_type.named(scores.sums), scores.examples)
 
 
 def task_type_of(world: World) -> TaskType:
@@ -288,8 +296,3 @@ def weighted_mean(value: Float[np.ndarray, "n"], weight: Int[np.ndarray, "n"]) -
         if total
         else None
     )
-
-
-def finite_or_none(value: float) -> float | None:
-    """The value, or None if it is not finite, since JSON has no NaN and infinity."""
-    return value if math.isfinite(value) else None

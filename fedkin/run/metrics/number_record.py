@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Bool
 
 from fedkin.core.records import Record
+from fedkin.core.strict_json import finite_or_none
 from fedkin.task_types.task_type import TaskType
 from fedkin.tasks.evaluate import Scores
 
@@ -29,14 +30,14 @@ def number_record(
     known = examples > 0
     per_client = math.nan
     if known.any():
-        of_clients = dict(zip(task_type.sums, scores.sums[known].T, strict=True))
+        of_clients = task_type.named(scores.sums[known])
         per_client = float(task_type.per_client(of_clients, examples[known])[names.score])
     record: Record = {
-        names.per_client: per_client if math.isfinite(per_client) else None,
+        names.per_client: finite_or_none(per_client),
         "unranked": int((known & ~ranked).sum()),
     }
     if whole:
-        together = dict(zip(task_type.sums, scores.sums.sum(axis=0), strict=True))
+        together = task_type.named(scores.sums.sum(axis=0))
         for name, ends in task_type.intervals(together, examples.sum()).items():
-            record[f"{name}_interval"] = list(ends)
+            record[f"{name}_interval"] = [finite_or_none(end) for end in ends]
     return record

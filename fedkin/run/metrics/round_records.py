@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Int
 
 from fedkin.core.method import State
 from fedkin.core.records import Record
+from fedkin.core.strict_json import finite_or_none
 from fedkin.measures.cluster_agreement import adjusted_rand_index
 from fedkin.measures.fairness import worst_decile
 from fedkin.measures.measure import Measure, ScoredClients
@@ -17,7 +18,6 @@ from fedkin.measures.scores import ACCURACY, ScoreNames
 from fedkin.run.metrics.accuracy import (
     EvaluationResults,
     GlobalModel,
-    finite_or_none,
     weighted_mean,
 )
 from fedkin.run.metrics.evaluation_sample import estimate
@@ -58,25 +58,25 @@ def score_record(
     if scored is None:
         return named | dict.fromkeys(_scored_names(names))
     examples = scored.scores.examples
-    known = examples > 0
-    own = scored.client_scores[known]
+    own = scored.client_scores[scored.defined]
+    ranked = _ranked(task_type, examples)
     sampled = None if scored.sizes is None else estimated_totals(scored)
     totals = scored.totals() if sampled is None else sampled.values
     record = named | {
         names.score: totals[names.score],
         "partial": scored.partial,
         "loss": weighted_mean(scored.scores.loss, examples),
-        names.worst: worst_decile(own[_ranked(task_type, examples[known])], task_type.measure.sign),
+        names.worst: worst_decile(own[ranked[scored.defined]], task_type.measure.sign),
         names.median: finite_or_none(float(np.median(own))) if len(own) else None,
         names.by_cluster: scored.of_clusters(clusters),
         "cluster_sizes": _sizes(scored, clusters),
     }
     record |= {name: totals[name] for name in task_type.measures[1:]}
     if names.score != ACCURACY:
-        ranked = _ranked(task_type, examples)
         record |= number_record(task_type, scored.scores, ranked, whole=scored.sizes is None)
     if sampled is not None:
-        record |= {"evaluated": len(own), names.interval: [sampled.low, sampled.high]}
+        record["evaluated"] = int((examples > 0).sum())
+        record[names.interval] = [sampled.low, sampled.high]
     if scored.excluded:
         record["excluded"] = scored.excluded
     if scored.members is not None:
@@ -108,8 +108,8 @@ class EstimatedTotals:
     95% interval."""
 
     values: dict[str, float | None]
-    low: float
-    high: float
+    low: float | None
+    high: float | None
 
 
 def estimated_totals(scored: EvaluationResults) -> EstimatedTotals | None:
@@ -118,7 +118,7 @@ def estimated_totals(scored: EvaluationResults) -> EstimatedTotals | None:
     assert scored.sizes is not None
     task_type = scored.task_type
     estimates = {}
-    for name, column in zip(task_type.sums, scored.scores.sums.T, strict=True):
+    for name, column in task_type.named(scored.scores.sums).items():
         one = estimate(column, scored.scores.examples, scored.cluster, scored.sizes)
         if one is None:
             return None
@@ -126,15 +126,15 @@ def estimated_totals(scored: EvaluationResults) -> EstimatedTotals | None:
     one_sample = np.int64(1)
     means = {name: np.float64(one.mean) for name, one in estimates.items()}
     values = task_type.values(means, one_sample)
-    first = task_type.sums[0]  # the score is a monotone function of the first sum
+    first = task_type.score_sum
     bounds = [
         float(task_type.values(means | {first: np.float64(end)}, one_sample)[task_type.names.score])
         for end in (estimates[first].low, min(estimates[first].high, task_type.highest))
     ]
     return EstimatedTotals(
         values={name: finite_or_none(float(value)) for name, value in values.items()},
-        low=min(bounds),
-        high=max(bounds),
+        low=finite_or_none(min(bounds)),
+        high=finite_or_none(max(bounds)),
     )
 
 
@@ -239,8 +239,7 @@ def training_record(
 
 def _total_score(task_type: TaskType, scores: Scores) -> float | None:
     """The score over all rows (clients with their models) together; None without samples."""
-    sums = dict(zip(task_type.sums, scores.sums.sum(axis=0), strict=True))
-    values = task_type.values(sums, scores.examples.sum())
+    values = task_type.values(task_type.named(scores.sums.sum(axis=0)), scores.examples.sum())
     return finite_or_none(float(values[task_type.names.score]))
 
 

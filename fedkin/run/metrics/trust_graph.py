@@ -14,8 +14,8 @@ from jaxtyping import Bool, Float, Int
 from fedkin.core.method import State
 from fedkin.core.model_spec import BYTES_PER_NUMBER
 from fedkin.core.records import Record
+from fedkin.core.strict_json import finite_or_none
 from fedkin.methods.decentralized import PeerState
-from fedkin.run.metrics.accuracy import finite_or_none
 
 
 def peers_record(

@@ -21,6 +21,7 @@ from fedkin.core.errors import ConfigError, StorageError
 from fedkin.core.method import UNASSIGNED
 from fedkin.core.records import Record
 from fedkin.core.storage import check_output, storage_errors, user_path, write_atomic
+from fedkin.core.strict_json import json_text, json_value
 from fedkin.data.federated import FederatedData
 from fedkin.export.predictor import Decisions, Predictor
 from fedkin.measures.classification import MEASURES, classification_measures
@@ -100,7 +101,7 @@ class Evaluation:
         files = {
             Path(f"{stem}.csv"): self.clients.to_csv(index=False),
             Path(f"{stem}-clusters.csv"): self.clusters.to_csv(index=False),
-            Path(f"{stem}.json"): json.dumps(self.summary, indent=2) + "\n",
+            Path(f"{stem}.json"): json_text(self.summary, indent=2) + "\n",
         }
         for path, text in files.items():
             # Only the first column or key is the same in every file; the others depend on options.
@@ -176,9 +177,7 @@ def evaluate(
         table["fine_tuned_accuracy"] = more["accuracy"]
         summary |= {"fine_tune_epochs": more["epochs"], **more["summary"]}
     summary |= reached
-    return Evaluation(
-        split, table, clusters, {name: plain_value(value) for name, value in summary.items()}
-    )
+    return Evaluation(split, table, clusters, json_value(summary))
 
 
 def _evaluated_numbers(
@@ -222,9 +221,7 @@ def _evaluated_numbers(
         pooled = measured(data.task_type, tuned)[score]
         summary |= {"fine_tune_epochs": epochs, f"fine_tuned_{score}": pooled}
     summary |= reached
-    return Evaluation(
-        split, table, clusters, {name: plain_value(value) for name, value in summary.items()}
-    )
+    return Evaluation(split, table, clusters, json_value(summary))
 
 
 def tables(
@@ -265,7 +262,7 @@ def tables(
         **{f"mean_{name}": _finite_mean(table[name].to_numpy(float)) for name in MEASURES if rows},
         **fairness_measures(table["accuracy"].to_numpy(float) if rows else np.array([])),
     }
-    return table, clusters, {name: plain_value(value) for name, value in summary.items()}
+    return table, clusters, json_value(summary)
 
 
 def _decisions(
@@ -436,9 +433,3 @@ def _to_target(
         "bytes_to_target": first["bytes_down"] + first["bytes_up"],
         "seconds_to_target": seconds.get(first["round"]),
     }
-
-
-def plain_value(value: Any) -> Any:
-    """A value as a JSON value: NaN and infinity become None."""
-    value = value.item() if isinstance(value, np.generic) else value
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -15,6 +15,7 @@ from fedkin.core.errors import ConfigError, DataError, unknown
 from fedkin.core.method import UNASSIGNED
 from fedkin.core.model_spec import Samples
 from fedkin.core.storage import user_path
+from fedkin.core.strict_json import json_value
 from fedkin.data.column_checks import check_columns
 from fedkin.data.digest import data_digest
 from fedkin.data.federated import FederatedData
@@ -27,7 +28,7 @@ from fedkin.data.table_scaling import converted
 from fedkin.data.table_transform import UNCHANGED, TableTransform, transform_of
 from fedkin.export.known_labels import encoded_labels, numbers_are_classes
 from fedkin.export.predictor import Decisions
-from fedkin.run.trained.evaluation import DIGEST, Evaluation, plain_value, tables
+from fedkin.run.trained.evaluation import DIGEST, Evaluation, tables
 from fedkin.run.trained.load_series import load_series
 from fedkin.run.trained.models import TrainedModels
 from fedkin.run.trained.number_evaluation import ClientSums, NumberTables, number_tables, sums_of
@@ -119,7 +120,7 @@ def _evaluation(found: NumberTables, split: str, data: FederatedData, name: str)
         data: the external data.
         name: name of the evaluation in file names.
     """
-    summary = {key: plain_value(value) for key, value in found.summary.items()}
+    summary = json_value(found.summary)
     summary[DIGEST] = data_digest(data)
     return Evaluation(split, found.clients, found.clusters, summary=summary, name=name)
 

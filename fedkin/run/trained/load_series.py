@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-
 from fedkin.core.errors import DataError
 from fedkin.core.model_spec import Samples
 from fedkin.data.federated import FederatedData
@@ -33,8 +31,8 @@ def load_series(path: Path, samples: Samples) -> FederatedData:
     series = task_type.series
     assert series is not None
     new = new_rows(read_table(path, series.client), samples, path, path.stem)
-    known = new.complete & ~np.isnan(new.label)
-    if not known.any():
+    scorable = new.scorable
+    if not scorable.any():
         raise DataError(
             f"{path}: no row has both {series.label!r} and all lags; add rows of earlier steps"
         )
@@ -43,7 +41,7 @@ def load_series(path: Path, samples: Samples) -> FederatedData:
     if transform is not None and transform.encoding is not None:
         names = transform.inputs
     found = table_samples(
-        new.table[known].reset_index(drop=True),
+        new.table[scorable].reset_index(drop=True),
         Columns(
             label=series.label,
             client=series.client,
@@ -54,6 +52,6 @@ def load_series(path: Path, samples: Samples) -> FederatedData:
         scaling=TableOptions.of(scale_from=transform or UNCHANGED).scaling(),
         task_type=task_type,
         task_type_is_given=True,
-        series=new.rows.select(known),
+        series=new.rows.select(scorable),
     )
     return found.federation(None, 1, 0)
