@@ -236,29 +236,39 @@ def _parts(
         text = column.astype(str) if column.dtype == object else column
         return np.array(SPLITS)[split_numbers(np.asarray(text), place)]
     frequency = read.time.frequency
-    step = read.time.step
+    moment = read.time.moment
     if options.test_from is not None:
-        test_from = frequency.step_of(options.test_from, "test_from")
+        test_from = frequency.moment_of(options.test_from, "test_from")
+        begins = str(options.test_from)
     else:
-        test_from = _cut(step[kept], test_share)
-    part = np.where(step >= test_from, "test", "train").astype("<U10")
+        cut = _cut(read.time.step[kept], test_share)
+        test_from = _moment_of_step(read.time, cut)
+        begins = frequency.text(cut)
+    part = np.where(moment >= test_from, "test", "train").astype("<U10")
     if options.validation_from is not None:
-        validation_from = frequency.step_of(options.validation_from, "validation_from")
+        validation_from = frequency.moment_of(options.validation_from, "validation_from")
         if validation_from >= test_from:
             raise ConfigError(
                 f"{place}: validation_from = {options.validation_from} must be before the test "
-                f"period, which begins at {frequency.text(test_from)}"
+                f"period, which begins at {begins}"
             )
-        part[(step >= validation_from) & (step < test_from)] = "validation"
+        part[(moment >= validation_from) & (moment < test_from)] = "validation"
+    step = read.time.step
     for name in ("train", "test"):
         needed = name == "train" or options.test_from is not None
         if needed and not (part == name).any():
             raise ConfigError(
                 f"{place}: no {name} sample: the table is from "
                 f"{frequency.text(int(step.min()))} to {frequency.text(int(step.max()))}, and the "
-                f"test period begins at {frequency.text(test_from)}; choose another test_from"
+                f"test period begins at {begins}; choose another test_from"
             )
     return part
+
+
+def _moment_of_step(time: TimeSteps, step: int) -> int:
+    """The moment of the first row at or after a step."""
+    later = time.moment[time.step >= step]
+    return int(later.min() if len(later) else time.moment.max() + 1)
 
 
 def _cut(step: Int64[np.ndarray, "m"], test_share: float) -> int:
@@ -308,19 +318,21 @@ def _check_order(
     place: Path | str,
 ) -> None:
     """Raise DataError for a sample that is earlier than one of an earlier part."""
-    step = read.time.step
+    moment = read.time.moment
     present = [name for name in PARTS if (kept & (part == name)).any()]
     for earlier, later in zip(present, present[1:], strict=False):
-        last = step[kept & (part == earlier)].max()
-        wrong = kept & (part == later) & (step <= last)
+        of_earlier = kept & (part == earlier)
+        last = moment[of_earlier].max()
+        wrong = kept & (part == later) & (moment <= last)
         if wrong.any():
             row = int(np.argmax(wrong))
             frequency = read.time.frequency
+            until = frequency.text(int(read.time.step[of_earlier].max()))
             raise DataError(
                 f"{place}: column {split!r} makes a {later} sample of row {row} (client "
-                f"{read.names[row]}, {frequency.text(int(step[row]))}), but there are {earlier} "
-                f"samples until {frequency.text(int(last))}: a model would learn from the future; "
-                f"divide all clients at one date: test_from = {frequency.text(int(last))!r}"
+                f"{read.names[row]}, {frequency.text(int(read.time.step[row]))}), but there are "
+                f"{earlier} samples until {until}: a model would learn from the future; "
+                f"divide all clients at one date: test_from = {until!r}"
             )
 
 

@@ -181,10 +181,64 @@ def test_usual_seasons() -> None:
     ):
         frequency = Frequency(unit, every)
         assert (frequency.season, str(frequency)) == (season, text)
-    monthly = Frequency("months", 1)
-    assert monthly.text(monthly.step_of("2018-02", "test_from")) == "2018-02"
-    assert monthly.text(monthly.step_of("2018-02-15", "test_from")) == "2018-03"
-    assert monthly.text(monthly.step_of(2018, "test_from")) == "2018-01"
+
+
+def first_test_times(table: pd.DataFrame, test_from: Any) -> set[str]:
+    """The time of the first test sample of each client, whose labels are the rows' numbers."""
+    numbered = table.assign(sales=np.arange(len(table), dtype=np.float64))
+    data = read(numbered, lags=[1], season=1, test_from=test_from)
+    labels = label_of(data)
+    times = table["month"].to_numpy()
+    first = [times[round(labels[data.test[k]].min())] for k in range(data.clients)]
+    return {str(pd.Timestamp(time).date()) if len(str(time)) > 7 else str(time) for time in first}
+
+
+def of_two_clients(time: Any, other: Any = None) -> pd.DataFrame:
+    """Two clients with rows at some times."""
+    of_other = time if other is None else other
+    first = pd.DataFrame({"shop": "a", "month": time})
+    return pd.concat([first, pd.DataFrame({"shop": "b", "month": of_other})], ignore_index=True)
+
+
+def test_the_test_period_begins_at_the_first_step_at_or_after_a_date() -> None:
+    months = pd.period_range("2017-01", periods=24, freq="M")
+    sundays = pd.date_range("2017-01-01", periods=100, freq="W-SUN")
+    mondays = pd.date_range("2017-01-02", periods=100, freq="W-MON")
+    middles = months.to_timestamp() + pd.Timedelta(days=14)
+    for time, date, first in (
+        (months.astype(str), "2018-02", {"2018-02"}),
+        (months.astype(str), "2018-02-15", {"2018-03"}),
+        (months.astype(str), 2018, {"2018-01"}),
+        (months.strftime("%Y%m").astype(int), "2018-02-15", {"201803"}),
+        # Steps of a week, of a quarter or of two years rarely begin where the count of steps does.
+        (sundays, "2018-02-04", {"2018-02-04"}),
+        (sundays, "2018-02-05", {"2018-02-11"}),
+        (pd.date_range("2013-02-01", periods=24, freq="3MS"), "2018-02-01", {"2018-02-01"}),
+        (pd.date_range("2013-02-01", periods=24, freq="3MS"), "2018-02-02", {"2018-05-01"}),
+        (1901 + 2 * np.arange(30), 1941, {"1941"}),
+        (1901 + 2 * np.arange(30), 1942, {"1943"}),
+        (pd.period_range("2013Q1", periods=24, freq="Q").astype(str), "2018Q2", {"2018Q2"}),
+        # The rows of a month are at its end, or in its middle.
+        (pd.date_range("2017-01-31", periods=24, freq="ME"), "2018-01-31", {"2018-01-31"}),
+        (pd.date_range("2017-01-31", periods=24, freq="ME"), "2018-01", {"2018-01-31"}),
+        (middles, "2018-01-15", {"2018-01-15"}),
+        (middles, "2018-01-16", {"2018-02-15"}),
+    ):
+        assert first_test_times(of_two_clients(time), date) == first, (time[:1], date)
+    # Weeks of two clients begin on different days.
+    weeks = of_two_clients(sundays, mondays)
+    assert first_test_times(weeks, "2018-02-04") == {"2018-02-04", "2018-02-05"}
+    assert first_test_times(weeks, "2018-02-05") == {"2018-02-11", "2018-02-05"}
+    assert first_test_times(weeks, "2018-02-06") == {"2018-02-11", "2018-02-12"}
+
+
+def test_validation_begins_at_the_first_step_at_or_after_a_date() -> None:
+    table = of_two_clients(pd.date_range("2017-01-01", periods=100, freq="W-SUN"))
+    table["sales"] = np.arange(len(table), dtype=np.float64)
+    data = read(table, lags=[1], season=1, validation_from="2018-01-07", test_from="2018-02-04")
+    assert data.validation is not None
+    assert data.validation.sizes.tolist() == [4, 4]
+    assert data.train.sizes.tolist() == [52, 52]
 
 
 def test_a_forecast_without_a_time() -> None:
