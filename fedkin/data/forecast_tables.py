@@ -132,7 +132,9 @@ def prepare(
     )
     training = part == "train"
     found = _with_scales(task_type, series, read, training=training, kept=kept)
-    rows = series_rows(table, read, found, training=training, place=place)
+    of_clients = [found.seasonal_errors.get(name, 0.0) for name in read.of_client]
+    seasonal_error = np.array(of_clients)[read.history.client]
+    rows = series_rows(table, read, found, seasonal_error=seasonal_error, place=place)
     samples = with_lags(table, series, columns, rows)
     samples = samples.assign(**{MADE_SPLIT: part})[kept].reset_index(drop=True)
     return PreparedSeries(
@@ -344,19 +346,23 @@ def _with_scales(
     training: Bool[np.ndarray, "M"],
     kept: Bool[np.ndarray, "M"],
 ) -> Forecast:
-    """The task type with the scales of all clients that have samples, or with the pooled scale."""
+    """The task type with the scales of all clients that have samples, or with the pooled scale, and
+    with the unit of MASE of each client."""
+    present = np.unique(read.history.client[kept])
+    seasonal_error = read.history.seasonal_error(series.season, training)
+    errors = {read.of_client[number]: float(seasonal_error[number]) for number in present}
+    task_type = replace(task_type, series=series, seasonal_errors=errors)
     if series.label_scale == CLIENT:
         mean, scale, _ = read.history.scales(training)
-        present = np.unique(read.history.client[kept])
         scales = {
             read.of_client[number]: LabelScale(float(mean[number]), float(scale[number]))
             for number in present
         }
-        return replace(task_type, series=series, scales=scales)
+        return replace(task_type, scales=scales)
     of_training = read.history.value[training & kept]
     deviation = float(of_training.std())
     label = LabelScale(float(of_training.mean()), deviation if deviation > 0 else 1.0)
-    return replace(task_type, series=series, label=label)
+    return replace(task_type, label=label)
 
 
 def series_rows(
@@ -364,7 +370,7 @@ def series_rows(
     read: ReadSeries,
     task_type: Forecast,
     *,
-    training: Bool[np.ndarray, "M"],
+    seasonal_error: Float64[np.ndarray, "M"],
     place: Path | str,
 ) -> SeriesRows:
     """The scale and the simple forecasts of each row.
@@ -373,7 +379,7 @@ def series_rows(
         table: the table, which may have columns of lags.
         read: the same table as series.
         task_type: the task type with the scales of the clients.
-        training: rows of the training period, in which the unit of MASE is computed.
+        seasonal_error: the unit of MASE of each row; 0 if it is unknown.
         place: file or name with which messages begin.
     """
     series = task_type.series
@@ -394,7 +400,7 @@ def series_rows(
     return SeriesRows(
         mean=mean,
         scale=scale,
-        seasonal_error=read.history.seasonal_error(series.season, training)[read.history.client],
+        seasonal_error=seasonal_error,
         seasonal_naive=seasonal,
         last_value=last,
     )

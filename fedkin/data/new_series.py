@@ -45,7 +45,9 @@ def prepare_new(
     table: Table, task_type: Forecast, place: Path | str, client: str | None = None
 ) -> NewSeries:
     """Rows of a newer table as samples, in the way in which a run's table was read. A client of the
-    run keeps its scale; the scale of a newcomer is computed from its labels in the table.
+    run keeps its scale and its unit of MASE. Those of a newcomer come from the table: the scale from
+    its labels, and the unit of each row from its rows before (0, which is unknown, until these have
+    the errors of a whole season).
 
     Args:
         table: a row for each client and step: the past, with labels, and steps to be forecast.
@@ -80,11 +82,11 @@ def prepare_new(
     complete = np.ones(len(table), bool)
     for values in columns.values():
         complete &= ~np.isnan(values)
-    everything = np.ones(len(table), bool)
     found = task_type
     if task_type.scales_by_client:
         found = replace(task_type, scales=_scales_with_newcomers(task_type, read, place))
-    rows = series_rows(table, read, found, training=everything, place=place)
+    seasonal_error = _seasonal_errors(task_type, read)
+    rows = series_rows(table, read, found, seasonal_error=seasonal_error, place=place)
     return NewSeries(
         table=with_lags(table, series, columns, rows),
         rows=rows,
@@ -111,3 +113,12 @@ def _scales_with_newcomers(
             )
         scales[name] = LabelScale(float(mean[number]), float(scale[number]))
     return scales
+
+
+def _seasonal_errors(task_type: Forecast, read: ReadSeries) -> Float64[np.ndarray, "M"]:
+    """The unit of MASE of each row. No row's unit comes from its label or a later one."""
+    assert task_type.series is not None
+    of_past = read.history.seasonal_error_before(task_type.series.season)
+    of_run = [task_type.seasonal_errors.get(name, np.nan) for name in read.of_client]
+    known = np.array(of_run)[read.history.client]
+    return np.where(np.isnan(known), of_past, known)

@@ -85,6 +85,8 @@ class Forecast(TaskType):
         series: how a table became samples; None for other data.
         scales: scale of the labels of each client, by the client's name. With the scale ``pooled``
             it is empty, and ``label`` is the scale of all clients.
+        seasonal_errors: the unit of MASE of each client, from its training period, by the client's
+            name; 0 if it is unknown.
     """
 
     name = "forecast"
@@ -100,6 +102,7 @@ class Forecast(TaskType):
     loss: Loss = _SQUARES  # type: ignore[assignment]
     series: Series | None = field(default=None, compare=False, kw_only=True)
     scales: Mapping[str, LabelScale] = field(default_factory=dict, compare=False, kw_only=True)
+    seasonal_errors: Mapping[str, float] = field(default_factory=dict, compare=False, kw_only=True)
 
     @property
     def measures(self) -> tuple[str, ...]:
@@ -151,7 +154,11 @@ class Forecast(TaskType):
         if self.series is None:
             return {}
         scales = {client: [one.mean, one.scale] for client, one in self.scales.items()}
-        return {"series": asdict(self.series), "scales": scales}
+        return {
+            "series": asdict(self.series),
+            "scales": scales,
+            "seasonal_errors": dict(self.seasonal_errors),
+        }
 
     @classmethod
     def own_fields(cls, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -165,7 +172,12 @@ class Forecast(TaskType):
             client: LabelScale(float(mean), float(scale))
             for client, (mean, scale) in values["scales"].items()
         }
-        return {"series": Series(**series), "scales": scales}
+        errors = values["seasonal_errors"].items()
+        return {
+            "series": Series(**series),
+            "scales": scales,
+            "seasonal_errors": {client: float(error) for client, error in errors},
+        }
 
 
 def _over_seasonal_error(xp: Any, error: Any, y: Any) -> tuple[Any, Any]:
