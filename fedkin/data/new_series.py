@@ -45,9 +45,9 @@ def prepare_new(
     table: Table, task_type: Forecast, place: Path | str, client: str | None = None
 ) -> NewSeries:
     """Rows of a newer table as samples, in the way in which a run's table was read. A client of the
-    run keeps its scale and its unit of MASE. Those of a newcomer come from the table: the scale from
-    its labels, and the unit of each row from its rows before (0, which is unknown, until these have
-    the errors of a whole season).
+    run keeps its scale and its unit of MASE. Those of a newcomer come from the table: the scale
+    from its labels, and the unit of each row from its rows before (0, which is unknown, until these
+    have the errors of a whole season).
 
     Args:
         table: a row for each client and step: the past, with labels, and steps to be forecast.

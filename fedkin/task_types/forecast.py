@@ -19,7 +19,7 @@ from enum import IntEnum
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Float64, Real
 
 from fedkin.task_types.loss import Loss, targets_of
 from fedkin.task_types.regression import SquaredError
@@ -118,6 +118,16 @@ class Forecast(TaskType):
     def scales_by_client(self) -> bool:
         """Whether each client has a scale."""
         return self.series is None or self.series.label_scale == CLIENT
+
+    def labels_of(self, y: Real[np.ndarray, "M ..."]) -> Float64[np.ndarray, "M"]:
+        """The labels of samples in their own unit, by the scales in ``y``."""
+        rows = np.asarray(y, np.float64)
+        scaled = rows[:, ForecastColumn.LABEL]
+        return scaled * rows[:, ForecastColumn.SCALE] + rows[:, ForecastColumn.MEAN]
+
+    @property
+    def smallest_scale(self) -> float:
+        return min((one.scale for one in self.scales.values()), default=self.label.scale)
 
     def sample_scores(self, xp: Any, scores: Any, y: Any) -> tuple[Any, ...]:
         targets = targets_of(y)
