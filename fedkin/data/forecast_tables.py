@@ -7,7 +7,6 @@ Shapes: M rows of the table, m samples.
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +21,7 @@ from fedkin.data.client_ids import client_ids, whole_ids
 from fedkin.data.column_checks import check_columns
 from fedkin.data.files import Table
 from fedkin.data.forecast_options import ForecastOptions
+from fedkin.data.given_lags import check_given_lags, given_lags, lag_name, lag_values
 from fedkin.data.label_tasks import numbers_of, place_of
 from fedkin.data.series_history import SeriesHistory
 from fedkin.data.series_rows import SeriesRows
@@ -32,6 +32,7 @@ from fedkin.task_types.task_type import LabelScale
 _log = logging.getLogger("fedkin")
 PARTS = ("train", "validation", "test")
 MADE_SPLIT = "split of the series"
+_NEEDED = "the model needs it"
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class PreparedSeries:
 
     Attributes:
         table: a row for each sample, with the columns of the lags, and with ``split``.
-        lags: the columns of the lags that the reader made.
+        lags: the columns of the lags, those of the table and those that the reader made.
         split: the column that says train, validation or test.
         rows: scale and simple forecasts of each sample.
         task_type: the task type with the series and the scales of the clients.
@@ -89,7 +90,8 @@ def prepare(
 
     Raises:
         DataError: a time cannot be read, clients have different frequencies, a client has two rows
-            at one step, or a test sample is earlier than a training sample.
+            at one step, a test sample is earlier than a training sample, or a column that is named
+            like a lag of the label is not this lag.
         ConfigError: options contradict each other.
     """
     time = resolved_time(table, options.time, place)
@@ -99,9 +101,10 @@ def prepare(
     lags = options.lags
     if lags is None:
         lags = tuple(sorted({1, season}))
-    of_table = {str(name): name for name in table.columns}
+    given = given_lags(table, label, features, lags)
+    check_given_lags(table, given, read.history, label, place)
     # A lag that the table has already is taken as it is.
-    made = [lag for lag in lags if lag_name(label, lag) not in of_table]
+    made = [lag for lag in lags if lag_name(label, lag) not in given]
     columns = {lag_name(label, lag): read.history.before(lag) for lag in made}
     kept = ~np.isnan(read.history.value)
     for values in columns.values():
@@ -125,7 +128,7 @@ def prepare(
         every=read.time.frequency.every,
         season=season,
         lags=tuple(made),
-        given_lags=_given_lags(of_table, label, features, lags),
+        given_lags=tuple(given),
         label=str(label),
         client=str(client),
         label_scale=options.label_scale,
@@ -135,11 +138,11 @@ def prepare(
     of_clients = [found.seasonal_errors.get(name, 0.0) for name in read.of_client]
     seasonal_error = np.array(of_clients)[read.history.client]
     rows = series_rows(table, read, found, seasonal_error=seasonal_error, place=place)
-    samples = with_lags(table, series, columns, rows)
+    samples = with_lags(table, series, columns, rows, place)
     samples = samples.assign(**{MADE_SPLIT: part})[kept].reset_index(drop=True)
     return PreparedSeries(
         table=samples,
-        lags=tuple(columns),
+        lags=(*given, *columns),
         split=MADE_SPLIT,
         rows=rows.select(kept),
         task_type=found,
@@ -175,21 +178,6 @@ def read_series(
     history = SeriesHistory(number.reshape(-1).astype(np.int64), steps.step, values)
     history.check(names, steps.frequency, place)
     return ReadSeries(history, names, tuple(distinct.tolist()), steps)
-
-
-def lag_name(label: Any, lag: int) -> str:
-    """The name of the column of a lag."""
-    return f"{label}_lag{lag}"
-
-
-def _given_lags(
-    of_table: dict[str, Any], label: Any, features: Sequence[Any] | None, lags: Sequence[int]
-) -> tuple[str, ...]:
-    """The features of the table that are the label some steps before, by their names."""
-    of_label = re.compile(re.escape(str(label)) + r"_lag\d+")
-    wanted = {lag_name(label, lag) for lag in lags}
-    wanted |= set(of_table) if features is None else {str(name) for name in features}
-    return tuple(name for name in of_table if name in wanted and of_label.fullmatch(name))
 
 
 def resolved_time(table: Table, names: Sequence[str], place: Path | str) -> list[Any]:
@@ -412,12 +400,15 @@ def _or_given(
     """Past values, and where the rows have none, those of a column of lags of the table."""
     if name not in table.columns:
         return values
-    given = numbers_of(table[name], "lag", f"{place}: column {name!r}", allow_missing=True)
-    return np.where(np.isnan(values), given, values)
+    return np.where(np.isnan(values), lag_values(table, name, place), values)
 
 
 def with_lags(
-    table: Table, series: Series, columns: dict[str, Float64[np.ndarray, "M"]], rows: SeriesRows
+    table: Table,
+    series: Series,
+    columns: dict[str, Float64[np.ndarray, "M"]],
+    rows: SeriesRows,
+    place: Path | str,
 ) -> Table:
     """The table with the columns of the lags. Lags are scaled as the labels of the client are.
 
@@ -426,8 +417,13 @@ def with_lags(
         series: how the table becomes samples.
         columns: the lags that the reader made, by name, in units of the label.
         rows: scale of each row.
+        place: file or name with which messages begin.
+
+    Raises:
+        DataError: a column of a lag is missing or has text.
     """
-    given = {name: table[name].to_numpy(np.float64, na_value=np.nan) for name in series.given_lags}
+    check_columns(table, series.given_lags, place, dict.fromkeys(series.given_lags, _NEEDED))
+    given = {name: lag_values(table, name, place) for name in series.given_lags}
     lags = {**given, **columns}
     if series.label_scale == CLIENT:
         lags = {name: (values - rows.mean) / rows.scale for name, values in lags.items()}

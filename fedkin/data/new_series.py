@@ -12,12 +12,12 @@ from fedkin.core.errors import DataError
 from fedkin.data.files import Table
 from fedkin.data.forecast_tables import (
     ReadSeries,
-    lag_name,
     read_series,
     resolved_time,
     series_rows,
     with_lags,
 )
+from fedkin.data.given_lags import lag_name
 from fedkin.data.series_rows import SeriesRows
 from fedkin.data.time_steps import Frequency
 from fedkin.task_types.forecast import Forecast
@@ -88,7 +88,7 @@ def prepare_new(
     seasonal_error = _seasonal_errors(task_type, read)
     rows = series_rows(table, read, found, seasonal_error=seasonal_error, place=place)
     return NewSeries(
-        table=with_lags(table, series, columns, rows),
+        table=with_lags(table, series, columns, rows, place),
         rows=rows,
         label=read.history.value,
         complete=complete,

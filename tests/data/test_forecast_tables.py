@@ -14,9 +14,10 @@ import pytest
 import fedkin as fk
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.data.federated import FederatedData
+from fedkin.data.new_series import prepare_new
 from fedkin.data.series_history import SeriesHistory
 from fedkin.data.time_steps import Frequency, read_steps
-from fedkin.task_types.forecast import ForecastColumn
+from fedkin.task_types.forecast import Forecast, ForecastColumn
 from tests.task_types.test_forecast import read, series
 
 LAG = "sales_lag"
@@ -297,6 +298,43 @@ def test_a_client_that_is_shorter_than_a_lag(caplog: pytest.LogCaptureFixture) -
     assert data.train.sizes.min() > 0
     with pytest.raises(DataError, match=r"no client has a training sample.*lags = \[1\]"):
         read(table, lags=[39], test_from="2013-01")
+
+
+def test_columns_that_are_named_like_lags() -> None:
+    """A lag of the table is used as it is. Another column with such a name is refused."""
+    table = series({"a": np.arange(30.0) ** 1.5, "b": np.arange(30.0)})
+    before = table.groupby("shop")["sales"].shift(1)
+    table = table.assign(price=np.arange(60) % 7, sales_lag1=before)
+    made = read(table.drop(columns="sales_lag1"), lags=[1, 2], test_from="2012-01")
+    given = read(table, lags=[1, 2], test_from="2012-01")
+    assert sorted(given.feature_names or ()) == sorted(made.feature_names or ())
+    assert unscaled(given, "sales_lag1") == pytest.approx(unscaled(made, "sales_lag1"), abs=1e-3)
+    # A wanted lag is a feature, whether or not `features` names it.
+    named = read(table, lags=[1], features=["price"], test_from="2012-01")
+    assert {"price", "sales_lag1"} <= set(named.feature_names or ())
+
+    itself = table.assign(sales_lag0=table["sales"])
+    with pytest.raises(DataError, match=r"'sales_lag0' is by its name 'sales' at the same step"):
+        read(itself, lags=[1])
+    assert "sales_lag0" not in (read(itself, lags=[1], features=["price"]).feature_names or ())
+    other = table.assign(sales_lag1=table["price"] * 100.0)
+    with pytest.raises(DataError, match=r"'sales_lag1' is by its name 'sales' 1 steps before, but"):
+        read(other, lags=[1])
+    with pytest.raises(DataError, match=r"column 'sales_lag2': the lag in row 0 .*is 'no'"):
+        read(table.assign(sales_lag2="no"), lags=[1])
+    # The lag of another column is a feature like any other.
+    assert "price_lag0" in (read(table.assign(price_lag0=table["price"])).feature_names or ())
+
+
+def test_a_lag_of_the_table_is_needed_for_predictions() -> None:
+    table = series({"a": np.arange(30.0) ** 1.5, "b": np.arange(30.0)})
+    table["sales_lag2"] = table.groupby("shop")["sales"].shift(2)
+    data = read(table, lags=[1], test_from="2012-01")
+    assert isinstance(data.task_type, Forecast)
+    found = prepare_new(table, data.task_type, "new.csv")
+    assert found.complete.sum() == 58
+    with pytest.raises(DataError, match=r"new.csv: unknown column 'sales_lag2'"):
+        prepare_new(table.drop(columns="sales_lag2"), data.task_type, "new.csv")
 
 
 def test_options_with_wrong_values() -> None:
