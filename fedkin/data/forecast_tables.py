@@ -31,6 +31,7 @@ from fedkin.task_types.task_type import LabelScale
 
 _log = logging.getLogger("fedkin")
 PARTS = ("train", "validation", "test")
+UNNAMED = ""  # no client has a blank name
 MADE_SPLIT = "split of the series"
 _NEEDED = "the model needs it"
 
@@ -162,15 +163,18 @@ def read_series(
 
     Args:
         table: a row for each client and step.
-        time, label, client: columns of the table.
+        time, label: columns of the table.
+        client: column of the clients; None for one series without a name (``UNNAMED``).
         place: file or name with which messages begin.
         frequency: length of a step; None for the commonest distance between a client's rows.
 
     Raises:
         DataError: a time or a label cannot be read, or a client has two rows at one step.
     """
-    owners = whole_ids(client_ids(table[client], place, str(client)))
-    names = np.array([str(name) for name in owners])
+    names = np.full(len(table), UNNAMED)
+    if client is not None:
+        owners = whole_ids(client_ids(table[client], place, str(client)))
+        names = np.array([str(name) for name in owners])
     steps = read_steps(table, time, names, place=place, frequency=frequency)
     of_label = place_of("label", place, {"label": str(label)})
     values = numbers_of(table[label], "label", of_label, names, allow_missing=True)

@@ -53,7 +53,7 @@ def prepare_new(
         table: a row for each client and step: the past, with labels, and steps to be forecast.
         task_type: the task type of the run.
         place: file or name with which messages begin.
-        client: client of all rows, if the table has no column of clients.
+        client: client of all rows, if the table has no column of clients; None for a new client.
 
     Raises:
         DataError: a column is missing, a time cannot be read, or a newcomer has no two different
@@ -63,7 +63,10 @@ def prepare_new(
     assert series is not None
     time = resolved_time(table, series.time, place)
     if series.client not in table.columns:
-        table = table.assign(**{series.client: client or "newcomer"})
+        if client is None:
+            place = f"{place} (one series, because it has no column {series.client!r})"
+        else:
+            table = table.assign(**{series.client: client})
     if series.label not in table.columns:
         raise DataError(
             f"{place}: has no column {series.label!r}; a forecast needs the past of each series: "
@@ -74,7 +77,7 @@ def prepare_new(
         table,
         time,
         label=series.label,
-        client=series.client,
+        client=series.client if series.client in table.columns else None,
         place=place,
         frequency=frequency,
     )
@@ -106,10 +109,11 @@ def _scales_with_newcomers(
         if name in scales:
             continue
         if count[number] < 2:
+            who = f"client {name} is no client of the run and" if name else "the series"
             raise DataError(
-                f"{place}: client {name} is no client of the run and has {count[number]} rows with "
-                "a label, but its scale (mean and standard deviation) comes from its past; add "
-                "rows of earlier steps, at least two and better a whole season"
+                f"{place}: {who} has {count[number]} rows with a label, but its scale (mean and "
+                "standard deviation) comes from its past; add rows of earlier steps, at least two "
+                "and better a whole season"
             )
         scales[name] = LabelScale(float(mean[number]), float(scale[number]))
     return scales

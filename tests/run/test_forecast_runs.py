@@ -145,6 +145,10 @@ def test_a_newcomer_is_scaled_by_its_own_past(run: fk.Run) -> None:
     assert own / level == pytest.approx(winter["sales"].iloc[-1] / LEVELS[1], abs=1.5)
     with pytest.raises(DataError, match=r"client new .* has 1 rows with a label"):
         run.predict(newcomer.iloc[:2].assign(sales=[5.0, np.nan]), cluster=0)
+    unnamed = newcomer.drop(columns="shop")
+    assert run.predict(unnamed, cluster=placement.cluster)[-1] == own
+    with pytest.raises(DataError, match=r"no column 'shop'\): the series has 1 rows with a label"):
+        run.predict(unnamed.iloc[:2].assign(sales=[5.0, np.nan]), cluster=0)
 
 
 def test_a_scored_row_is_not_in_its_unit_of_mase(run: fk.Run) -> None:
@@ -226,6 +230,20 @@ def test_the_commands(run: fk.Run, tmp_path: Path) -> None:
     assert forecasts.isna().sum() == 6
     level: Any = forecasts.groupby(np.repeat(np.arange(6), MONTHS)).mean()
     assert level[2] / level[0] == pytest.approx(900, rel=0.2)
+    unnamed = tmp_path / "unnamed.csv"
+    one = shops()[lambda table: table["shop"] == "shop-1"].drop(columns="shop")
+    one.to_csv(unnamed, index=False)
+    done = runner.invoke(app, ["predict", str(exported), str(unnamed)])
+    assert done.exit_code != 0
+    assert "has no column 'shop' with the client of each row" in done.output
+    assert "newcomer" not in done.output
+    done = runner.invoke(app, ["predict", str(exported), str(unnamed), "--cluster", "0"])
+    assert done.exit_code == 0, done.output
+    shops().drop(columns="shop").to_csv(unnamed, index=False)
+    done = runner.invoke(app, ["predict", str(exported), str(unnamed), "--cluster", "0"])
+    assert done.exit_code != 0
+    assert "row 60 is a second row at 2015-01" in done.output
+    assert "(one series, because it has no column 'shop')" in done.output
     new = tmp_path / "new.csv"
     newcomer = shops()[lambda table: table["shop"] == "shop-1"].assign(shop="new")
     newcomer.to_csv(new, index=False)
