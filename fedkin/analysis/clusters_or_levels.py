@@ -232,7 +232,7 @@ def clusters_or_levels(
         progress: called with a line of text for each draw.
 
     Raises:
-        ConfigError: there is no draw, or the column is unknown.
+        ConfigError: there is no draw, the column is unknown, or the data are forecasts and no list.
         DataError: the data have no test samples, or are survival times.
         ModelError: the model is not linear.
 
@@ -264,7 +264,21 @@ def clusters_or_levels(
 
 def redrawn(data: FederatedData, seed: int) -> FederatedData:
     """The data with another random division of each client's samples: 60% for training, 20% for
-    validation, 20% for testing. A client keeps at least one sample for training."""
+    validation, 20% for testing. A client keeps at least one sample for training.
+
+    Args:
+        data: the clients' data.
+        seed: seed of the division.
+
+    Raises:
+        ConfigError: the labels are forecasts, which must not be divided at random.
+    """
+    if data.task_type.by_time:
+        raise ConfigError(
+            f"{data.name}: divided at random, models of forecasts would learn from the future; "
+            "divide the data by two dates, such as validation_from = '2018-01' and test_from = "
+            "'2019-01'; in Python, give such data for one or several dates as a list"
+        )
     parts: dict[str, list[np.ndarray]] = {"train": [], "validation": [], "test": []}
     stream = Stream(seed, 0, "draws")
     for client in range(data.clients):

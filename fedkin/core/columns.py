@@ -65,7 +65,7 @@ def raw_labels(data: Any, y: Real[np.ndarray, "s ..."]) -> Float64[np.ndarray, "
     if y.dtype == np.float64:  # labels that the server has not scaled yet
         exposure = rows[:, 1] if rows.shape[1] > 1 else ones
         return np.stack([rows[:, 0], exposure, weight], axis=1)
-    label = rows[:, 0] * task_type.label.scale + task_type.label.mean
+    label = task_type.labels_of(rows)
     exposure = np.exp(rows[:, 1]) / task_type.rate if rows.shape[1] > 1 else ones
     return np.stack([label, exposure, weight], axis=1)
 

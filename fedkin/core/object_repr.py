@@ -94,12 +94,15 @@ def of_client(clients: Any, row: int) -> str:
     """The client of a row, as a part of a message; empty if it is unknown.
 
     Args:
-        clients: the client of each row of a table; None if it is unknown.
+        clients: the client of each row of a table, blank where it has no name; None if it is
+            unknown.
         row: number of the row.
     """
-    return "" if clients is None else f" ({client_of(clients, row)})"
+    text = client_of(clients, row)
+    return f" ({text})" if text else ""
 
 
 def client_of(clients: Any, row: int) -> str:
     """The client of a row in words, such as ``client north``; empty if it is unknown."""
-    return "" if clients is None else f"client {list(clients)[row]}"
+    name = "" if clients is None else str(list(clients)[row])
+    return f"client {name}" if name else ""

@@ -118,12 +118,9 @@ def _numbers(data: FederatedData, split: str) -> dict[str, str]:
 
 def number_labels(data: FederatedData) -> Float64[np.ndarray, "M"]:
     """The labels of all samples in the user's units, for data whose labels are numbers."""
-    labels = data.y if data.y.ndim == 1 else data.y[:, 0]
-    scale = data.task_type.label
-    numbers = labels.astype(np.float64) * scale.scale + scale.mean
     # Scaled labels are float32, so a label of 0 would become 1e-8.
-    digits = 6 - math.floor(math.log10(scale.scale))
-    return np.round(numbers, digits) + 0.0
+    digits = 6 - math.floor(math.log10(data.task_type.smallest_scale))
+    return np.round(data.task_type.labels_of(data.y), digits) + 0.0
 
 
 def _client_names(data: FederatedData) -> dict[str, str]:

@@ -7,7 +7,6 @@ Shapes: M rows of the table, m samples.
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +21,7 @@ from fedkin.data.client_ids import client_ids, whole_ids
 from fedkin.data.column_checks import check_columns
 from fedkin.data.files import Table
 from fedkin.data.forecast_options import ForecastOptions
+from fedkin.data.given_lags import check_given_lags, given_lags, lag_name, lag_values
 from fedkin.data.label_tasks import numbers_of, place_of
 from fedkin.data.series_history import SeriesHistory
 from fedkin.data.series_rows import SeriesRows
@@ -31,7 +31,9 @@ from fedkin.task_types.task_type import LabelScale
 
 _log = logging.getLogger("fedkin")
 PARTS = ("train", "validation", "test")
+UNNAMED = ""  # no client has a blank name
 MADE_SPLIT = "split of the series"
+_NEEDED = "the model needs it"
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class PreparedSeries:
 
     Attributes:
         table: a row for each sample, with the columns of the lags, and with ``split``.
-        lags: the columns of the lags that the reader made.
+        lags: the columns of the lags, those of the table and those that the reader made.
         split: the column that says train, validation or test.
         rows: scale and simple forecasts of each sample.
         task_type: the task type with the series and the scales of the clients.
@@ -89,7 +91,8 @@ def prepare(
 
     Raises:
         DataError: a time cannot be read, clients have different frequencies, a client has two rows
-            at one step, or a test sample is earlier than a training sample.
+            at one step, a test sample is earlier than a training sample, or a column that is named
+            like a lag of the label is not this lag.
         ConfigError: options contradict each other.
     """
     time = resolved_time(table, options.time, place)
@@ -99,9 +102,10 @@ def prepare(
     lags = options.lags
     if lags is None:
         lags = tuple(sorted({1, season}))
-    of_table = {str(name): name for name in table.columns}
+    given = given_lags(table, label, features, lags)
+    check_given_lags(table, given, read.history, label, place)
     # A lag that the table has already is taken as it is.
-    made = [lag for lag in lags if lag_name(label, lag) not in of_table]
+    made = [lag for lag in lags if lag_name(label, lag) not in given]
     columns = {lag_name(label, lag): read.history.before(lag) for lag in made}
     kept = ~np.isnan(read.history.value)
     for values in columns.values():
@@ -125,19 +129,21 @@ def prepare(
         every=read.time.frequency.every,
         season=season,
         lags=tuple(made),
-        given_lags=_given_lags(of_table, label, features, lags),
+        given_lags=tuple(given),
         label=str(label),
         client=str(client),
         label_scale=options.label_scale,
     )
     training = part == "train"
     found = _with_scales(task_type, series, read, training=training, kept=kept)
-    rows = series_rows(table, read, found, training=training, place=place)
-    samples = with_lags(table, series, columns, rows)
+    of_clients = [found.seasonal_errors.get(name, 0.0) for name in read.of_client]
+    seasonal_error = np.array(of_clients)[read.history.client]
+    rows = series_rows(table, read, found, seasonal_error=seasonal_error, place=place)
+    samples = with_lags(table, series, columns, rows, place)
     samples = samples.assign(**{MADE_SPLIT: part})[kept].reset_index(drop=True)
     return PreparedSeries(
         table=samples,
-        lags=tuple(columns),
+        lags=(*given, *columns),
         split=MADE_SPLIT,
         rows=rows.select(kept),
         task_type=found,
@@ -157,15 +163,18 @@ def read_series(
 
     Args:
         table: a row for each client and step.
-        time, label, client: columns of the table.
+        time, label: columns of the table.
+        client: column of the clients; None for one series without a name (``UNNAMED``).
         place: file or name with which messages begin.
         frequency: length of a step; None for the commonest distance between a client's rows.
 
     Raises:
         DataError: a time or a label cannot be read, or a client has two rows at one step.
     """
-    owners = whole_ids(client_ids(table[client], place, str(client)))
-    names = np.array([str(name) for name in owners])
+    names = np.full(len(table), UNNAMED)
+    if client is not None:
+        owners = whole_ids(client_ids(table[client], place, str(client)))
+        names = np.array([str(name) for name in owners])
     steps = read_steps(table, time, names, place=place, frequency=frequency)
     of_label = place_of("label", place, {"label": str(label)})
     values = numbers_of(table[label], "label", of_label, names, allow_missing=True)
@@ -173,21 +182,6 @@ def read_series(
     history = SeriesHistory(number.reshape(-1).astype(np.int64), steps.step, values)
     history.check(names, steps.frequency, place)
     return ReadSeries(history, names, tuple(distinct.tolist()), steps)
-
-
-def lag_name(label: Any, lag: int) -> str:
-    """The name of the column of a lag."""
-    return f"{label}_lag{lag}"
-
-
-def _given_lags(
-    of_table: dict[str, Any], label: Any, features: Sequence[Any] | None, lags: Sequence[int]
-) -> tuple[str, ...]:
-    """The features of the table that are the label some steps before, by their names."""
-    of_label = re.compile(re.escape(str(label)) + r"_lag\d+")
-    wanted = {lag_name(label, lag) for lag in lags}
-    wanted |= set(of_table) if features is None else {str(name) for name in features}
-    return tuple(name for name in of_table if name in wanted and of_label.fullmatch(name))
 
 
 def resolved_time(table: Table, names: Sequence[str], place: Path | str) -> list[Any]:
@@ -236,29 +230,39 @@ def _parts(
         text = column.astype(str) if column.dtype == object else column
         return np.array(SPLITS)[split_numbers(np.asarray(text), place)]
     frequency = read.time.frequency
-    step = read.time.step
+    moment = read.time.moment
     if options.test_from is not None:
-        test_from = frequency.step_of(options.test_from, "test_from")
+        test_from = frequency.moment_of(options.test_from, "test_from")
+        begins = str(options.test_from)
     else:
-        test_from = _cut(step[kept], test_share)
-    part = np.where(step >= test_from, "test", "train").astype("<U10")
+        cut = _cut(read.time.step[kept], test_share)
+        test_from = _moment_of_step(read.time, cut)
+        begins = frequency.text(cut)
+    part = np.where(moment >= test_from, "test", "train").astype("<U10")
     if options.validation_from is not None:
-        validation_from = frequency.step_of(options.validation_from, "validation_from")
+        validation_from = frequency.moment_of(options.validation_from, "validation_from")
         if validation_from >= test_from:
             raise ConfigError(
                 f"{place}: validation_from = {options.validation_from} must be before the test "
-                f"period, which begins at {frequency.text(test_from)}"
+                f"period, which begins at {begins}"
             )
-        part[(step >= validation_from) & (step < test_from)] = "validation"
+        part[(moment >= validation_from) & (moment < test_from)] = "validation"
+    step = read.time.step
     for name in ("train", "test"):
         needed = name == "train" or options.test_from is not None
         if needed and not (part == name).any():
             raise ConfigError(
                 f"{place}: no {name} sample: the table is from "
                 f"{frequency.text(int(step.min()))} to {frequency.text(int(step.max()))}, and the "
-                f"test period begins at {frequency.text(test_from)}; choose another test_from"
+                f"test period begins at {begins}; choose another test_from"
             )
     return part
+
+
+def _moment_of_step(time: TimeSteps, step: int) -> int:
+    """The moment of the first row at or after a step."""
+    later = time.moment[time.step >= step]
+    return int(later.min() if len(later) else time.moment.max() + 1)
 
 
 def _cut(step: Int64[np.ndarray, "m"], test_share: float) -> int:
@@ -308,19 +312,21 @@ def _check_order(
     place: Path | str,
 ) -> None:
     """Raise DataError for a sample that is earlier than one of an earlier part."""
-    step = read.time.step
+    moment = read.time.moment
     present = [name for name in PARTS if (kept & (part == name)).any()]
     for earlier, later in zip(present, present[1:], strict=False):
-        last = step[kept & (part == earlier)].max()
-        wrong = kept & (part == later) & (step <= last)
+        of_earlier = kept & (part == earlier)
+        last = moment[of_earlier].max()
+        wrong = kept & (part == later) & (moment <= last)
         if wrong.any():
             row = int(np.argmax(wrong))
             frequency = read.time.frequency
+            until = frequency.text(int(read.time.step[of_earlier].max()))
             raise DataError(
                 f"{place}: column {split!r} makes a {later} sample of row {row} (client "
-                f"{read.names[row]}, {frequency.text(int(step[row]))}), but there are {earlier} "
-                f"samples until {frequency.text(int(last))}: a model would learn from the future; "
-                f"divide all clients at one date: test_from = {frequency.text(int(last))!r}"
+                f"{read.names[row]}, {frequency.text(int(read.time.step[row]))}), but there are "
+                f"{earlier} samples until {until}: a model would learn from the future; "
+                f"divide all clients at one date: test_from = {until!r}"
             )
 
 
@@ -332,19 +338,23 @@ def _with_scales(
     training: Bool[np.ndarray, "M"],
     kept: Bool[np.ndarray, "M"],
 ) -> Forecast:
-    """The task type with the scales of all clients that have samples, or with the pooled scale."""
+    """The task type with the scales of all clients that have samples, or with the pooled scale, and
+    with the unit of MASE of each client."""
+    present = np.unique(read.history.client[kept])
+    seasonal_error = read.history.seasonal_error(series.season, training)
+    errors = {read.of_client[number]: float(seasonal_error[number]) for number in present}
+    task_type = replace(task_type, series=series, seasonal_errors=errors)
     if series.label_scale == CLIENT:
         mean, scale, _ = read.history.scales(training)
-        present = np.unique(read.history.client[kept])
         scales = {
             read.of_client[number]: LabelScale(float(mean[number]), float(scale[number]))
             for number in present
         }
-        return replace(task_type, series=series, scales=scales)
+        return replace(task_type, scales=scales)
     of_training = read.history.value[training & kept]
     deviation = float(of_training.std())
     label = LabelScale(float(of_training.mean()), deviation if deviation > 0 else 1.0)
-    return replace(task_type, series=series, label=label)
+    return replace(task_type, label=label)
 
 
 def series_rows(
@@ -352,7 +362,7 @@ def series_rows(
     read: ReadSeries,
     task_type: Forecast,
     *,
-    training: Bool[np.ndarray, "M"],
+    seasonal_error: Float64[np.ndarray, "M"],
     place: Path | str,
 ) -> SeriesRows:
     """The scale and the simple forecasts of each row.
@@ -361,7 +371,7 @@ def series_rows(
         table: the table, which may have columns of lags.
         read: the same table as series.
         task_type: the task type with the scales of the clients.
-        training: rows of the training period, in which the unit of MASE is computed.
+        seasonal_error: the unit of MASE of each row; 0 if it is unknown.
         place: file or name with which messages begin.
     """
     series = task_type.series
@@ -382,7 +392,7 @@ def series_rows(
     return SeriesRows(
         mean=mean,
         scale=scale,
-        seasonal_error=read.history.seasonal_error(series.season, training)[read.history.client],
+        seasonal_error=seasonal_error,
         seasonal_naive=seasonal,
         last_value=last,
     )
@@ -394,12 +404,15 @@ def _or_given(
     """Past values, and where the rows have none, those of a column of lags of the table."""
     if name not in table.columns:
         return values
-    given = numbers_of(table[name], "lag", f"{place}: column {name!r}", allow_missing=True)
-    return np.where(np.isnan(values), given, values)
+    return np.where(np.isnan(values), lag_values(table, name, place), values)
 
 
 def with_lags(
-    table: Table, series: Series, columns: dict[str, Float64[np.ndarray, "M"]], rows: SeriesRows
+    table: Table,
+    series: Series,
+    columns: dict[str, Float64[np.ndarray, "M"]],
+    rows: SeriesRows,
+    place: Path | str,
 ) -> Table:
     """The table with the columns of the lags. Lags are scaled as the labels of the client are.
 
@@ -408,8 +421,13 @@ def with_lags(
         series: how the table becomes samples.
         columns: the lags that the reader made, by name, in units of the label.
         rows: scale of each row.
+        place: file or name with which messages begin.
+
+    Raises:
+        DataError: a column of a lag is missing or has text.
     """
-    given = {name: table[name].to_numpy(np.float64, na_value=np.nan) for name in series.given_lags}
+    check_columns(table, series.given_lags, place, dict.fromkeys(series.given_lags, _NEEDED))
+    given = {name: lag_values(table, name, place) for name in series.given_lags}
     lags = {**given, **columns}
     if series.label_scale == CLIENT:
         lags = {name: (values - rows.mean) / rows.scale for name, values in lags.items()}

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Float64, Int
 
-from fedkin.core.columns import raw_labels as column_labels
+from fedkin.core.columns import raw_labels
 from fedkin.core.errors import ConfigError, DataError, unknown
 from fedkin.core.object_repr import of_client
 from fedkin.data.federated import FederatedData
@@ -228,7 +228,7 @@ def with_label_statistics(
         statistics: the statistics that all sites use.
     """
     task_type = data.task_type.with_statistics(statistics)
-    columns = column_labels(data, data.y)
+    columns = raw_labels(data, data.y)
     has_exposure = data.y.ndim > 1 and data.y.shape[1] > 1
     has_weight = data.y.ndim > 1 and data.y.shape[1] > 2
     raw = RawLabels(
@@ -354,12 +354,6 @@ def quantile_bins(labels: Float[np.ndarray, "M"], bins: int = 10) -> Int[np.ndar
     """The bin of each label, 0 .. bins-1, between pooled quantiles. Equal labels share a bin."""
     edges = np.unique(np.quantile(labels, np.arange(1, bins) / bins))
     return np.searchsorted(edges, labels, side="left")
-
-
-def raw_labels(task_type: TaskType, y: Float32[np.ndarray, "M ..."]) -> Float64[np.ndarray, "M"]:
-    """The labels in their own unit, from ``FederatedData.y``."""
-    label = y if y.ndim == 1 else y[:, 0]
-    return label.astype(np.float64) * task_type.label.scale + task_type.label.mean
 
 
 def _check_positive(values: Any, what: str, raw: RawLabels, place: Path | str) -> None:

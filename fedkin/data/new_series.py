@@ -12,12 +12,12 @@ from fedkin.core.errors import DataError
 from fedkin.data.files import Table
 from fedkin.data.forecast_tables import (
     ReadSeries,
-    lag_name,
     read_series,
     resolved_time,
     series_rows,
     with_lags,
 )
+from fedkin.data.given_lags import lag_name
 from fedkin.data.series_rows import SeriesRows
 from fedkin.data.time_steps import Frequency
 from fedkin.task_types.forecast import Forecast
@@ -55,13 +55,15 @@ def prepare_new(
     table: Table, task_type: Forecast, place: Path | str, client: str | None = None
 ) -> NewSeries:
     """Rows of a newer table as samples, in the way in which a run's table was read. A client of the
-    run keeps its scale; the scale of a newcomer is computed from its labels in the table.
+    run keeps its scale and its unit of MASE. Those of a newcomer come from the table: the scale
+    from its labels, and the unit of each row from its rows before (0, which is unknown, until these
+    have the errors of a whole season).
 
     Args:
         table: a row for each client and step: the past, with labels, and steps to be forecast.
         task_type: the task type of the run.
         place: file or name with which messages begin.
-        client: client of all rows, if the table has no column of clients.
+        client: client of all rows, if the table has no column of clients; None for a new client.
 
     Raises:
         DataError: a column is missing, a time cannot be read, or a newcomer has no two different
@@ -71,7 +73,10 @@ def prepare_new(
     assert series is not None
     time = resolved_time(table, series.time, place)
     if series.client not in table.columns:
-        table = table.assign(**{series.client: client or "newcomer"})
+        if client is None:
+            place = f"{place} (one series, because it has no column {series.client!r})"
+        else:
+            table = table.assign(**{series.client: client})
     if series.label not in table.columns:
         raise DataError(
             f"{place}: has no column {series.label!r}; a forecast needs the past of each series: "
@@ -82,7 +87,7 @@ def prepare_new(
         table,
         time,
         label=series.label,
-        client=series.client,
+        client=series.client if series.client in table.columns else None,
         place=place,
         frequency=frequency,
     )
@@ -90,13 +95,13 @@ def prepare_new(
     complete = np.ones(len(table), bool)
     for values in columns.values():
         complete &= ~np.isnan(values)
-    everything = np.ones(len(table), bool)
     found = task_type
     if task_type.scales_by_client:
         found = replace(task_type, scales=_scales_with_newcomers(task_type, read, place))
-    rows = series_rows(table, read, found, training=everything, place=place)
+    seasonal_error = _seasonal_errors(task_type, read)
+    rows = series_rows(table, read, found, seasonal_error=seasonal_error, place=place)
     return NewSeries(
-        table=with_lags(table, series, columns, rows),
+        table=with_lags(table, series, columns, rows, place),
         rows=rows,
         label=read.history.value,
         complete=complete,
@@ -114,10 +119,20 @@ def _scales_with_newcomers(
         if name in scales:
             continue
         if count[number] < 2:
+            who = f"client {name} is no client of the run and" if name else "the series"
             raise DataError(
-                f"{place}: client {name} is no client of the run and has {count[number]} rows with "
-                "a label, but its scale (mean and standard deviation) comes from its past; add "
-                "rows of earlier steps, at least two and better a whole season"
+                f"{place}: {who} has {count[number]} rows with a label, but its scale (mean and "
+                "standard deviation) comes from its past; add rows of earlier steps, at least two "
+                "and better a whole season"
             )
         scales[name] = LabelScale(float(mean[number]), float(scale[number]))
     return scales
+
+
+def _seasonal_errors(task_type: Forecast, read: ReadSeries) -> Float64[np.ndarray, "M"]:
+    """The unit of MASE of each row. No row's unit comes from its label or a later one."""
+    assert task_type.series is not None
+    of_past = read.history.seasonal_error_before(task_type.series.season)
+    of_run = [task_type.seasonal_errors.get(name, np.nan) for name in read.of_client]
+    known = np.array(of_run)[read.history.client]
+    return np.where(np.isnan(known), of_past, known)

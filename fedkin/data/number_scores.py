@@ -6,7 +6,6 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float, Float32
 
-from fedkin.data.label_tasks import raw_labels
 from fedkin.task_types.task_type import TaskType
 
 
@@ -53,9 +52,10 @@ def converted_rows(
     same = (before.label, before.rate) == (after.label, after.rate)
     if same:
         return y
-    rows = y.astype(np.float64)
+    label = (before.labels_of(y) - after.label.mean) / after.label.scale
     if y.ndim == 1:
-        return ((raw_labels(before, y) - after.label.mean) / after.label.scale).astype(np.float32)
-    rows[:, 0] = (raw_labels(before, y) - after.label.mean) / after.label.scale
+        return label.astype(np.float32)
+    rows = y.astype(np.float64)
+    rows[:, 0] = label
     rows[:, 1] += np.log(after.rate) - np.log(before.rate)
     return rows.astype(np.float32)

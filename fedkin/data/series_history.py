@@ -110,6 +110,29 @@ class SeriesHistory:
         count = np.bincount(self.client[known], minlength=clients)
         return total / np.maximum(count, 1)
 
+    def seasonal_error_before(self, season: int) -> Float64[np.ndarray, "M"]:
+        """The unit of MASE before each row: the mean absolute error of the value one season before,
+        over the client's earlier rows; 0 where these have fewer such errors than a season has
+        steps.
+
+        Args:
+            season: number of steps in a season.
+        """
+        import pandas as pd
+
+        order = np.lexsort((self.step, self.client))
+        client = self.client[order]
+        error = np.abs(self.value - self.before(season))[order]
+        known = ~np.isnan(error)
+        terms = pd.DataFrame({"total": np.where(known, error, 0.0), "count": known.astype(int)})
+        until_row = terms.groupby(client).cumsum()
+        earlier = until_row.groupby(client).shift(fill_value=0)
+        count = earlier["count"].to_numpy()
+        mean = earlier["total"].to_numpy() / np.maximum(count, 1)
+        before = np.empty(len(order))
+        before[order] = np.where(count >= season, mean, 0.0)
+        return before
+
     def scales(
         self, training: Bool[np.ndarray, "M"]
     ) -> tuple[Float64[np.ndarray, "N"], Float64[np.ndarray, "N"], Int64[np.ndarray, "N"]]:

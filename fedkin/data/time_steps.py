@@ -3,6 +3,7 @@ the table counts itself."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -78,40 +79,55 @@ class Frequency:
         moment = _EPOCH + np.timedelta64(int(step) * self.every, "s")
         return str(moment.astype("datetime64[D]") if self.every % DAY == 0 else moment)
 
-    def step_of(self, date: Any, option: str) -> int:
-        """The first step at or after a date, such as ``2018-01``.
+    def moment_of(self, date: Any, option: str) -> int:
+        """A date, such as ``2018-01``, as ``TimeSteps.moment`` has it.
 
         Args:
-            date: the date, or the number of the step.
+            date: the date, or a number of the table's count.
             option: name of the option, for messages.
 
         Raises:
             ConfigError: the date cannot be read.
         """
-        import pandas as pd
-
         try:
             if self.unit == STEPS:
-                return -(-int(date) // self.every)
-            moment: Any = pd.Timestamp(str(date)).tz_localize(None)
-        except (ValueError, TypeError):
+                return math.ceil(float(date))
+            return math.ceil(_first_moment(str(date)).timestamp())
+        except (ValueError, TypeError, OverflowError):
             example = "120" if self.unit == STEPS else "2018-01-01"
             raise ConfigError(
                 f"{option} must be a date or a step of the table's time, such as {option} = "
                 f"{example!r}; got {date!r}"
             ) from None
-        if self.unit == MONTHS:
-            months = moment.year * 12 + moment.month - 1 + (moment.day > 1)
-            return -(-months // self.every)
-        return int(-(-moment.timestamp() // self.every))
+
+
+def _first_moment(date: str) -> Any:
+    """The first moment of a date, a month, a quarter or a year. Raises ValueError for other
+    text."""
+    import pandas as pd
+
+    if _QUARTER.fullmatch(date):
+        return pd.Period(re.sub("[- ]", "", date), freq="Q").to_timestamp()
+    return pd.Timestamp(date).tz_localize(None)
 
 
 @dataclass(frozen=True)
 class TimeSteps:
-    """The step of each row of a table, and the length of a step."""
+    """The step of each row of a table, and the length of a step.
+
+    Clients may have their rows on different days of a step, such as weeks that end on other days.
+    So whether a row is at or after a date is read from its moment, not from its step.
+
+    Attributes:
+        step: the step of each row.
+        frequency: the length of a step.
+        moment: the time of each row: seconds since 1970, or the number of a table that counts steps
+            itself.
+    """
 
     step: Int64[np.ndarray, "M"]
     frequency: Frequency
+    moment: Int64[np.ndarray, "M"]
 
 
 def read_steps(
@@ -158,7 +174,7 @@ def read_steps(
                 f"the client's first row, {_cell(table, time, int(rows[0]))}; bring all rows to "
                 "one frequency, such as with pandas' resample"
             )
-    return TimeSteps(step, frequency)
+    return TimeSteps(step, frequency, units.moment)
 
 
 def rows_by_client(names: np.ndarray) -> dict[str, Int64[np.ndarray, "_"]]:
@@ -170,10 +186,11 @@ def rows_by_client(names: np.ndarray) -> dict[str, Int64[np.ndarray, "_"]]:
 
 @dataclass(frozen=True)
 class _Units:
-    """The time of each row in units."""
+    """The time of each row in units, and its moment (``TimeSteps.moment``)."""
 
     value: Int64[np.ndarray, "M"]
     unit: str
+    moment: Int64[np.ndarray, "M"]
 
 
 def _units(
@@ -187,8 +204,8 @@ def _units(
     numbers = _whole_numbers(column)
     if numbers is not None:
         if _are_months(numbers) and unit != STEPS:
-            return _Units(numbers // 100 * 12 + numbers % 100 - 1, MONTHS)
-        return _Units(numbers, STEPS)
+            return _of_months(numbers // 100 * 12 + numbers % 100 - 1)
+        return _Units(numbers, STEPS, numbers)
     return _of_dates(_dates(column, time[0], clients, place), unit)
 
 
@@ -212,7 +229,7 @@ def _of_several_columns(
         quarters = "quarter" in time[1].lower()
         most = 4 if quarters else 12
         _check_range(parts[1], most, time[1], clients=clients, place=place)
-        return _Units(parts[0] * 12 + (parts[1] - 1) * (3 if quarters else 1), MONTHS)
+        return _of_months(parts[0] * 12 + (parts[1] - 1) * (3 if quarters else 1))
     if len(time) > 3:
         raise ConfigError(
             f"time must be one column, or columns of year and month, or of year, month and day; "
@@ -281,12 +298,20 @@ def _of_dates(dates: Any, unit: str | None) -> _Units:
     day = index.day.to_numpy()
     whole_days = bool((index == index.normalize()).all())
     same_day = day.min() == day.max() and day.max() <= 28
+    seconds = index.to_numpy().astype("datetime64[s]").astype(np.int64)
     if unit == MONTHS or (
         unit != SECONDS and whole_days and (same_day or bool(index.is_month_end.all()))
     ):
-        return _Units((index.year * 12 + index.month - 1).to_numpy(np.int64), MONTHS)
-    seconds = index.to_numpy().astype("datetime64[s]").astype(np.int64)
-    return _Units(seconds, SECONDS)
+        months = (index.year * 12 + index.month - 1).to_numpy(np.int64)
+        return _Units(months, MONTHS, seconds)
+    return _Units(seconds, SECONDS, seconds)
+
+
+def _of_months(months: Int64[np.ndarray, "M"]) -> _Units:
+    """Months as numbers since year 0; the moment of a month is its beginning."""
+    since_1970 = (months - 1970 * 12).astype("timedelta64[M]")
+    dates = np.datetime64("1970-01") + since_1970
+    return _Units(months, MONTHS, dates.astype("datetime64[s]").astype(np.int64))
 
 
 def _refuse_missing(column: Any, name: str, clients: Any, place: Path | str) -> None:

@@ -101,7 +101,7 @@ def predict_file(
             export, file, x, path, model=model, client=client, cluster=cluster
         )
     if _by_row(export, (model, client, cluster)):
-        _check_clients(export, file, path)
+        _check_clients(export, file.client is not None, path)
         assert file.client is not None
         classes = np.empty(len(x), np.int64)
         proba = np.empty((len(x), export.card["classes"]))
@@ -121,9 +121,9 @@ def _by_row(export: Export, choices: tuple[Any, ...]) -> bool:
     return all(choice is None for choice in choices) and len(export.card["models"]) > 1
 
 
-def _check_clients(export: Export, file: _File, path: Path) -> None:
+def _check_clients(export: Export, has_clients: bool, path: Path) -> None:
     """Raise ConfigError for a file without a column of clients."""
-    if file.client is None:
+    if not has_clients:
         _, client_column = _columns(export)
         raise ConfigError(
             f"{path}: has no column {client_column!r} with the client of each row, and the export "
@@ -147,7 +147,7 @@ def _predicted_numbers(
     task_type = export.samples.task_type
     scores = np.empty((len(x), int(export.samples.classes)))
     if _by_row(export, (model, client, cluster)):
-        _check_clients(export, file, path)
+        _check_clients(export, file.client is not None, path)
         assert file.client is not None
         for one, rows in _models_of_rows(export, file.client, path):
             scores[rows] = _finite_scores(one, x[rows], path)
@@ -190,10 +190,16 @@ def _forecast_file(
     task_type = export.samples.task_type
     assert isinstance(task_type, Forecast)
     _, column = _columns(export)
-    new = new_rows(read_table(path, column), export.samples, path, client)
+    given = read_table(path, column)
+    by_row = _by_row(export, (model, client, cluster))
+    if by_row:
+        transform = export.samples.transform
+        named = given if transform is None else transform.rename(given)
+        _check_clients(export, column in named, path)
+    new = new_rows(given, export.samples, path, client)
     inputs = new.table[new.complete]
     scores = np.empty((len(inputs), int(export.samples.classes)))
-    if _by_row(export, (model, client, cluster)):
+    if by_row:
         for one, rows in _models_of_rows(export, inputs[column].to_numpy(), path):
             scores[rows] = _finite_scores(one, inputs[rows], path)
     else:

@@ -19,7 +19,7 @@ from enum import IntEnum
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Float64, Real
 
 from fedkin.task_types.loss import Loss, targets_of
 from fedkin.task_types.regression import SquaredError
@@ -85,6 +85,8 @@ class Forecast(TaskType):
         series: how a table became samples; None for other data.
         scales: scale of the labels of each client, by the client's name. With the scale ``pooled``
             it is empty, and ``label`` is the scale of all clients.
+        seasonal_errors: the unit of MASE of each client, from its training period, by the client's
+            name; 0 if it is unknown.
     """
 
     name = "forecast"
@@ -100,6 +102,7 @@ class Forecast(TaskType):
     loss: Loss = _SQUARES  # type: ignore[assignment]
     series: Series | None = field(default=None, compare=False, kw_only=True)
     scales: Mapping[str, LabelScale] = field(default_factory=dict, compare=False, kw_only=True)
+    seasonal_errors: Mapping[str, float] = field(default_factory=dict, compare=False, kw_only=True)
 
     @property
     def measures(self) -> tuple[str, ...]:
@@ -115,6 +118,16 @@ class Forecast(TaskType):
     def scales_by_client(self) -> bool:
         """Whether each client has a scale."""
         return self.series is None or self.series.label_scale == CLIENT
+
+    def labels_of(self, y: Real[np.ndarray, "M ..."]) -> Float64[np.ndarray, "M"]:
+        """The labels of samples in their own unit, by the scales in ``y``."""
+        rows = np.asarray(y, np.float64)
+        scaled = rows[:, ForecastColumn.LABEL]
+        return scaled * rows[:, ForecastColumn.SCALE] + rows[:, ForecastColumn.MEAN]
+
+    @property
+    def smallest_scale(self) -> float:
+        return min((one.scale for one in self.scales.values()), default=self.label.scale)
 
     def sample_scores(self, xp: Any, scores: Any, y: Any) -> tuple[Any, ...]:
         targets = targets_of(y)
@@ -151,7 +164,11 @@ class Forecast(TaskType):
         if self.series is None:
             return {}
         scales = {client: [one.mean, one.scale] for client, one in self.scales.items()}
-        return {"series": asdict(self.series), "scales": scales}
+        return {
+            "series": asdict(self.series),
+            "scales": scales,
+            "seasonal_errors": dict(self.seasonal_errors),
+        }
 
     @classmethod
     def own_fields(cls, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -165,7 +182,12 @@ class Forecast(TaskType):
             client: LabelScale(float(mean), float(scale))
             for client, (mean, scale) in values["scales"].items()
         }
-        return {"series": Series(**series), "scales": scales}
+        errors = values["seasonal_errors"].items()
+        return {
+            "series": Series(**series),
+            "scales": scales,
+            "seasonal_errors": {client: float(error) for client, error in errors},
+        }
 
 
 def _over_seasonal_error(xp: Any, error: Any, y: Any) -> tuple[Any, Any]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from jaxtyping import Float, Float64, Int
+from jaxtyping import Float, Float64, Int, Real
 
 from fedkin.core.errors import DataError
 from fedkin.core.object_repr import of_client
@@ -219,6 +219,21 @@ class TaskType(ABC):
         offset = np.log(self.rate * time)
         mean = self.loss.mean(np, scores.astype(np.float64), offset)
         return mean * self.label.scale + self.label.mean
+
+    def labels_of(self, y: Real[np.ndarray, "M ..."]) -> Float64[np.ndarray, "M"]:
+        """The labels of samples in their own unit.
+
+        Args:
+            y: rows of ``FederatedData.y``.
+        """
+        rows = np.asarray(y, np.float64)
+        label = rows if rows.ndim == 1 else rows[:, 0]
+        return label * self.label.scale + self.label.mean
+
+    @property
+    def smallest_scale(self) -> float:
+        """The smallest scale of any label. Labels in their own unit are exact to 7 digits of it."""
+        return self.label.scale
 
     @abstractmethod
     def values(self, sums: Sums, examples: Any) -> dict[str, Any]:

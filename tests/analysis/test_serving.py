@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import fedkin as fk
-from fedkin.analysis.serving.candidates import folds_of, without_fold
+from fedkin.analysis.serving.held_out import (
+    folds_of,
+    held_out_parts,
+    number_of_parts,
+    without_fold,
+)
 from fedkin.analysis.serving.mixtures import half_and_half, largest_loss
 from fedkin.core.errors import ConfigError
 from fedkin.task_types.classification import CLASSIFICATION
@@ -138,3 +145,64 @@ def test_the_choice_is_kept_in_the_run(tmp_path: Path) -> None:
     assert path.name == "serving.json"
     assert '"rule": "do_no_harm"' in path.read_text()
     assert len(served.clients) == 4
+
+
+def shops(clients: int = 6) -> pd.DataFrame:
+    """Series whose next value is a multiple of the last one, at levels of their own."""
+    rng = np.random.default_rng(3)
+    parts = []
+    for number in range(clients):
+        values = [0.0]
+        for _ in range(59):
+            values.append(0.6 * values[-1] + rng.standard_normal())
+        sales = 10.0**number * (10 + np.array(values))
+        parts.append(pd.DataFrame({"shop": f"s{number}", "month": np.arange(60), "sales": sales}))
+    return pd.concat(parts, ignore_index=True)
+
+
+FORECAST: dict[str, Any] = {
+    "label": "sales",
+    "client": "shop",
+    "task": "forecast",
+    "time": "month",
+    "lags": [1],
+    "test_from": 50,
+}
+
+
+def test_forecasts_are_held_out_by_time_and_never_at_random() -> None:
+    undivided = fk.data.from_pandas(shops(), **FORECAST)
+    with pytest.raises(ConfigError, match=r"learn from the future.*validation_from = '2018-01'"):
+        fk.serve(trained(undivided), folds=2)
+    with pytest.raises(ConfigError, match=r"learn from the future.*validation_from = '2018-01'"):
+        fk.clusters_or_levels(undivided, fk.models.mclr(undivided))
+
+    data = fk.data.from_pandas(shops(), validation_from=40, **FORECAST)
+    parts = list(held_out_parts(data, number_of_parts(data, folds=5), seed=0))
+    assert len(parts) == 1
+    assert parts[0].rows.rows.tolist() == data.validation.rows.tolist()
+    assert parts[0].reduced.train.rows.tolist() == data.train.rows.tolist()
+    served = fk.serve(trained(data), folds=5)
+    assert served.summary()["folds"] == 1
+    assert all(row.held_out == 10 for row in served.rows)
+
+
+def test_served_forecasts_are_in_units_of_the_label() -> None:
+    data = fk.data.from_pandas(shops(), validation_from=40, **FORECAST)
+    served = fk.serve(trained(data))
+    for number in (0, 5):
+        table = shops()[lambda rows: rows["shop"] == f"s{number}"]  # noqa: B023
+        found = served.predict(table.drop(columns="shop"), client=f"s{number}")
+        assert np.isnan(found[0])
+        assert found[1:] == pytest.approx(np.full(59, 10.0 ** (number + 1)), rel=0.5)
+
+
+def test_served_counts_are_times_the_exposure() -> None:
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"age": rng.normal(size=120), "ward": np.arange(120) % 4})
+    table["years"] = rng.uniform(0.5, 2, 120)
+    table["days"] = rng.poisson(4 * table["years"])
+    data = fk.data.from_pandas(table, label="days", client="ward", task="count", exposure="years")
+    served = fk.serve(trained(data), folds=2)
+    rates = served.predict(table.drop(columns="years"), client=0)
+    np.testing.assert_allclose(served.predict(table, client=0), rates * table["years"], rtol=1e-6)

@@ -5,11 +5,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.image import imread
 
+from fedkin.core.columns import raw_labels
 from fedkin.core.errors import StorageError
-from fedkin.data import DATASETS, available, digits, from_arrays, picture, table
+from fedkin.data import DATASETS, available, digits, from_arrays, from_pandas, picture, table
+from fedkin.data.describe import number_labels
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.label_figure import _draw, _grouped
 
@@ -116,6 +119,25 @@ def test_numbers_near_zero_stay_zero() -> None:
     """Scaled labels are float32 inside."""
     figures = table(stays("regression", shift=-6.0))
     assert figures.loc["labels, min / median / mean / max", "train"] == "-5 / 0 / 0.8571 / 7"
+
+
+def test_labels_of_a_forecast_are_in_their_own_unit() -> None:
+    """Each client has a scale. Without it, all labels would be near 0."""
+    sales = np.arange(40.0) ** 2
+    shops = pd.concat(
+        [
+            pd.DataFrame({"shop": shop, "month": np.arange(40), "sales": factor * sales})
+            for shop, factor in (("small", 0.01), ("large", 100.0))
+        ]
+    )
+    data = from_pandas(
+        shops, label="sales", client="shop", task="forecast", time="month", lags=[1], test=0.2
+    )
+    expected = np.concatenate([factor * sales[1:] for factor in (100.0, 0.01)])
+    assert sorted(number_labels(data)) == pytest.approx(sorted(expected), rel=1e-3, abs=1e-3)
+    assert raw_labels(data, data.y)[:, 0] == pytest.approx(number_labels(data), abs=1e-5)
+    statistics = table(data)["train"]
+    assert statistics["labels, min / median / mean / max"].startswith("0.01 /")
 
 
 def test_figure_of_numbers(tmp_path: Path) -> None:

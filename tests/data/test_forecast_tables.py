@@ -14,9 +14,10 @@ import pytest
 import fedkin as fk
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.data.federated import FederatedData
+from fedkin.data.new_series import prepare_new
 from fedkin.data.series_history import SeriesHistory
 from fedkin.data.time_steps import Frequency, read_steps
-from fedkin.task_types.forecast import ForecastColumn
+from fedkin.task_types.forecast import Forecast, ForecastColumn
 from tests.task_types.test_forecast import read, series
 
 LAG = "sales_lag"
@@ -181,10 +182,64 @@ def test_usual_seasons() -> None:
     ):
         frequency = Frequency(unit, every)
         assert (frequency.season, str(frequency)) == (season, text)
-    monthly = Frequency("months", 1)
-    assert monthly.text(monthly.step_of("2018-02", "test_from")) == "2018-02"
-    assert monthly.text(monthly.step_of("2018-02-15", "test_from")) == "2018-03"
-    assert monthly.text(monthly.step_of(2018, "test_from")) == "2018-01"
+
+
+def first_test_times(table: pd.DataFrame, test_from: Any) -> set[str]:
+    """The time of the first test sample of each client, whose labels are the rows' numbers."""
+    numbered = table.assign(sales=np.arange(len(table), dtype=np.float64))
+    data = read(numbered, lags=[1], season=1, test_from=test_from)
+    labels = label_of(data)
+    times = table["month"].to_numpy()
+    first = [times[round(labels[data.test[k]].min())] for k in range(data.clients)]
+    return {str(pd.Timestamp(time).date()) if len(str(time)) > 7 else str(time) for time in first}
+
+
+def of_two_clients(time: Any, other: Any = None) -> pd.DataFrame:
+    """Two clients with rows at some times."""
+    of_other = time if other is None else other
+    first = pd.DataFrame({"shop": "a", "month": time})
+    return pd.concat([first, pd.DataFrame({"shop": "b", "month": of_other})], ignore_index=True)
+
+
+def test_the_test_period_begins_at_the_first_step_at_or_after_a_date() -> None:
+    months = pd.period_range("2017-01", periods=24, freq="M")
+    sundays = pd.date_range("2017-01-01", periods=100, freq="W-SUN")
+    mondays = pd.date_range("2017-01-02", periods=100, freq="W-MON")
+    middles = months.to_timestamp() + pd.Timedelta(days=14)
+    for time, date, first in (
+        (months.astype(str), "2018-02", {"2018-02"}),
+        (months.astype(str), "2018-02-15", {"2018-03"}),
+        (months.astype(str), 2018, {"2018-01"}),
+        (months.strftime("%Y%m").astype(int), "2018-02-15", {"201803"}),
+        # Steps of a week, of a quarter or of two years rarely begin where the count of steps does.
+        (sundays, "2018-02-04", {"2018-02-04"}),
+        (sundays, "2018-02-05", {"2018-02-11"}),
+        (pd.date_range("2013-02-01", periods=24, freq="3MS"), "2018-02-01", {"2018-02-01"}),
+        (pd.date_range("2013-02-01", periods=24, freq="3MS"), "2018-02-02", {"2018-05-01"}),
+        (1901 + 2 * np.arange(30), 1941, {"1941"}),
+        (1901 + 2 * np.arange(30), 1942, {"1943"}),
+        (pd.period_range("2013Q1", periods=24, freq="Q").astype(str), "2018Q2", {"2018Q2"}),
+        # The rows of a month are at its end, or in its middle.
+        (pd.date_range("2017-01-31", periods=24, freq="ME"), "2018-01-31", {"2018-01-31"}),
+        (pd.date_range("2017-01-31", periods=24, freq="ME"), "2018-01", {"2018-01-31"}),
+        (middles, "2018-01-15", {"2018-01-15"}),
+        (middles, "2018-01-16", {"2018-02-15"}),
+    ):
+        assert first_test_times(of_two_clients(time), date) == first, (time[:1], date)
+    # Weeks of two clients begin on different days.
+    weeks = of_two_clients(sundays, mondays)
+    assert first_test_times(weeks, "2018-02-04") == {"2018-02-04", "2018-02-05"}
+    assert first_test_times(weeks, "2018-02-05") == {"2018-02-11", "2018-02-05"}
+    assert first_test_times(weeks, "2018-02-06") == {"2018-02-11", "2018-02-12"}
+
+
+def test_validation_begins_at_the_first_step_at_or_after_a_date() -> None:
+    table = of_two_clients(pd.date_range("2017-01-01", periods=100, freq="W-SUN"))
+    table["sales"] = np.arange(len(table), dtype=np.float64)
+    data = read(table, lags=[1], season=1, validation_from="2018-01-07", test_from="2018-02-04")
+    assert data.validation is not None
+    assert data.validation.sizes.tolist() == [4, 4]
+    assert data.train.sizes.tolist() == [52, 52]
 
 
 def test_a_forecast_without_a_time() -> None:
@@ -243,6 +298,43 @@ def test_a_client_that_is_shorter_than_a_lag(caplog: pytest.LogCaptureFixture) -
     assert data.train.sizes.min() > 0
     with pytest.raises(DataError, match=r"no client has a training sample.*lags = \[1\]"):
         read(table, lags=[39], test_from="2013-01")
+
+
+def test_columns_that_are_named_like_lags() -> None:
+    """A lag of the table is used as it is. Another column with such a name is refused."""
+    table = series({"a": np.arange(30.0) ** 1.5, "b": np.arange(30.0)})
+    before = table.groupby("shop")["sales"].shift(1)
+    table = table.assign(price=np.arange(60) % 7, sales_lag1=before)
+    made = read(table.drop(columns="sales_lag1"), lags=[1, 2], test_from="2012-01")
+    given = read(table, lags=[1, 2], test_from="2012-01")
+    assert sorted(given.feature_names or ()) == sorted(made.feature_names or ())
+    assert unscaled(given, "sales_lag1") == pytest.approx(unscaled(made, "sales_lag1"), abs=1e-3)
+    # A wanted lag is a feature, whether or not `features` names it.
+    named = read(table, lags=[1], features=["price"], test_from="2012-01")
+    assert {"price", "sales_lag1"} <= set(named.feature_names or ())
+
+    itself = table.assign(sales_lag0=table["sales"])
+    with pytest.raises(DataError, match=r"'sales_lag0' is by its name 'sales' at the same step"):
+        read(itself, lags=[1])
+    assert "sales_lag0" not in (read(itself, lags=[1], features=["price"]).feature_names or ())
+    other = table.assign(sales_lag1=table["price"] * 100.0)
+    with pytest.raises(DataError, match=r"'sales_lag1' is by its name 'sales' 1 steps before, but"):
+        read(other, lags=[1])
+    with pytest.raises(DataError, match=r"column 'sales_lag2': the lag in row 0 .*is 'no'"):
+        read(table.assign(sales_lag2="no"), lags=[1])
+    # The lag of another column is a feature like any other.
+    assert "price_lag0" in (read(table.assign(price_lag0=table["price"])).feature_names or ())
+
+
+def test_a_lag_of_the_table_is_needed_for_predictions() -> None:
+    table = series({"a": np.arange(30.0) ** 1.5, "b": np.arange(30.0)})
+    table["sales_lag2"] = table.groupby("shop")["sales"].shift(2)
+    data = read(table, lags=[1], test_from="2012-01")
+    assert isinstance(data.task_type, Forecast)
+    found = prepare_new(table, data.task_type, "new.csv")
+    assert found.complete.sum() == 58
+    with pytest.raises(DataError, match=r"new.csv: unknown column 'sales_lag2'"):
+        prepare_new(table.drop(columns="sales_lag2"), data.task_type, "new.csv")
 
 
 def test_options_with_wrong_values() -> None:

@@ -14,7 +14,9 @@ from typer.testing import CliRunner
 import fedkin as fk
 from fedkin.cli import app
 from fedkin.core.errors import ConfigError, DataError
+from fedkin.export.forecast_inputs import new_rows
 from fedkin.models import mclr
+from fedkin.run.trained.load_series import load_series
 
 MONTHS = 60
 LEVELS = (1.0, 30.0, 900.0)
@@ -168,6 +170,49 @@ def test_a_newcomer_is_scaled_by_its_own_past(run: fk.Run) -> None:
     assert own / level == pytest.approx(winter["sales"].iloc[-1] / LEVELS[1], abs=1.5)
     with pytest.raises(DataError, match=r"client new .* has 1 rows with a label"):
         run.predict(newcomer.iloc[:2].assign(sales=[5.0, np.nan]), cluster=0)
+    unnamed = newcomer.drop(columns="shop")
+    assert run.predict(unnamed, cluster=placement.cluster)[-1] == own
+    with pytest.raises(DataError, match=r"no column 'shop'\): the series has 1 rows with a label"):
+        run.predict(unnamed.iloc[:2].assign(sales=[5.0, np.nan]), cluster=0)
+
+
+def test_a_scored_row_is_not_in_its_unit_of_mase(run: fk.Run) -> None:
+    """Clients of the run keep the unit of the training period. A newcomer's rows have that of the
+    rows before."""
+    samples = run.trained.parts.samples
+    task_type: Any = run.trained.parts.data.task_type
+    table = shops()
+    newcomer: Any = table[table["shop"] == "shop-1"].assign(shop="new")
+    jumped = newcomer.assign(sales=np.where(newcomer["date"] >= "2018-01", 1e4, newcomer["sales"]))
+    units = []
+    for one in (newcomer, jumped):
+        new = new_rows(pd.concat([table, one]), samples)
+        units.append(new.rows.seasonal_error[-MONTHS:])
+        of_run = new.rows.seasonal_error[:-MONTHS].reshape(-1, MONTHS)
+        for number, unit in enumerate(of_run):
+            assert (unit == task_type.seasonal_errors[f"shop-{number}"]).all()
+    # Row 36 is the first one of 2018.
+    assert units[0][:37].tolist() == units[1][:37].tolist()
+    assert units[0][37] != units[1][37]
+    assert (units[0][:24] == 0).all()
+    sales = newcomer["sales"].to_numpy()
+    errors = np.abs(sales[12:] - sales[:-12])
+    for row in (24, 25, 40, 59):
+        assert units[0][row] == pytest.approx(errors[: row - 12].mean(), rel=1e-12)
+    training = np.abs(sales[12:48] - sales[:36]).mean()
+    assert task_type.seasonal_errors["shop-1"] == pytest.approx(training, rel=1e-12)
+
+
+def test_an_evaluation_of_a_file_is_that_of_the_run(run: fk.Run, tmp_path: Path) -> None:
+    """The rows of the test period, in a table that has them and the month before."""
+    table = shops()
+    late: Any = table[table["date"] >= "2018-12"]
+    late.to_csv(tmp_path / "late.csv", index=False)
+    samples = run.trained.parts.samples
+    found = run.evaluate(data=load_series(tmp_path / "late.csv", samples)).summary
+    expected = run.evaluate(split="test").summary
+    for name in ("mean_absolute_scaled_error", "mean_absolute_error"):
+        assert found[name] == pytest.approx(expected[name], rel=1e-4)
 
 
 def test_the_commands(run: fk.Run, tmp_path: Path) -> None:
@@ -210,6 +255,20 @@ def test_the_commands(run: fk.Run, tmp_path: Path) -> None:
     assert forecasts.isna().sum() == 6
     level: Any = forecasts.groupby(np.repeat(np.arange(6), MONTHS)).mean()
     assert level[2] / level[0] == pytest.approx(900, rel=0.2)
+    unnamed = tmp_path / "unnamed.csv"
+    one = shops()[lambda table: table["shop"] == "shop-1"].drop(columns="shop")
+    one.to_csv(unnamed, index=False)
+    done = runner.invoke(app, ["predict", str(exported), str(unnamed)])
+    assert done.exit_code != 0
+    assert "has no column 'shop' with the client of each row" in done.output
+    assert "newcomer" not in done.output
+    done = runner.invoke(app, ["predict", str(exported), str(unnamed), "--cluster", "0"])
+    assert done.exit_code == 0, done.output
+    shops().drop(columns="shop").to_csv(unnamed, index=False)
+    done = runner.invoke(app, ["predict", str(exported), str(unnamed), "--cluster", "0"])
+    assert done.exit_code != 0
+    assert "row 60 is a second row at 2015-01" in done.output
+    assert "(one series, because it has no column 'shop')" in done.output
     new = tmp_path / "new.csv"
     newcomer = shops()[lambda table: table["shop"] == "shop-1"].assign(shop="new")
     newcomer.to_csv(new, index=False)

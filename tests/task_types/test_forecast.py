@@ -137,3 +137,5 @@ def test_a_task_type_is_the_same_after_json() -> None:
     assert again == task  # compared by the loss
     assert again.series == task.series
     assert again.scales == task.scales
+    assert again.seasonal_errors == task.seasonal_errors
+    assert set(task.seasonal_errors) == {"a", "b"}

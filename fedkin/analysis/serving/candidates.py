@@ -6,20 +6,17 @@ Shapes: N clients, B samples, C outputs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Float, Shaped
 
 from fedkin.config import registry
 from fedkin.config.plan import Cohort, Scoring
 from fedkin.core.errors import ConfigError
 from fedkin.core.method import UNASSIGNED
-from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData
-from fedkin.data.ragged import Ragged
 from fedkin.methods import FedAvg, Local
 from fedkin.options import SECTIONS
 from fedkin.options.base import Option
@@ -174,45 +171,3 @@ class Repetition:
             if not kind.only_simulated:
                 options.append(registry.resolve(section, kind.classes(), values, str).made)
         return options
-
-
-def folds_of(data: FederatedData, folds: int, seed: int) -> list[Int[np.ndarray, "_"]]:
-    """The fold of each training sample, for each client, in random order.
-
-    A client with fewer samples than folds has a sample in some folds only. A client with one sample
-    has it in no fold (-1), since nothing would be left for its own model.
-
-    Args:
-        data: the clients' data.
-        folds: number of folds.
-        seed: seed of the random order; each client has a separate random stream.
-    """
-    stream = Stream(seed, purpose="serving/folds")
-    numbers = []
-    for client in range(data.clients):
-        samples = len(data.train[client])
-        if samples < 2:
-            numbers.append(np.full(samples, -1))
-            continue
-        numbers.append(stream.client(client).permutation(np.arange(samples) % folds))
-    return numbers
-
-
-def without_fold(
-    data: FederatedData, fold_of: Sequence[Int[np.ndarray, "_"]], fold: int
-) -> tuple[FederatedData, Ragged]:
-    """The data in which a fold's training samples are validation samples, and the rows of these.
-
-    Args:
-        data: the clients' data.
-        fold_of: the fold of each training sample, for each client.
-        fold: the fold that is held out.
-    """
-    kept = []
-    held_out = []
-    for client, numbers in enumerate(fold_of):
-        rows = data.train[client]
-        kept.append(rows[numbers != fold])
-        held_out.append(rows[numbers == fold])
-    rows = Ragged.of(held_out)
-    return data.with_rows(Ragged.of(kept), data.test, validation=rows), rows

@@ -13,11 +13,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fedkin.analysis.serving.candidates import Candidates, Repetition, folds_of, without_fold
+from fedkin.analysis.serving.candidates import Candidates, Repetition
+from fedkin.analysis.serving.held_out import held_out_parts, number_of_parts
 from fedkin.analysis.serving.mixtures import check_task_type, half_and_half, largest_loss
 from fedkin.analysis.serving.served_models import ServedClient, ServedModels
 from fedkin.config.schema import check_integer
-from fedkin.core.errors import DataError
 from fedkin.core.validation import check_choice
 from fedkin.data.federated import FederatedData
 from fedkin.measures.do_no_harm import HeldOutGains, Service, choose_models, held_out_gains
@@ -47,14 +47,15 @@ def serve(
         run: a finished run, with its data.
         rule: ``do_no_harm``: half-and-half mixtures behind a gate and a veto.
         folds: number of parts of each client's training samples that are held out in turn. The
-            training is repeated so many times, and once more with all samples.
+            training is repeated so many times, and once more with all samples. Of forecasts, one
+            part is held out: the validation samples, which are the last ones of each client's past.
         own_rounds: largest number of rounds in which clients train alone; None for the run's. The
             best number on held-out samples is taken.
         progress: called with a line about each fold.
 
     Raises:
-        ConfigError: the run has an option that cannot be repeated, such as privacy, or its labels
-            are survival times.
+        ConfigError: the run has an option that cannot be repeated, such as privacy, its labels are
+            survival times, or they are forecasts without validation samples.
         DataError: no client has two training samples, or the run's clients are real sites.
 
     Examples:
@@ -73,30 +74,21 @@ def serve(
     data = repetition.data
     task_type = data.task_type
     check_task_type(task_type)
-    if data.train.sizes.max() < 2:
-        raise DataError(
-            f"{data.name}: every client has a single training sample, so none can be held out; "
-            "this rule needs clients with two or more"
-        )
-    seed = run.config.seed
-    fold_of = folds_of(data, folds, seed)
+    parts = number_of_parts(data, folds)
     measured = _HeldOut(data, task_type)
     rounds = []
-    for fold in range(folds):
-        progress(f"fold {fold + 1} of {folds}: {run.config.method_name}, fedavg, local")
-        reduced, held_out = without_fold(data, fold_of, fold)
-        if not len(held_out.rows):
-            continue
-        candidates = repetition.train(reduced)
+    for number, part in enumerate(held_out_parts(data, parts, run.config.seed)):
+        progress(f"fold {number + 1} of {parts}: {run.config.method_name}, fedavg, local")
+        candidates = repetition.train(part.reduced)
         rounds.append(candidates.own_rounds)
-        for client in np.flatnonzero(held_out.sizes):
-            measured.add(candidates, int(client), held_out[int(client)])
+        for client in np.flatnonzero(part.rows.sizes):
+            measured.add(candidates, int(client), part.rows[int(client)])
     gains = measured.gains()
     final = repetition.train(data, own_rounds=max(1, round(float(np.mean(rounds)))))
     service = choose_models(gains)
     return ServedModels(
         rule=rule,
-        folds=folds,
+        folds=parts,
         service=service,
         gains=gains,
         rows=_rows(gains, service, final),

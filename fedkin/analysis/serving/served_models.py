@@ -7,13 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Float, Shaped
 
 from fedkin.analysis.serving.candidates import Candidates
 from fedkin.analysis.serving.mixtures import half_and_half
 from fedkin.core.storage import user_path, write_atomic
 from fedkin.core.strict_json import finite_or_none, json_text
+from fedkin.export.forecast_inputs import in_label_units, new_rows, with_client
+from fedkin.export.input_samples import exposures
 from fedkin.export.predictor import probabilities
 from fedkin.measures.do_no_harm import LEVEL, HeldOutGains, Service
+from fedkin.task_types.forecast import Forecast
 from fedkin.task_types.task_type import TaskType
 
 if TYPE_CHECKING:
@@ -135,18 +139,27 @@ class ServedModels:
         clustered = self.candidates.clustered
         number = clustered.client_number(client)
         predictor = self.candidates.own.of_client(number)
-        scores = self.candidates.scores(number, predictor.input_of(x))
-        model = int(self.service.model[number])
-        served = scores.own
-        if model:
-            served = half_and_half(self.task_type, scores.own, scores.others[model - 1])
+        if isinstance(self.task_type, Forecast):
+            table = with_client(x, predictor.samples, clustered.client_name(number))
+            new = new_rows(table, predictor.samples)
+            served = self._scores(number, predictor.input_of(new.table[new.complete]))
+            return in_label_units(new, self.task_type, served)
+        served = self._scores(number, predictor.input_of(x))
         if self.task_type.loss is not None:
-            return self.task_type.predict(served)
+            return self.task_type.predict(served, exposures(x, None, predictor.samples))
         if proba:
             return probabilities(served)
         classes = served.argmax(axis=1)
         names = predictor.label_names
         return classes if names is None else np.asarray(names)[classes]
+
+    def _scores(self, client: int, x: Shaped[np.ndarray, "B ..."]) -> Float[np.ndarray, "B C"]:
+        """The scores of the model that serves a client, for samples as the network gets them."""
+        scores = self.candidates.scores(client, x)
+        model = int(self.service.model[client])
+        if not model:
+            return scores.own
+        return half_and_half(self.task_type, scores.own, scores.others[model - 1])
 
     def save(self, folder: str | Path) -> Path:
         """Write the summary and the table of clients into a run's folder, where its report finds

@@ -34,8 +34,8 @@ from fedkin.measures.run_scores import scores_in
 from fedkin.options.base import Option
 from fedkin.run.experiment import Experiment
 from fedkin.run.federation_state import FederationState, server_state_file, write_state
-from fedkin.run.folder.lock import lock_file
 from fedkin.run.folder.label_statistics import read_statistics, write_statistics
+from fedkin.run.folder.lock import lock_file
 from fedkin.run.folder.run_folder import LABELS, TRANSFORM, holds_run, read_transform
 from fedkin.run.metrics.partial_rounds import scored_text
 from fedkin.run.run import Run
