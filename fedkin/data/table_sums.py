@@ -3,8 +3,7 @@ same way.
 
 Each site writes a file with the sums of its training samples (``table_sums``). Whoever has the
 files of all sites joins them (``joined``). The result is the transform that a federation would fit
-on all tables in one place, up to rounding. Nobody sees a row of another site, and a file shows all
-that leaves the site.
+on all tables in one place, up to rounding. No row leaves a site, and a file shows all that does.
 
 The names of categories are data. A site can keep the names of rare ones
 (``TableSums.without_rare_names``).

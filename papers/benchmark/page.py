@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import matplotlib
@@ -39,6 +39,7 @@ from papers.benchmark.tables import (
     refusals,
     shares,
     winners,
+    worse_alone,
 )
 from papers.result_store import read
 from papers.tables_markdown import markdown
@@ -88,7 +89,7 @@ def frame(lines: list[dict]) -> pd.DataFrame:
         "model_bytes",
         "own_share",
     ]
-    columns += ["refused"]
+    columns += ["refused", "client_losses"]
     return pd.DataFrame([line for line in lines if line["trial"] is None], columns=columns)
 
 
@@ -105,7 +106,7 @@ def page(runs: pd.DataFrame, rankings: dict[str, Ranks]) -> str:
             "## Which method for which kind of heterogeneity",
             winners(runs, rankings),
             "## All settings but the tables",
-            ranking("all", rankings["all"], "settings"),
+            ranking("all", rankings["all"], "settings", worse_alone(runs, LABEL_SETTINGS)),
             accuracies(runs, LABEL_SETTINGS),
             refusals(runs),
         ]
@@ -113,7 +114,9 @@ def page(runs: pd.DataFrame, rankings: dict[str, Ranks]) -> str:
             parts.append(f"## {title}")
             if regime == TABLES:
                 parts += [TABLES_TEXT, accuracies(runs, TABLE_SETTINGS)]
-            parts.append(ranking(regime, rankings[regime], "draws"))
+            settings = [setting for setting in SETTINGS if setting.regime == regime]
+            worse = worse_alone(runs, settings)
+            parts.append(ranking(regime, rankings[regime], "draws", worse))
     parts.append(NEXT)
     return "\n\n".join(parts) + "\n"
 
@@ -158,8 +161,15 @@ def _sizes(runs: pd.DataFrame) -> Counter[tuple[str, str]]:
     return Counter(zip(runs["row"], runs["column"], strict=True))
 
 
-def ranking(name: str, ranks: Ranks, blocks: str) -> str:
-    """Average ranks: the picture if they were tested, how they were tested, and the table."""
+def ranking(name: str, ranks: Ranks, blocks: str, worse: Mapping[str, float]) -> str:
+    """Average ranks: the picture if they were tested, how they were tested, and the table.
+
+    Args:
+        name: of the kind.
+        ranks: of the methods.
+        blocks: what is ranked, ``settings`` or ``draws``.
+        worse: share of clients that each method serves worse than alone.
+    """
     if not len(ranks.scores):
         return (
             f"No {'setting' if blocks == 'settings' else 'draw of a setting'} has runs of all "
@@ -171,11 +181,18 @@ def ranking(name: str, ranks: Ranks, blocks: str) -> str:
         notes = notes.replace(
             "settings, from the mean over the seeds", "draws (a setting from a seed)"
         )
-    rows = [[str(row["method"]), f"{row['average_rank']:.2f}"] for row in rows_of(ranks.table())]
+    rows = [
+        [str(row["method"]), f"{row['average_rank']:.2f}", _share(worse.get(str(row["method"])))]
+        for row in rows_of(ranks.table())
+    ]
     if left := [name for name in NAMES if name not in ranks.average]:
         notes += f" Left out, because they cannot run at one of the settings: {', '.join(left)}."
     shown = [f"![average ranks: {name}](images/benchmark-{name}.svg)"] if ranks.tested else []
-    return "\n\n".join([*shown, notes, markdown(["method", "average rank"], rows)])
+    return "\n\n".join([*shown, notes, markdown(["method", "average rank", "worse than alone, %"], rows)])
+
+
+def _share(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:.0f}"
 
 
 def accuracies(runs: pd.DataFrame, of: Sequence[Setting]) -> str:
@@ -241,6 +258,10 @@ step of a stream.
 
 **Newcomers.** The last clients take no part in training. \
 After training, each is placed by the method's own rule.
+
+**Worse than alone** is the share of clients with ten or more test samples whose test loss is \
+more than 2% above that of the
+model that they train alone, as a mean over draws ([why](do-clusters-help.md#worse-than-alone)).
 
 **Ranks.** Ranks are computed from mean accuracies over seeds, with Friedman's test and Nemenyi's \
 critical difference

@@ -15,6 +15,7 @@ from fedkin.core.method import UNASSIGNED, Method
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import requirements_of
 from fedkin.core.training import LocalTraining
+from fedkin.measures.worse_than_alone import LEAST_SAMPLES
 from fedkin.methods.cluster_steps import cluster_by_loss
 from fedkin.options.base import RunFacts
 from fedkin.options.with_options import ActiveOptions, WithOptions, by_section, refusal
@@ -34,6 +35,7 @@ from papers.result_store import Line
 BATCH = 10
 GAINS = ("r2_score", "d2_score")  # measures against the constant that is best for all
 LEAST_GAIN = -1.0
+DIVERGED = 1e30  # the loss of a model that has diverged
 
 
 def measure(setting: Setting, contender: Contender, trial: int, seed: int, validated: bool) -> Line:
@@ -119,6 +121,9 @@ def _figures(
         **_kept(outcome, data.clients, world.spec.parameters),
     }
     if not validated:
+        line["client_losses"] = _client_losses(
+            data.task_type, scores, clients, data.clients
+        )
         line["newcomers"] = _newcomers(
             world=world, method=method, state=outcome.state, setting=setting, seed=seed
         )
@@ -129,7 +134,7 @@ def _accuracy(
     task_type: TaskType, sums: Float[np.ndarray, "... S"], examples: Any
 ) -> Float[np.ndarray, "..."]:
     """The accuracy; of labels that are numbers, the share of the constant's loss that the models
-    save (``GAINS``), and at least ``LEAST_GAIN``, which is also that of models that have diverged.
+    save (``GAINS``). It is at least ``LEAST_GAIN``, the value for models that have diverged.
 
     Args:
         task_type: what the labels are.
@@ -154,6 +159,31 @@ def _of_clients(task_type: TaskType, scores: Scores) -> Line:
     }
 
 
+def _client_losses(
+    task_type: TaskType, scores: Scores, clients: Int[np.ndarray, "n"], total: int
+) -> list[float | None]:
+    """The mean test loss of each client to four digits, for ``worse_than_alone``: the training loss
+    of classes and survival times, and of numbers the error by which runs are scored. It is
+    ``DIVERGED`` if it is not finite, and None for a client with too few samples to count.
+
+    Args:
+        task_type: what the labels are.
+        scores: scores of the evaluated clients.
+        clients: these clients.
+        total: number of all clients.
+    """
+    values = scores.loss
+    if task_type.measure.direction == "lower":
+        column = task_type.sums.index(task_type.score_sum)
+        values = scores.sums[:, column] / np.maximum(scores.examples, 1)
+    values = np.nan_to_num(values, nan=DIVERGED, posinf=DIVERGED)
+    losses: list[float | None] = [None] * total
+    for client, samples, loss in zip(clients, scores.examples, values, strict=True):
+        if samples >= LEAST_SAMPLES:
+            losses[int(client)] = float(f"{min(loss, DIVERGED):.4g}")
+    return losses
+
+
 def _kept(outcome: loop.RunState, clients: int, parameters: int) -> Line:
     """The memory after the last round, in bytes: of the server's state, of the client that stores
     most, and of one model, for comparison. With APFL also the mean over clients of
@@ -163,7 +193,7 @@ def _kept(outcome: loop.RunState, clients: int, parameters: int) -> Line:
     memory.restore(outcome.memory)
     arrays = [array for name, array in vars(outcome.state).items() if name != "extras"]
     arrays += [array for of_option in outcome.state.extras.values() for array in of_option.values()]
-    server = sum(array.nbytes for array in arrays)
+    server = sum(np.asarray(array).nbytes for array in arrays)
     line: Line = {
         "server_memory": server,
         "client_memory": int(memory.bytes().max()),

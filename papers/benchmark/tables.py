@@ -10,6 +10,7 @@ import pandas as pd
 
 from fedkin.analysis.ranks import Ranks
 from fedkin.analysis.tables import rows_of
+from fedkin.measures.worse_than_alone import loses
 from papers.benchmark.contenders import CONTENDERS, TRIALS
 from papers.benchmark.federations import REGIMES, SETTINGS, Setting
 from papers.benchmark.queue import LEAST
@@ -18,6 +19,7 @@ from papers.tables_markdown import markdown
 NAMES = [contender.name for contender in CONTENDERS]
 ORDER = [setting.name for setting in SETTINGS]
 MARGIN = 0.02  # of accuracy, below a baseline
+ALONE = "Local"  # the method by which every client trains alone
 
 
 def means(
@@ -41,6 +43,33 @@ def means(
     kept = grouped["mean"].where(grouped["size"] >= least).unstack("column")
     names = [setting.name for setting in settings if setting.name in kept.index]
     return kept.reindex(index=names, columns=NAMES)
+
+
+def worse_alone(runs: pd.DataFrame, settings: Sequence[Setting]) -> dict[str, float]:
+    """For each method the share of clients that lose more than 2% against the model that they train
+    alone, as a mean over draws (a setting from a seed). Draws without a counted client, as in
+    data of small clients, are left out.
+
+    Args:
+        runs: one row each.
+        settings: the settings whose draws count.
+    """
+    names = [setting.name for setting in settings]
+    scored: Any = runs[runs["row"].isin(names)].dropna(subset=["client_losses"])
+    shares: dict[str, list[float]] = {}
+    for _, draw in scored.groupby(["row", "seed"]):
+        losses = {
+            row["column"]: np.array(row["client_losses"], np.float64) for row in rows_of(draw)
+        }
+        own = losses.get(ALONE)
+        if own is None or np.isnan(own).all():
+            continue
+        for name, loss in losses.items():
+            counts = ~np.isnan(own) & ~np.isnan(loss)
+            if counts.any():
+                share = float(loses(loss, own)[counts].mean())
+                shares.setdefault(name, []).append(share)
+    return {name: float(np.mean(values)) for name, values in shares.items()}
 
 
 def per_draw(runs: pd.DataFrame, settings: Sequence[str]) -> pd.DataFrame:

@@ -10,7 +10,8 @@ import numpy as np
 from jaxtyping import Int
 
 from fedkin import __version__
-from fedkin.config.server import DataDescription, SamplesSection
+from fedkin.config.samples_section import SamplesSection
+from fedkin.config.server import DataDescription
 from fedkin.core.model_spec import ModelSpec
 from fedkin.core.training import LocalTraining
 from fedkin.models import mlp

@@ -11,30 +11,27 @@ from jaxtyping import Float64
 
 from fedkin.core.errors import CheckpointError
 from fedkin.core.storage import write_atomic
-from fedkin.run.folder.run_folder import AGAINST, LABELS
-from fedkin.task_types.task_type import TaskType
+
+LABELS = "labels.json"
 
 
-def write_statistics(file: Path, task_type: TaskType) -> None:
+def write_statistics(file: Path, statistics: Float64[np.ndarray, "L"]) -> None:
     """Write the statistics of a task type (``TaskType.statistics``) to a file."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(file, json.dumps(task_type.statistics.tolist()))
+    write_atomic(file, json.dumps(statistics.tolist()))
 
 
 def kept_statistics(folder: Path | None) -> Float64[np.ndarray, "L"] | None:
     """The statistics that a run has computed with its sites; None if it has computed none.
 
     Args:
-        folder: the run's folder, or the folder of a compared method in it; None for a run without
-            a folder.
+        folder: the run's folder; None for a run without a folder.
 
     Raises:
         CheckpointError: the file is damaged.
     """
     if folder is None:
         return None
-    if folder.parent.name == AGAINST:
-        folder = folder.parent.parent
     file = folder / LABELS
     return read_statistics(file) if file.exists() else None
 

@@ -64,6 +64,7 @@ from fedkin.run.folder.fingerprint import (
     environment_changes,
     first_difference,
 )
+from fedkin.run.folder.label_statistics import LABELS
 from fedkin.run.folder.migrations import Migrations
 from fedkin.run.folder.record_lines import line_of, lines_of, records_up_to
 
@@ -73,7 +74,6 @@ MIGRATIONS = "migrations.jsonl"
 TIMINGS = "timings.jsonl"
 ENVIRONMENT = "environment.json"
 TRANSFORM = "transform.json"
-LABELS = "labels.json"
 CHECKPOINTS = "checkpoints"
 CLIENTS = "clients.parquet"
 SUMMARY = "summary.json"
@@ -375,6 +375,13 @@ def read_config(path: Path) -> Description:
             f"{path / CONFIG} is damaged: it has no [run], or no [method] with a name"
         )
     return Description(sections)
+
+
+def main_folder(path: Path | None) -> Path | None:
+    """The run's folder, from this folder or from the folder of a compared method in it."""
+    if path is None or path.parent.name != AGAINST:
+        return path
+    return path.parent.parent
 
 
 def read_transform(path: Path | None) -> TableTransform | None:

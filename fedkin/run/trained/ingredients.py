@@ -10,7 +10,8 @@ from fedkin.config import registry
 from fedkin.config.description import Description
 from fedkin.config.run import LocalSection, from_dict
 from fedkin.config.schema import Values, error_context
-from fedkin.config.server import DataDescription, SamplesSection
+from fedkin.config.samples_section import SamplesSection
+from fedkin.config.server import DataDescription
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.method import Method
 from fedkin.core.model_spec import Samples

@@ -300,7 +300,7 @@ class RemoteWorlds:
                 self.task_type = self.task_type.with_statistics(read_statistics(file))
             else:
                 self.task_type = label_statistics(world, self.task_type)
-                write_statistics(file, self.task_type)
+                write_statistics(file, self.task_type.statistics)
             self._labels_known = True
         world.task_type = self.task_type
 

@@ -130,7 +130,7 @@ def test_a_file_says_the_columns_and_travels_with_the_models(
     (tmp_path / "columns.json").write_text(json.dumps(columns))
     run = served(tmp_path, "columns.json", "../columns.json")
     new = TABLES[1].drop(columns=["state", "client_id"]).head(4)
-    new.loc[0, "ward"] = "a ward that nobody has"
+    new.loc[0, "ward"] = "an unknown ward"
     new.loc[1, "dose"] = np.nan
     expected = simulated(pooled(scale_from=columns)).predict(new, client="site-1")
     run.export(tmp_path / "export")

@@ -1,0 +1,154 @@
+"""The section [samples] of a federation with a server: the samples of all sites, the scaling of
+their tables, and their labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import model_validator
+
+from fedkin.config.schema import Positive, Section
+from fedkin.core.object_repr import listed
+from fedkin.data.label_tasks import given_statistics, task_type_of
+from fedkin.data.table_options import whole_transform
+from fedkin.data.table_transform import NONE, TableTransform, given_transform
+from fedkin.task_types.classification import CLASSIFICATION
+from fedkin.task_types.task_type import TaskType
+
+Scale = Literal["standard", "robust", "none"]  # as ``data.table_transform.SCALES``
+
+
+class SamplesSection(Section):
+    """The section [samples]: the shape of a sample and the number of classes, equal at all sites.
+
+    ``words`` is the size of the vocabulary if samples are word indices. ``labels`` and ``features``
+    are the names of the classes and of a table's columns. Their order must be the same at all
+    sites. ``scale_from`` has the ``mean`` and the ``scale`` of each column, by which all sites
+    scale their tables; or the encoding of columns with text and missing values, too, in the file of
+    `fedkin data join`. With ``scale`` the server computes these numbers before the first round,
+    from sums over the training samples of all sites.
+
+    ``task`` and ``loss`` say what labels are that are no classes. The server computes the mean and
+    the standard deviation of numbers, or the rate of counts, in the same way, or they are given
+    (``label_scale_from``).
+    """
+
+    shape: list[Positive]
+    classes: Positive
+    words: Positive | None = None
+    labels: list[str] | None = None
+    features: list[str] | None = None
+    # how the server scales a table's columns, by sums over the training samples of all sites; not
+    # set: by `scale_from`, or not at all
+    scale: Scale | None = None
+    # mean and scale of each of a table's columns, by which all sites scale their tables
+    scale_from: dict[str, Any] | None = None
+    # task type of labels that are no classes, such as regression or count
+    task: str | None = None
+    # training loss of these labels; not set: the task type's first one
+    loss: str | None = None
+    # levels that a model of quantiles predicts
+    quantiles: list[float] | None = None
+    # options of the loss, by name
+    loss_options: dict[str, Any] | None = None
+    # statistics of labels that are numbers, by which all sites scale them; not set: the server
+    # computes them, by sums over the training samples of all sites
+    label_scale_from: dict[str, float] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _columns(cls, values: Any) -> Any:
+        """The values with the names and the number of the features, if ``scale_from`` has them."""
+        given = values.get("scale_from")
+        if not isinstance(given, Mapping) or "encoding" not in given:
+            return values
+        names = list(given.get("columns", ()))
+        return {"features": names, "shape": [len(names)], **values}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _outputs(cls, values: Any) -> Any:
+        """The values with the number of outputs as ``classes``, if labels are numbers."""
+        task, loss, quantiles = (values.get(key) for key in ("task", "loss", "quantiles"))
+        if task is loss is quantiles is None or "classes" in values:
+            return values
+        task_type = task_type_of(task, loss, quantiles, values.get("loss_options"))
+        own = None if task_type is None else task_type.loss
+        return values if own is None else {**values, "classes": own.outputs}
+
+    @model_validator(mode="after")
+    def _labels(self) -> SamplesSection:
+        """Check task type, loss and statistics of the labels."""
+        loss = self.task_type().loss
+        if loss is None and self.label_scale_from is not None:
+            raise ValueError(
+                'label_scale_from: scales labels that are numbers; set task = "regression", or '
+                "remove it"
+            )
+        if loss is not None and self.classes != loss.outputs:
+            raise ValueError(
+                f"classes: a model has {loss.outputs} output(s) for loss = {loss.name!r}, got "
+                f"{self.classes}; remove classes"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _names(self) -> SamplesSection:
+        """Check that, if names of classes or columns are given, there is a different one for each
+        class or column."""
+        columns = sum(self.shape[:1])
+        for what, names, number in (
+            ("labels", self.labels, self.classes),
+            ("features", self.features, columns),
+        ):
+            if names is not None and (len(names) != number or len(set(names)) != number):
+                raise ValueError(f"{what} must be {number} different names, got {listed(names)}")
+        for key in ("scale", "scale_from"):
+            if getattr(self, key) not in (None, NONE) and self.features is None:
+                raise ValueError(
+                    f"{key}: needs the names of the columns too, such as features = "
+                    '["age", "weight"]'
+                )
+        if self.scale is not None and self.scale_from is not None:
+            raise ValueError(
+                f"scale = {self.scale!r} computes numbers, or uses none, but scale_from gives "
+                "them; leave one of the two out"
+            )
+        if self.summed and len(self.shape) > 1:
+            raise ValueError(
+                f"scale: scales the columns of tables, but samples have the shape {self.shape}; "
+                "remove it"
+            )
+        self.transform()
+        return self
+
+    @property
+    def summed(self) -> bool:
+        """Whether the server computes the scaling from sums of all sites."""
+        return self.scale not in (None, NONE)
+
+    @property
+    def labels_summed(self) -> bool:
+        """Whether the server computes the statistics of labels from sums of all sites."""
+        return self.task_type().loss is not None and self.label_scale_from is None
+
+    def task_type(self) -> TaskType:
+        """What the labels are, with their statistics if these are given."""
+        found = task_type_of(self.task, self.loss, self.quantiles, self.loss_options)
+        if found is None:
+            return CLASSIFICATION
+        given = self.label_scale_from
+        return found if given is None else given_statistics(found, given)
+
+    def transform(self) -> TableTransform | None:
+        """How all sites scale their tables; None if they do not.
+
+        Raises ConfigError if ``scale_from`` lacks a column of ``features``.
+        """
+        if self.scale_from is None or self.features is None:
+            return None
+        found = whole_transform(self.scale_from, "samples.scale_from")
+        if isinstance(found, TableTransform):
+            return found.of_columns(self.features, "samples.scale_from").as_given()
+        return given_transform(found, self.features, "samples")
