@@ -188,7 +188,8 @@ def ranking(name: str, ranks: Ranks, blocks: str, worse: Mapping[str, float]) ->
     if left := [name for name in NAMES if name not in ranks.average]:
         notes += f" Left out, because they cannot run at one of the settings: {', '.join(left)}."
     shown = [f"![average ranks: {name}](images/benchmark-{name}.svg)"] if ranks.tested else []
-    return "\n\n".join([*shown, notes, markdown(["method", "average rank", "worse than alone, %"], rows)])
+    table = markdown(["method", "average rank", "worse than alone, %"], rows)
+    return "\n\n".join([*shown, notes, table])
 
 
 def _share(value: float | None) -> str:
