@@ -29,6 +29,8 @@ import fedkin as fk
 from fedkin.analysis.clusters_or_levels import ClustersOrLevels, clusters_or_levels
 from fedkin.analysis.level_fits import LevelPlan
 from fedkin.data.federated import FederatedData
+from fedkin.data.natural import HashedSplit
+from fedkin.data.natural_sets import NaturalSet
 
 RESULTS = Path(__file__).with_name("natural_results")
 MOST = 8.0  # standard deviations
@@ -84,6 +86,7 @@ LOG_COLUMNS = {
 PLANS = {
     "employment": LevelPlan(rates=(0.1, 0.03), batch_size=64, epochs=3, rounds=40),
     "employment_lag12": LevelPlan(rates=(0.1, 0.03), batch_size=64, epochs=3, rounds=40),
+    "txhousing_lags": LevelPlan(rates=(0.1, 0.03), batch_size=64, epochs=3, rounds=100),
     "employment_w36": LevelPlan(
         clusters=(4, 8, 12), rates=(0.1, 0.03), batch_size=16, epochs=3, rounds=60
     ),
@@ -111,8 +114,22 @@ def federation(name: str, draw: int) -> FederatedData:
     frame = natural.trained_clients().copy()
     for column in LOG_COLUMNS.get(name, ()):
         frame[column] = np.log1p(frame[column])
+    if natural.about.unit:
+        frame = with_validation_units(frame, natural.about, draw, name)
     data = standardised(fk.data.from_pandas(frame, **options))
     return data if data.validation is not None else data.with_validation(0.25, draw)
+
+
+def with_validation_units(frame: Any, about: NaturalSet, draw: int, name: str) -> Any:
+    """The table with a fifth of each client's training units as validation rows. All rows of a
+    unit, such as a person, are in one part."""
+    hashed = HashedSplit(seed=draw, name=f"{name}/validation")
+    frame = frame.reset_index(drop=True)
+    trained = frame[frame["split"] == "train"]
+    for client, rows in trained.groupby(about.client):
+        held_out = hashed.tested(str(client), rows[about.unit].astype(int))
+        frame.loc[rows.index[rows[about.unit].isin(held_out)], "split"] = "validation"
+    return frame
 
 
 def standardised(data: FederatedData) -> FederatedData:

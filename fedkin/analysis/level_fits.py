@@ -2,10 +2,12 @@
 with own intercepts, of personal and local models, and of clusters.
 
 Shared models are trained by FedAvg, clusters by IFCA with several starts, both by the simulator.
+Half of the starts are random; the others are the means of K-means clusters of the clients' local
+models, because from random models IFCA often finds fewer clusters than there are.
 The number of clusters is chosen on validation samples, 1 among the candidates; then all models are
 trained on training and validation samples together. Own intercepts, personal models (pulled to the
 shared one) and local models (pulled to the best constant) are exact fits, whose strength is chosen
-by cross-validation over all clients (``fedkin.tasks.pulled_fit``).
+on the validation samples of all clients, too (``fedkin.tasks.pulled_fit``).
 
 Shapes: N clients, K models, P parameters.
 """
@@ -14,17 +16,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Float64, Int
 
+from fedkin.clustering.kmeans import kmeans
 from fedkin.config.plan import Scoring
+from fedkin.core.client_memory import ClientMemory
 from fedkin.core.errors import ConfigError, DataError, ModelError
-from fedkin.core.method import UNASSIGNED, Method
+from fedkin.core.method import UNASSIGNED, Method, State
 from fedkin.core.progress import Progress
 from fedkin.core.randomness import Stream
 from fedkin.core.training import SGD, LocalTraining
+from fedkin.core.world import World
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.measures.moments import intraclass_correlation, moments
 from fedkin.methods import IFCA, FedAvg
@@ -33,6 +39,7 @@ from fedkin.run.simulate import simulate
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.workers import AnyModel
 from fedkin.tasks.evaluate import Evaluate, Scores
+from fedkin.tasks.own_model import OWN
 from fedkin.tasks.pulled_fit import (
     INTERCEPT,
     MODEL,
@@ -58,7 +65,8 @@ class LevelPlan:
 
     Attributes:
         clusters: candidates for the number of clusters; 1 is always one of them.
-        starts: random starts of the clustered method, for each number of clusters.
+        starts: starts of the clustered method, for each number of clusters. Every second one is
+            random, and the others are clusters of local models.
         rounds: communication rounds, in which all clients take part.
         rates: learning rates; the one with the lowest validation loss of FedAvg is used.
         epochs: local epochs.
@@ -136,15 +144,33 @@ class LevelCandidate(NamedTuple):
 
     Attributes:
         clusters: its number of clusters.
-        start: number of its random start.
+        start: number of its start.
         loss: its mean validation loss.
         beyond: its mean validation loss with own intercepts.
+        strength: the pull of these intercepts that validation samples choose.
     """
 
     clusters: int
     start: int
     loss: float
     beyond: float
+    strength: float
+
+
+class Chosen(NamedTuple):
+    """The choices that validation samples have made.
+
+    Attributes:
+        rate: the learning rate.
+        candidates: each number of clusters with each start; the first one is the shared model.
+        personal: the pull of personal models.
+        local: the pull of local models.
+    """
+
+    rate: float
+    candidates: list[LevelCandidate]
+    personal: float
+    local: float
 
 
 def fit_draw(
@@ -169,29 +195,28 @@ def fit_draw(
         ModelError: the model is not linear.
     """
     check_comparable(data, model)
-    fits = _Fits(data, model, plan, seed)
-    rate, candidates = fits.candidates()
+    chosen = _Fits(data, model, plan, seed).chosen()
     everything = replace(data, train=merged(data), validation=None)
     final = _Fits(everything, model, plan, seed)
-    shared = final.trained(FedAvg(), rate, 0)
-    constant = final.constant_model()
+    shared = final.trained(FedAvg(), chosen.rate, 0)
+    one = chosen.candidates[0]
     losses = {
         SHARED: final.plain(shared, "test"),
-        INTERCEPTS: final.pulled(shared, INTERCEPT, "test"),
-        PERSONAL: final.pulled(shared, MODEL, "test"),
-        LOCAL: final.pulled(Trained(constant[None], shared.assignment), MODEL, "test"),
+        INTERCEPTS: final.pulled(shared, INTERCEPT, "test", one.strength),
+        PERSONAL: final.pulled(shared, MODEL, "test", chosen.personal),
+        LOCAL: final.pulled(final.constant, MODEL, "test", chosen.local),
     }
-    best = min(candidates, key=lambda each: each.loss)
-    clustered = final.of_candidate(best, rate, shared)
+    best = min(chosen.candidates, key=lambda each: each.loss)
+    clustered = final.of_candidate(best, chosen, shared)
     losses[CLUSTERS] = final.plain(clustered, "test")
-    beyond = min(candidates, key=lambda each: each.beyond)
-    of_beyond = clustered if beyond == best else final.of_candidate(beyond, rate, shared)
-    losses[CLUSTERS_AND_INTERCEPTS] = final.pulled(of_beyond, INTERCEPT, "test")
+    beyond = min(chosen.candidates, key=lambda each: each.beyond)
+    of_beyond = clustered if beyond == best else final.of_candidate(beyond, chosen, shared)
+    losses[CLUSTERS_AND_INTERCEPTS] = final.pulled(of_beyond, INTERCEPT, "test", beyond.strength)
     if groups is not None:
-        losses |= final.of_groups(groups, rate)
+        losses |= final.of_groups(groups, chosen.rate)
     return Draw(
         losses=losses,
-        constant=final.constant_loss(constant),
+        constant=final.plain(final.constant, "test").mean,
         clusters=best.clusters,
         clusters_beyond=beyond.clusters,
         assignment=clustered.assignment,
@@ -218,8 +243,8 @@ class _Fits:
         self._world = SimulatedWorld(data, model)
         self._clients = np.arange(data.clients)
 
-    def candidates(self) -> tuple[float, list[LevelCandidate]]:
-        """The learning rate, and each number of clusters with each start, by validation."""
+    def chosen(self) -> Chosen:
+        """The choices by validation samples."""
         shared = {rate: self.trained(FedAvg(), rate, 0) for rate in self._plan.rates}
         scores = {rate: self.plain(each, "validation").mean for rate, each in shared.items()}
         finite = {rate: score for rate, score in scores.items() if np.isfinite(score)}
@@ -229,25 +254,62 @@ class _Fits:
                 f"{self._plan.rates}; add a smaller one, such as {min(self._plan.rates) / 10:g}"
             )
         rate = min(finite, key=lambda each: finite[each])
-        one = self.pulled(shared[rate], INTERCEPT, "validation").mean
-        found = [LevelCandidate(1, 0, finite[rate], one)]
+        local = self.strength(self.constant, MODEL)
+        candidates = [self._candidate(shared[rate], 1, 0)]
         for clusters in self._plan.clusters:
             if not 1 < clusters <= self._data.clients:
                 continue
             for start in range(self._plan.starts):
-                trained = self.trained(IFCA(clusters=clusters, migration="none"), rate, start)
-                loss = self.plain(trained, "validation").mean
-                if np.isfinite(loss):
-                    beyond = self.pulled(trained, INTERCEPT, "validation").mean
-                    found.append(LevelCandidate(clusters, start, loss, beyond))
-        return rate, found
+                trained = self.clustered(clusters, rate, start, local)
+                candidate = self._candidate(trained, clusters, start)
+                if np.isfinite(candidate.loss):
+                    candidates.append(candidate)
+        return Chosen(
+            rate=rate,
+            candidates=candidates,
+            personal=self.strength(shared[rate], MODEL),
+            local=local,
+        )
 
-    def of_candidate(self, candidate: LevelCandidate, rate: float, shared: Trained) -> Trained:
+    def _candidate(self, trained: Trained, clusters: int, start: int) -> LevelCandidate:
+        """Trained clusters with their validation losses."""
+        loss = self.plain(trained, "validation").mean
+        if not np.isfinite(loss):
+            return LevelCandidate(clusters, start, loss, beyond=loss, strength=np.inf)
+        strength = self.strength(trained, INTERCEPT)
+        beyond = self.pulled(trained, INTERCEPT, "validation", strength).mean
+        return LevelCandidate(clusters, start, loss, beyond=beyond, strength=strength)
+
+    def of_candidate(self, candidate: LevelCandidate, chosen: Chosen, shared: Trained) -> Trained:
         """The models of a candidate, trained on these data."""
         if candidate.clusters == 1:
             return shared
-        method = IFCA(clusters=candidate.clusters, migration="none")
-        return self.trained(method, rate, candidate.start)
+        return self.clustered(candidate.clusters, chosen.rate, candidate.start, chosen.local)
+
+    def clustered(self, clusters: int, rate: float, start: int, local: float) -> Trained:
+        """Train clusters by IFCA.
+
+        Args:
+            clusters: number of clusters.
+            rate: learning rate.
+            start: number of the start: K-means of local models if it is even, otherwise random.
+            local: the pull of local models.
+        """
+        if start % 2:
+            return self.trained(IFCA(clusters=clusters, migration="none"), rate, start)
+        own = self._own_models(local).astype(np.float64)
+        if len(np.unique(own, axis=0)) < clusters:
+            return self.trained(IFCA(clusters=clusters, migration="none"), rate, start)
+        labels = kmeans(own, clusters, seed=self._seed + start, restarts=1)
+        first = np.stack([own[labels == cluster].mean(axis=0) for cluster in range(clusters)])
+        return self.trained(_ifca_from(first.astype(np.float32)), rate, start)
+
+    def _own_models(self, local: float) -> Float[np.ndarray, "N P"]:
+        """The local model of each client, with this pull to the best constant."""
+        self.pulled(self.constant, MODEL, "train", local)
+        memory = ClientMemory(len(self._clients))
+        memory.restore(self._world.memory())
+        return memory.read(OWN, self._clients, self.constant.models[self.constant.assignment])
 
     def of_groups(self, groups: Sequence[str], rate: float) -> dict[str, ModelLosses]:
         """Test losses of clusters by known groups, and by random groups of the same sizes."""
@@ -280,8 +342,8 @@ class _Fits:
         task = Evaluate(trained.models, trained.assignment, split=split)
         return self._losses(self._world.run(task, self._clients))
 
-    def pulled(self, trained: Trained, fits: str, split: str) -> ModelLosses:
-        """Losses of each client's own fit, pulled to its model."""
+    def strength(self, trained: Trained, fits: str) -> float:
+        """The pull of the clients' own fits to their models with the lowest validation loss."""
         choice = ChooseStrength(
             models=trained.models,
             strengths=np.array(STRENGTHS),
@@ -290,11 +352,15 @@ class _Fits:
         )
         stream = Stream(self._seed, 0, f"own fits/{fits}")
         held_out = self._world.run(choice, self._clients, stream).arrays["loss"]
+        return STRENGTHS[int(np.nanargmin(held_out))]
+
+    def pulled(self, trained: Trained, fits: str, split: str, strength: float) -> ModelLosses:
+        """Losses of each client's own fit, pulled to its model."""
         task = EvaluatePulled(
             models=trained.models,
             model_index=trained.assignment,
             split=split,
-            strength=STRENGTHS[int(np.nanargmin(held_out))],
+            strength=strength,
             fits=fits,
         )
         return self._losses(self._world.run(task, self._clients))
@@ -324,7 +390,8 @@ class _Fits:
         owners = self._data.train.owners()
         return intraclass_correlation(moments(residuals, owners, self._data.clients))
 
-    def constant_model(self) -> Float[np.ndarray, "P"]:
+    @cached_property
+    def constant(self) -> Trained:
         """The model whose scores are the best constant of the training samples."""
         model = np.zeros(self._model.spec.parameters, np.float32)
         if self._data.task_type.loss is None:
@@ -334,11 +401,17 @@ class _Fits:
         else:
             scores = np.array(self._data.task_type.constant)
         model[-len(scores) :] = scores
-        return model
+        return Trained(model[None], np.zeros_like(self._clients))
 
-    def constant_loss(self, constant: Float[np.ndarray, "P"]) -> float:
-        """The mean test loss of the best constant."""
-        return self.plain(Trained(constant[None], np.zeros_like(self._clients)), "test").mean
+
+def _ifca_from(first: Float[np.ndarray, "K P"]) -> IFCA:
+    """IFCA whose first models are given."""
+
+    class IFCAFromModels(IFCA):
+        def init(self, world: World, stream: Stream) -> State:
+            return replace(super().init(world, stream), models=first)
+
+    return IFCAFromModels(clusters=len(first), migration="none")
 
 
 def check_comparable(data: FederatedData, model: AnyModel) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 from fedkin.config import registry
 from fedkin.config.description import Description
 from fedkin.config.run import LocalSection, from_dict
-from fedkin.config.schema import Values, error_context
 from fedkin.config.samples_section import SamplesSection
+from fedkin.config.schema import Values, error_context
 from fedkin.config.server import DataDescription
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.method import Method
