@@ -43,6 +43,8 @@ from fedkin.run.simulate import trainable
 from fedkin.simulation.workers import AnyModel
 
 LEAST_GAIN = 1.0  # percent of the loss; a smaller gain is not worth clusters
+# Share of what own models save. Clusters that save less of it divide clients that all differ.
+LEAST_SHARE = 0.5
 HELP = "clusters"
 LEVELS = "levels, not clusters"
 OWN = "own models, not clusters"
@@ -139,8 +141,14 @@ class ClustersOrLevels:
     @property
     def verdict(self) -> str:
         """``clusters``, ``levels, not clusters``, ``own models, not clusters`` or ``one shared
-        model``."""
-        if self._helps(CLUSTERS_AND_INTERCEPTS, INTERCEPTS):
+        model``.
+
+        Clusters help if they save a significant part of the loss beyond own intercepts, and at
+        least half of what own models save beyond them.
+        """
+        beyond = self.gain(CLUSTERS_AND_INTERCEPTS, INTERCEPTS).mean
+        own = self.gain(PERSONAL, INTERCEPTS).mean
+        if self._helps(CLUSTERS_AND_INTERCEPTS, INTERCEPTS) and beyond >= LEAST_SHARE * own:
             return HELP
         if self._helps(INTERCEPTS, SHARED):
             return LEVELS
