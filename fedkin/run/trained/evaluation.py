@@ -342,7 +342,7 @@ def _fine_tuned(
     chosen = most
     if data.validation is not None and split != "validation":
         correct = [
-            _correct(trained, data, split="validation", clients=clients, epochs=epochs).sum()
+            float(_correct(trained, data, split="validation", clients=clients, epochs=epochs).sum())
             for epochs in range(most + 1)
         ]
         chosen = best_epochs(correct, sign=1)
