@@ -9,9 +9,9 @@ compared with, and what a table with such a column suggests first.
 
 All groups start from the same model. A client tells a hash of its group's name once, before its
 first round. The hash has no secret key: the server learns who shares a group, and the name of every
-group that it can guess, such as those in a list of sectors. A newcomer joins its group; the first client of a new group starts a model from the
-mean of all models. With ``groups`` the server knows the groups by clients' names, and nothing is
-asked.
+group that it can guess, such as those in a list of sectors. A newcomer joins its group; the first
+client of a new group starts a model from the mean of all models. With ``groups`` the server knows
+the groups by clients' names, and nothing is asked.
 """
 
 from __future__ import annotations
