@@ -10,9 +10,11 @@ from jaxtyping import Float64, Int
 
 from fedkin.core.object_repr import listed
 from fedkin.data.federated import FederatedData
+from fedkin.data.label_tasks import raw_labels
 from fedkin.data.table_scaling import raw_statistics
 from fedkin.data.table_transform import NONE, TableTransform
 from fedkin.measures.moments import intraclass_correlation, moments
+from fedkin.task_types.loss import targets_of
 
 
 def table(data: FederatedData) -> pd.DataFrame:
@@ -111,18 +113,30 @@ def _numbers(data: FederatedData, split: str) -> dict[str, str]:
         "mean label of a client, min / median / max": _number_spread(means),
     }
     if len(labels) > len(means) > 1:
-        share = intraclass_correlation(by_client)
-        statistics["intraclass correlation of labels"] = f"{share:.3f}"
+        statistics["intraclass correlation of labels"] = f"{label_icc(data, split):.3f}"
     return statistics
+
+
+def label_icc(data: FederatedData, split: str = "train") -> float:
+    """Intraclass correlation of the labels of a split: the share of their variance that lies
+    between clients. Of classes, it is that of belonging to the last class.
+
+    Args:
+        data: the data.
+        split: ``train``, ``test``, or ``validation`` if the data have one.
+    """
+    part = data.part(split)
+    labels = targets_of(data.y[part.rows]).label
+    if data.task_type.loss is None:
+        labels = labels == data.classes - 1
+    return intraclass_correlation(moments(labels, part.owners(), data.clients))
 
 
 def number_labels(data: FederatedData) -> Float64[np.ndarray, "M"]:
     """The labels of all samples in the user's units, for data whose labels are numbers."""
-    labels = data.y if data.y.ndim == 1 else data.y[:, 0]
-    scale = data.task_type.label
-    numbers = labels.astype(np.float64) * scale.scale + scale.mean
+    numbers = raw_labels(data.task_type, data.y)
     # Scaled labels are float32, so a label of 0 would become 1e-8.
-    digits = 6 - math.floor(math.log10(scale.scale))
+    digits = 6 - math.floor(math.log10(data.task_type.label.scale))
     return np.round(numbers, digits) + 0.0
 
 

@@ -22,7 +22,8 @@ from fedkin.data.client_ids import client_ids, whole_ids
 from fedkin.data.column_checks import check_columns
 from fedkin.data.files import Table
 from fedkin.data.forecast_options import ForecastOptions
-from fedkin.data.label_tasks import numbers_of, place_of
+from fedkin.data.label_tasks import place_of
+from fedkin.data.number_columns import numbers_of
 from fedkin.data.series_history import SeriesHistory
 from fedkin.data.series_rows import SeriesRows
 from fedkin.data.time_steps import Frequency, TimeSteps, read_steps
