@@ -35,9 +35,9 @@ from fedkin.analysis.level_fits import (
 from fedkin.analysis.tables import rows_of
 from fedkin.core.errors import ConfigError
 from fedkin.core.randomness import Stream
+from fedkin.data.describe import label_icc
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.measures.corrected_interval import CorrectedInterval, corrected_interval
-from fedkin.measures.moments import intraclass_correlation, moments
 from fedkin.measures.worse_than_alone import worse_than_alone
 from fedkin.run.simulate import trainable
 from fedkin.simulation.workers import AnyModel
@@ -311,15 +311,6 @@ def groups_of(data: FederatedData, column: str) -> tuple[str, ...]:
             f'["{column}"]'
         )
     return facts[column]
-
-
-def label_icc(data: FederatedData) -> float:
-    """Intraclass correlation of the training labels; of more than two classes, of the last one."""
-    rows = data.train.rows
-    labels = data.y if data.y.ndim == 1 else data.y[:, 0]
-    if data.task_type.loss is None:
-        labels = (labels == data.classes - 1).astype(np.float64)
-    return intraclass_correlation(moments(labels[rows], data.train.owners(), data.clients))
 
 
 def _harmed(draw: Draw, kind: str) -> float:

@@ -38,6 +38,7 @@ from fedkin.methods.given import Given
 from fedkin.run.simulate import simulate
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.workers import AnyModel
+from fedkin.task_types.loss import targets_of
 from fedkin.tasks.evaluate import Evaluate, Scores
 from fedkin.tasks.own_model import OWN
 from fedkin.tasks.pulled_fit import (
@@ -385,8 +386,8 @@ class _Fits:
             odds = np.exp(scores - scores.max(axis=1, keepdims=True))
             residuals = (y == self._data.classes - 1) - odds[:, -1] / odds.sum(axis=1)
         else:
-            labels, offset = (y, 0.0) if y.ndim == 1 else (y[:, 0], y[:, 1])
-            residuals = labels - task_type.loss.mean(np, scores, offset)
+            targets = targets_of(y)
+            residuals = targets.label - task_type.loss.mean(np, scores, targets.offset)
         owners = self._data.train.owners()
         return intraclass_correlation(moments(residuals, owners, self._data.clients))
 

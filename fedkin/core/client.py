@@ -362,6 +362,15 @@ class ClientRows:
         for portion in np.unique(portions):
             yield rows[portions == portion]
 
+    def by_model(
+        self, model_index: Int[np.ndarray, "n"]
+    ) -> Iterator[tuple[int, Int[np.ndarray, "r"]]]:
+        """Yield each model with its active rows (clients), for work of which all clients of a model
+        are one call. ``model_index`` is the model of each row."""
+        active = np.flatnonzero(self.active)
+        for index in np.unique(model_index[active]):
+            yield int(index), active[model_index[active] == index]
+
     def with_samples(
         self, some: Int[np.ndarray, "r"], own: list[Int[np.ndarray, "_"]]
     ) -> ClientRows:

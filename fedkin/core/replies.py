@@ -72,11 +72,15 @@ class ReplyBuilder:
         task: the task.
         rows: n, the number of rows.
         sizes: sizes of the schema's axes, by name.
+        counted: positions of the sums of scores that count samples (``TaskType.counted``).
     """
 
-    def __init__(self, task: Task, rows: int, sizes: Mapping[str, int]) -> None:
+    def __init__(
+        self, task: Task, rows: int, sizes: Mapping[str, int], counted: Sequence[int] = ()
+    ) -> None:
         self.task = task
         self.sizes = sizes
+        self.counted = counted
         schema = task.up
         check_names(task.name, schema)
         _check_axes(task, sizes)
@@ -120,6 +124,7 @@ class ReplyBuilder:
             sizes=self.sizes,
         )
         self.task.check_reply(checked)
+        self.task.check_sums(checked, self.counted)
         if self.means and (checked[INDEX] >= self.models).any():
             raise TaskError(
                 f"task {self.task.name}: expected {INDEX} below {self.models}, got "

@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar, Literal, NamedTuple, cast
@@ -155,6 +155,14 @@ class Task:
 
     def check_reply(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Raise TaskError for a reply that fits the schema but has impossible values."""
+
+    def check_sums(self, arrays: Mapping[str, np.ndarray], counted: Sequence[int]) -> None:
+        """Raise TaskError for sums of scores that count more samples than there are.
+
+        Args:
+            arrays: a reply that fits the schema.
+            counted: positions of the sums that count samples (``TaskType.counted``).
+        """
 
     def sizes(self) -> dict[str, int]:
         """Sizes of the axes by name, from the arrays in the task's fields. Raises TaskError if two

@@ -13,6 +13,7 @@ from jaxtyping import Float64
 from fedkin.core.errors import DataError
 from fedkin.core.object_repr import listed
 from fedkin.data.column_checks import check_size, refuse_marks, refuse_mostly_numbers
+from fedkin.data.number_columns import read_numbers
 
 NUMBER = "number"
 CATEGORY = "category"
@@ -83,11 +84,7 @@ def as_numbers(
         DataError: a cell is text, or infinite; the message names the column, the row, the client
             and the cure.
     """
-    import pandas as pd
-
-    read: Any = pd.to_numeric(column, errors="coerce")
-    numbers = read.to_numpy(np.float64, na_value=np.nan)
-    text = np.isnan(numbers) & column.notna().to_numpy()
+    numbers, _, text = read_numbers(column)
     if text.any():
         row = int(np.argmax(text))
         raise DataError(

@@ -13,6 +13,7 @@ from fedkin.data.federated import FederatedData
 from fedkin.data.table_scaling import raw_statistics
 from fedkin.data.table_transform import NONE, TableTransform
 from fedkin.measures.moments import intraclass_correlation, moments
+from fedkin.task_types.loss import targets_of
 
 
 def table(data: FederatedData) -> pd.DataFrame:
@@ -111,9 +112,23 @@ def _numbers(data: FederatedData, split: str) -> dict[str, str]:
         "mean label of a client, min / median / max": _number_spread(means),
     }
     if len(labels) > len(means) > 1:
-        share = intraclass_correlation(by_client)
-        statistics["intraclass correlation of labels"] = f"{share:.3f}"
+        statistics["intraclass correlation of labels"] = f"{label_icc(data, split):.3f}"
     return statistics
+
+
+def label_icc(data: FederatedData, split: str = "train") -> float:
+    """Intraclass correlation of the labels of a split: the share of their variance that lies
+    between clients. Of classes, it is that of belonging to the last class.
+
+    Args:
+        data: the data.
+        split: ``train``, ``test``, or ``validation`` if the data have one.
+    """
+    part = data.part(split)
+    labels = targets_of(data.y[part.rows]).label
+    if data.task_type.loss is None:
+        labels = labels == data.classes - 1
+    return intraclass_correlation(moments(labels, part.owners(), data.clients))
 
 
 def number_labels(data: FederatedData) -> Float64[np.ndarray, "M"]:

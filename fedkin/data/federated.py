@@ -25,6 +25,7 @@ from fedkin.data.table_scaling import rescaled
 from fedkin.data.table_transform import NONE, TableTransform
 from fedkin.data.user_arrays import unmasked
 from fedkin.task_types.classification import CLASSIFICATION
+from fedkin.task_types.loss import targets_of
 from fedkin.task_types.task_type import TaskType
 
 SPLITS = ("train", "validation", "test")
@@ -264,8 +265,7 @@ class FederatedData:
         for client in range(self.clients):
             rows = self.train[client]
             # Numbers are sorted by value, so the draw takes its share of each range.
-            labels = self.y[rows] if self.y.ndim == 1 else self.y[rows][:, 0]
-            chosen = _stratified(labels, fraction, stream.client(client))
+            chosen = _stratified(targets_of(self.y[rows]).label, fraction, stream.client(client))
             train.append(rows[~chosen])
             validation.append(rows[chosen])
         divided = self.with_rows(Ragged.of(train), self.test, validation=Ragged.of(validation))

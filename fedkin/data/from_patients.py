@@ -18,7 +18,7 @@ from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.object_repr import listed
 from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.data.label_tasks import numbers_of
+from fedkin.data.number_columns import numbers_of
 from fedkin.data.patients import Patients
 from fedkin.data.survival import check_ties, comparable_pairs, others_at_risk, risk_sets
 from fedkin.task_types.survival import Survival

@@ -19,8 +19,8 @@ from jaxtyping import Bool, Float, Float32, Float64, Int
 
 from fedkin.core.columns import raw_labels
 from fedkin.core.errors import ConfigError, DataError, unknown
-from fedkin.core.object_repr import of_client
 from fedkin.data.federated import FederatedData
+from fedkin.data.number_columns import check_above_zero, numbers_of
 from fedkin.data.series_rows import SeriesRows
 from fedkin.task_types.catalogue import LOSSES, TASK_TYPES
 from fedkin.task_types.count import Count
@@ -81,8 +81,7 @@ def fitted(
         ConfigError: exposure is given for labels other than counts, or ``known`` is impossible.
     """
     task_type.check_labels(raw.label, raw.place("label", place), raw.clients)
-    _check_positive(raw.exposure, "exposure", raw, place)
-    _check_positive(raw.weight, "weight", raw, place)
+    _check_exposure_and_weight(raw, place)
     if raw.exposure is not None and not isinstance(task_type, Count):
         raise ConfigError(
             "exposure applies to counts only; set task = 'count', or leave exposure out"
@@ -117,9 +116,15 @@ def given(
         DataError: a label, an exposure or a weight is impossible.
     """
     task_type.check_labels(raw.label, raw.place("label", place), raw.clients)
-    _check_positive(raw.exposure, "exposure", raw, place)
-    _check_positive(raw.weight, "weight", raw, place)
+    _check_exposure_and_weight(raw, place)
     return task_type, label_columns(task_type, raw)
+
+
+def _check_exposure_and_weight(raw: RawLabels, place: Path | str) -> None:
+    """Raise DataError for an exposure or a weight that is not above 0."""
+    for role, values in (("exposure", raw.exposure), ("weight", raw.weight)):
+        if values is not None:
+            check_above_zero(values, role, raw.place(role, place), raw.clients)
 
 
 def with_pooled(task_type: TaskType, raw: RawLabels, train: Int[np.ndarray, "t"]) -> TaskType:
@@ -262,45 +267,6 @@ def place_of(role: str, place: Path | str, columns: Mapping[str, str] | None) ->
     return str(place) if column is None else f"{place}: column {column!r}"
 
 
-def numbers_of(
-    values: Any, what: str, place: Path | str, clients: Any = None, allow_missing: bool = False
-) -> Float64[np.ndarray, "M"]:
-    """Labels, exposures or weights as numbers.
-
-    Args:
-        values: an array, a column of a table, or a list.
-        what: what the values are, for messages.
-        place: file or name with which messages begin.
-        clients: client of each sample, for messages; None if it is unknown.
-        allow_missing: whether a missing value becomes NaN.
-
-    Raises:
-        DataError: a value is text or missing; the message names row and client.
-    """
-    import pandas as pd
-
-    column = pd.Series(np.asarray(values).ravel()) if not hasattr(values, "dtype") else values
-    column = pd.Series(np.asarray(column))
-    read: Any = pd.to_numeric(column, errors="coerce")
-    numbers = read.to_numpy(np.float64, na_value=np.nan)
-    missing = column.isna().to_numpy()
-    text = np.isnan(numbers) & ~missing
-    if text.any():
-        row = int(np.argmax(text))
-        raise DataError(
-            f"{place}: the {what} in row {row}{of_client(clients, row)} is {column.iloc[row]!r}, "
-            f"which is not a number ({int(text.sum())} such rows); name a column of numbers, or "
-            "leave out task and loss to learn classes"
-        )
-    if missing.any() and not allow_missing:
-        row = int(np.argmax(missing))
-        raise DataError(
-            f"{place}: the {what} in row {row}{of_client(clients, row)} is missing "
-            f"({int(missing.sum())} such rows); leave out these rows"
-        )
-    return numbers
-
-
 def read_labels(
     labels: Any,
     exposure: Any,
@@ -356,18 +322,6 @@ def quantile_bins(labels: Float[np.ndarray, "M"], bins: int = 10) -> Int[np.ndar
     return np.searchsorted(edges, labels, side="left")
 
 
-def _check_positive(values: Any, what: str, raw: RawLabels, place: Path | str) -> None:
-    """Raise DataError for an exposure or a weight that is not above 0."""
-    if values is None:
-        return
-    wrong = ~(np.isfinite(values) & (values > 0))
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise DataError(
-            f"{raw.place(what, place)}: the {what} in row {row}{of_client(raw.clients, row)} is "
-            f"{values[row]:g} ({int(wrong.sum())} such rows); every {what} must be above 0; leave "
-            "out these rows, or correct them"
-        )
 
 
 def task_type_of(

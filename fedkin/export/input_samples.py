@@ -13,6 +13,7 @@ from jaxtyping import Float, Shaped
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.model_spec import Samples
 from fedkin.core.object_repr import listed
+from fedkin.data.number_columns import check_above_zero, numbers_of
 from fedkin.data.table_transform import TableTransform, transform_of
 from fedkin.data.user_arrays import user_array
 from fedkin.export.columns import is_table, values_of
@@ -178,7 +179,7 @@ def exposures(x: Any, exposure: Any, samples: Samples) -> Float[np.ndarray, "B"]
 
     Raises:
         ConfigError: exposures are given, but the labels are no counts.
-        DataError: an exposure is missing or not above 0.
+        DataError: an exposure is text, missing or not above 0.
     """
     column = (getattr(samples, "columns", None) or {}).get("exposure")
     task_type = getattr(samples, "task_type", CLASSIFICATION)
@@ -190,12 +191,6 @@ def exposures(x: Any, exposure: Any, samples: Samples) -> Float[np.ndarray, "B"]
         raise ConfigError(
             f"exposure applies to counts only, and the labels are of {task_type.name}; leave it out"
         )
-    given = np.asarray(exposure, np.float64).ravel()
-    wrong = ~((given > 0) & np.isfinite(given))
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise DataError(
-            f"samples: the exposure in row {row} is {given[row]:g} ({int(wrong.sum())} such "
-            "rows); every exposure must be above 0"
-        )
+    given = numbers_of(exposure, "exposure", "samples")
+    check_above_zero(given, "exposure", "samples")
     return given

@@ -74,7 +74,11 @@ def quantile_threshold(new_samples: int, old_samples: int, least: float = LEAST_
 
 
 def labels_shifted(
-    y: Real[np.ndarray, "M"], old: Real[np.ndarray, "Q"], old_samples: int, deviation: float
+    y: Real[np.ndarray, "M"],
+    old: Real[np.ndarray, "Q"],
+    old_samples: int,
+    deviation: float,
+    least: float = LEAST_DISTANCE,
 ) -> bool:
     """Whether a client's labels have shifted since it stored their quantiles.
 
@@ -83,9 +87,10 @@ def labels_shifted(
         old: the stored quantiles (``label_quantiles``).
         old_samples: number of the client's samples when they were stored.
         deviation: pooled standard deviation of the label of all clients.
+        least: smallest distance that is a shift, in these deviations.
     """
     distance = quantile_distance(label_quantiles(y, len(old)), old, deviation)
-    return distance > quantile_threshold(len(y), old_samples)
+    return distance > quantile_threshold(len(y), old_samples, least)
 
 
 def loss_statistic(

@@ -18,7 +18,7 @@ NUMBER_OF_MODELS = "K, the number of models that clients share"
 COLD_START_CLIENTS = "clients per cluster that the cold start trains"
 RATE_BETWEEN_CLUSTERS = "learning rate between clusters, a step of these papers"
 PROXIMAL_WEIGHT = "weight of the proximal term, which defines both methods"
-SHIFTED_SHARE = "share of a client's samples that must change to count as a shift"
+SHIFTED_SHARE = "largest change of a client's labels without a shift"
 AVERAGED_PEERS = "peers whose models a peer averages"
 LAST_LAYER_CLUSTERING = "the clustering of last layers that both methods begin with"
 

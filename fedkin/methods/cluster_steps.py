@@ -24,6 +24,7 @@ from fedkin.core.task import Task
 from fedkin.core.training import LocalTraining
 from fedkin.core.validation import check_choice, check_not_negative
 from fedkin.core.world import World
+from fedkin.measures.number_shift import LARGEST_T, LEAST_DISTANCE
 from fedkin.tasks.loss_shift import LossShifted
 from fedkin.tasks.losses import Losses
 from fedkin.tasks.shift import Note, Shifted
@@ -53,6 +54,12 @@ def check_policies(method: Any, newcomers: tuple[str, ...]) -> None:
     check_choice("newcomers", method.newcomers, newcomers)
     check_choice("migration", method.migration, MIGRATION)
     check_not_negative("threshold", method.threshold)
+    if method.migration == BY_LOSS and method.threshold != LEAST_DISTANCE:
+        raise MethodError(
+            f"threshold = {method.threshold:g} does not apply to migration = 'loss', whose limit "
+            f"is Welch's t of {LARGEST_T:g}; leave out threshold, or set migration = "
+            "'label_quantiles' or 'label_blind'"
+        )
     check_not_negative("eta_g", method.eta_g)
 
 

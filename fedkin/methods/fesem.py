@@ -119,7 +119,7 @@ class FeSEM:
     weighting: Literal["simple", "examples", "first_client"] = "simple"
     newcomers: Literal["own", "loss", "random"] = "own"  # "own": by distance, as for all clients
     migration: cluster_steps.Migration = "none"  # shift test of clients
-    threshold: float = 0.2  # share of changed samples that counts as a shift
+    threshold: float = 0.2  # largest change of labels without a shift, in the unit of migration
     eta_g: float = 0.0  # learning rate between clusters; 0: clusters share nothing
 
     def __post_init__(self) -> None:

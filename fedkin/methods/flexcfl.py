@@ -108,7 +108,7 @@ class FlexCFL:
     mu: float = 0.0  # weight of the proximal term in rounds, as in FedProx; 0: none
     # test with which clients detect a shift of their data
     migration: cluster_steps.Migration = "label_blind"
-    threshold: float = 0.2  # share of changed samples that counts as a shift
+    threshold: float = 0.2  # largest change of labels without a shift, in the unit of migration
     centers: Literal["clustered", "random"] = "clustered"  # how clusters are formed; "random": RCC
     newcomers: Literal["direction", "loss", "random"] = (
         "direction"  # how clients are placed later; "random": RAC

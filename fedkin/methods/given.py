@@ -8,9 +8,10 @@ compared with, and what a table with such a column suggests first.
     w_k <- sum_i n_i w_i / sum_i n_i     over the clients i of group k whose solution w_i arrived
 
 All groups start from the same model. A client tells a hash of its group's name once, before its
-first round. A newcomer joins its group; the first client of a new group starts a model from the
-mean of all models. With ``groups`` the server knows the groups by clients' names, and nothing is
-asked.
+first round. The hash has no secret key: the server learns who shares a group, and the name of every
+group that it can guess, such as those in a list of sectors. A newcomer joins its group; the first
+client of a new group starts a model from the mean of all models. With ``groups`` the server knows
+the groups by clients' names, and nothing is asked.
 """
 
 from __future__ import annotations
@@ -45,6 +46,9 @@ class GivenState(State):
 class Given:
     """One model for each group of clients that a column of the table names, such as a sector or a
     region.
+
+    Each client sends a hash of its group's name. It does not hide the name: whoever has a list of
+    possible names can hash them and compare.
 
     Examples:
         >>> import fedkin as fk

@@ -285,6 +285,7 @@ class RemoteWorld:
             norm_filter=norms,
             samples=samples,
             tell=lambda row, outlier: self._log_outlier(task, int(clients[row]), outlier),
+            counted=self.task_type.counted,
         )
 
     def _log_outlier(self, task: Task, client: int, outlier: Outlier) -> None:

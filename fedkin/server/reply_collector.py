@@ -5,7 +5,7 @@ Each message is checked against the task's schema. Updates with too large a norm
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -65,8 +65,9 @@ class ReplyCollector(ReplyBuilder):
         norm_filter: NormFilter,
         samples: Int[np.ndarray, "n"],
         tell: Callable[[int, Outlier], None] = lambda row, outlier: None,
+        counted: Sequence[int] = (),
     ) -> None:
-        super().__init__(task, rows, sizes)
+        super().__init__(task, rows, sizes, counted)
         self._norm_filter = norm_filter
         self._tell = tell
         self._outliers: list[int] = []
@@ -100,6 +101,7 @@ class ReplyCollector(ReplyBuilder):
         totals = self._read_totals(int(arrived.sum()), arrays)
         checked = self._read_rows(rows, arrays, used, arrived)
         self.task.check_reply(checked | totals)
+        self.task.check_sums(checked | totals, self.counted)
         if means:
             self._check_weight(means, checked[INDEX][arrived], checked[WEIGHT][arrived])
         self._check_sound(checked, arrived)

@@ -202,7 +202,7 @@ class SimulatedWorld:
         sizes = call_sizes(task, len(clients), self._sizes())
         clients = call_clients(task, clients, self.total_clients)
         rows = self._rows(task, clients, stream)
-        builder = ReplyBuilder(task, len(clients), sizes)
+        builder = ReplyBuilder(task, len(clients), sizes, self.task_type.counted)
         if self._sums_at_actors(task):
             trainer: Any = self._trainer
             trainer.add_sums(builder, rows, self._compiled)

@@ -21,7 +21,7 @@ class Classification(TaskType):
     name = "classification"
     sums = ("correct",)
     least_ranked = 1  # a client of few samples counts, as in the papers
-    highest = 1.0
+    counts = ("correct",)
 
     @property
     def loss(self) -> Loss | None:

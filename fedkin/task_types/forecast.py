@@ -99,6 +99,7 @@ class Forecast(TaskType):
         "seasonal_naive_error",
         "last_value_error",
     )
+    counts = ("scaled",)
     loss: Loss = _SQUARES  # type: ignore[assignment]
     series: Series | None = field(default=None, compare=False, kw_only=True)
     scales: Mapping[str, LabelScale] = field(default_factory=dict, compare=False, kw_only=True)

@@ -85,6 +85,7 @@ class Quantile(TaskType):
 
     name = "quantile"
     sums = ("pinball_loss", "covered", "width", "constant_pinball_loss")
+    counts = ("covered",)
     loss: Pinball = Pinball()  # type: ignore[assignment]
 
     @property

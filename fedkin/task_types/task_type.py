@@ -60,7 +60,8 @@ class TaskType(ABC):
     sums: ClassVar[tuple[str, ...]]
     # A client with fewer scored samples is not ranked among the worst clients.
     least_ranked: ClassVar[int] = 10
-    highest: ClassVar[float] = np.inf  # of the first sum, per sample
+    # Names of the sums that count samples, so that each sample adds at most 1.
+    counts: ClassVar[tuple[str, ...]] = ()
     by_time: ClassVar[bool] = False  # whether samples are divided by time, never at random
 
     label: LabelScale = field(default_factory=LabelScale, compare=False, kw_only=True)
@@ -89,6 +90,17 @@ class TaskType(ABC):
         """Name of the sum from which the score follows. The score is a monotone function of it,
         and models are compared by it, sample by sample."""
         return self.sums[0]
+
+    @property
+    def highest(self) -> float:
+        """The largest number that a sample adds to ``score_sum``."""
+        return 1.0 if self.score_sum in self.counts else np.inf
+
+    @property
+    def counted(self) -> tuple[int, ...]:
+        """Positions of the sums that count samples. Replies with larger sums than samples are
+        refused."""
+        return tuple(self.sums.index(name) for name in self.counts)
 
     def named(self, sums: Float[np.ndarray, "... S"]) -> dict[str, Any]:
         """Sums by their names (``sums``), from an array with a column for each."""

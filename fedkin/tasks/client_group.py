@@ -18,8 +18,10 @@ _BYTES = 5  # a code must be below 2^40, as all integers in replies
 class ClientGroup(Task):
     """The client's value in a column of facts about clients, as a code.
 
-    The code is a hash of the value's text, so equal values have equal codes on all sites, and the
-    server learns who shares a value, but not its text.
+    The code is a hash of the value's text without a secret key, so equal values have equal codes on
+    all sites. The server learns which clients share a value. It also learns the value, if it can
+    guess it: anybody can hash every sector or region of a list and compare the codes. So the hash
+    does not protect such a value; do not name a column whose values must stay secret.
 
     Attributes:
         column: name of the column; or of a feature that is constant within clients.

@@ -3,7 +3,7 @@ parameters, C classes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,18 +70,25 @@ class Evaluate(Task):
             )
             raise ModelError(f"model {model!r} is {needed}; got shape {self.model_index.shape}")
 
-    def check_reply(self, arrays: Mapping[str, np.ndarray]) -> None:
-        check_sums(self, arrays)
+    def check_sums(self, arrays: Mapping[str, np.ndarray], counted: Sequence[int]) -> None:
+        refuse_counts(self, arrays, counted)
 
     def stored_models(self, reply: Reply) -> dict[str, np.ndarray]:
         return {"cluster": self.models[self.model_index[0]]} if self.model_index.ndim == 1 else {}
 
 
-def check_sums(task: Task, arrays: Mapping[str, np.ndarray]) -> None:
-    """Raise TaskError for impossible sums in the reply of an evaluation."""
-    sums = arrays["sums"]
-    # A single sum is the number of correct predictions. A number that is NaN is refused, too.
-    if sums.shape[-1] == 1 and not (sums[..., 0] <= arrays["examples"]).all():
+def refuse_counts(task: Task, arrays: Mapping[str, np.ndarray], counted: Sequence[int]) -> None:
+    """Raise TaskError for sums in the reply of an evaluation that count more samples than there
+    are, such as correct predictions.
+
+    Args:
+        task: the evaluation.
+        arrays: its reply.
+        counted: positions of the sums that count samples.
+    """
+    counts = arrays["sums"][..., list(counted)]
+    # A number that is NaN is refused, too.
+    if not (counts <= arrays["examples"][..., None]).all():
         raise TaskError(f"task {task.name}: sums has more correct samples than samples, or NaN")
 
 

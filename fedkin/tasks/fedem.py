@@ -11,7 +11,7 @@ components, C classes, t samples.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, NamedTuple
@@ -31,7 +31,7 @@ from fedkin.core.training import LocalTraining
 from fedkin.measures.mixture import log_softmax, responsibilities
 from fedkin.task_types.loss import Loss, targets_of
 from fedkin.task_types.task_type import TaskType
-from fedkin.tasks.evaluate import Evaluate, check_sums, score_reply
+from fedkin.tasks.evaluate import Evaluate, refuse_counts, score_reply
 from fedkin.tasks.train import TrainingReply
 
 _MAX_LOSS = 1e30  # a larger loss cannot be true
@@ -244,8 +244,8 @@ class EvaluateMixture(Task):
             sums = np.stack([sums_by_row(column, sizes) for column in by_sample], axis=1)
             yield portion, score_reply(ScoreSums(sums, sums_by_row(losses, sizes), sizes))
 
-    def check_reply(self, arrays: Any) -> None:
-        check_sums(self, arrays)
+    def check_sums(self, arrays: Mapping[str, np.ndarray], counted: Sequence[int]) -> None:
+        refuse_counts(self, arrays, counted)
 
 
 class _Fit(NamedTuple):

@@ -10,7 +10,7 @@ of the head, b = P - h numbers of the body.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -27,7 +27,7 @@ from fedkin.core.schema import Array, Memory, Rows, Schema, Sums, floats, intege
 from fedkin.core.task import Task, chosen, each, initial, setting
 from fedkin.core.train_call import TrainCall
 from fedkin.core.training import LocalTraining
-from fedkin.tasks.evaluate import Evaluate, check_sums, score_reply
+from fedkin.tasks.evaluate import Evaluate, refuse_counts, score_reply
 from fedkin.tasks.train import TrainingReply, and_padding, shortened
 
 # The entries of a flat model that stay on a client: one slice, or several in ascending order; None
@@ -246,8 +246,8 @@ class EvaluatePersonal(Task):
         super().check(model, spec, classes)
         _check_parts(self)
 
-    def check_reply(self, arrays: Mapping[str, np.ndarray]) -> None:
-        check_sums(self, arrays)
+    def check_sums(self, arrays: Mapping[str, np.ndarray], counted: Sequence[int]) -> None:
+        refuse_counts(self, arrays, counted)
 
 
 def body_of(models: Float[np.ndarray, "... P"], head: Part) -> Float[np.ndarray, "... b"]:

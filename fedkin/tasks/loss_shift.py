@@ -6,13 +6,14 @@ Shapes: n rows (clients), K models, P parameters.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Float64, Int
 
-from fedkin.core.client import Client
+from fedkin.core.client import Client, ClientRows
 from fedkin.core.schema import Memory, Rows, booleans
 from fedkin.core.task import Task, chosen, each
 from fedkin.measures.number_shift import losses_shifted
@@ -46,13 +47,54 @@ class LossShifted(Task):
             return {"risen": np.False_}
         own_model = self.models[int(self.model_index[0])]
         losses = client.sample_losses(own_model[None])[0].astype(np.float64)
-        if not np.isfinite(losses).all():
-            return {"risen": np.False_}  # the model has diverged, and says nothing about data
-        variance = losses.var(ddof=1) if len(losses) > 1 else 0.0
-        present = np.array([losses.mean(), variance, len(losses)])
-        reference = client.memory.get(_REFERENCE, present)
-        mean, variance, samples = reference
-        shifted = losses_shifted(losses, float(mean), float(variance), int(samples))
-        if shifted or present[0] <= mean:
-            client.memory[_REFERENCE] = present
-        return {"risen": np.bool_(shifted)}
+        tested = _test(losses, client.memory.get(_REFERENCE, None))
+        if tested.reference is not None:
+            client.memory[_REFERENCE] = tested.reference
+        return {"risen": np.bool_(tested.risen)}
+
+    def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
+        if not rows.samples.detects_shifts:
+            yield rows.every, {"risen": np.zeros(len(rows.clients), bool)}
+            return
+        for index, members in rows.by_model(self.model_index):
+            clients = rows.clients[members]
+            losses = rows.scorer.sample_losses(self.models[index][None], clients)[0]
+            ends = np.cumsum(rows.data.train.sizes[clients])[:-1]
+            by_client = np.split(losses.astype(np.float64), ends)
+            known = rows.memory.has(_REFERENCE, clients)
+            stored = rows.memory.read(_REFERENCE, clients, np.zeros((len(clients), 3)))
+            risen = np.zeros(len(members), bool)
+            for number, of_client in enumerate(by_client):
+                tested = _test(of_client, stored[number] if known[number] else None)
+                risen[number] = tested.risen
+                if tested.reference is not None:
+                    rows.store(_REFERENCE, members[[number]], tested.reference[None])
+            yield members, {"risen": risen}
+
+
+class _Tested(NamedTuple):
+    """The result of a client's test.
+
+    Attributes:
+        risen: whether its data must have shifted.
+        reference: the reference to store; None to keep the present one.
+    """
+
+    risen: bool
+    reference: Float64[np.ndarray, "3"] | None
+
+
+def _test(losses: Float64[np.ndarray, "t"], reference: Float64[np.ndarray, "3"] | None) -> _Tested:
+    """Test the present losses of a client's samples.
+
+    Args:
+        losses: loss of each sample.
+        reference: what the client has stored; None without a reference.
+    """
+    if not np.isfinite(losses).all():
+        return _Tested(False, None)  # the model has diverged, and says nothing about data
+    variance = losses.var(ddof=1) if len(losses) > 1 else 0.0
+    present = np.array([losses.mean(), variance, len(losses)])
+    mean, variance, samples = present if reference is None else reference
+    risen = losses_shifted(losses, float(mean), float(variance), int(samples))
+    return _Tested(risen, present if risen or present[0] <= mean else None)

@@ -6,7 +6,7 @@ Shapes: n rows (clients), r rows of a portion, K models, P parameters.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from fedkin.core.client import Client, ClientRows
 from fedkin.core.schema import Memory
 from fedkin.core.task import Task, chosen, each
-from fedkin.tasks.evaluate import Evaluate, check_sums, score_reply
+from fedkin.tasks.evaluate import Evaluate, refuse_counts, score_reply
 from fedkin.tasks.train import and_padding
 
 OWN = "own_model"
@@ -76,5 +76,5 @@ class EvaluateOwn(Task):
         """
         return stored(OWN, received)
 
-    def check_reply(self, arrays: Mapping[str, np.ndarray]) -> None:
-        check_sums(self, arrays)
+    def check_sums(self, arrays: Mapping[str, np.ndarray], counted: Sequence[int]) -> None:
+        refuse_counts(self, arrays, counted)

@@ -150,10 +150,8 @@ def _by_row(
 ) -> dict[int, _OwnData]:
     """The data of each active row, by its number. All clients of a model are scored at once."""
     owned = rows.data.part(split)
-    active = np.flatnonzero(rows.active)
     found = {}
-    for index in np.unique(model_index[active]):
-        members = active[model_index[active] == index]
+    for index, members in rows.by_model(model_index):
         clients = rows.clients[members]
         scores = rows.scorer.scores(models[index], clients, split)
         bounds = np.cumsum(owned.sizes[clients])[:-1]

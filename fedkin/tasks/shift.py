@@ -20,13 +20,9 @@ from fedkin.core.client import Client, ClientRows
 from fedkin.core.errors import MethodError
 from fedkin.core.schema import Memory, Rows, booleans
 from fedkin.core.task import Task
-from fedkin.measures.number_shift import (
-    QUANTILES,
-    label_quantiles,
-    quantile_distance,
-    quantile_threshold,
-)
+from fedkin.measures.number_shift import QUANTILES, label_quantiles, labels_shifted
 from fedkin.measures.wasserstein import label_aware, label_blind, shift_threshold
+from fedkin.task_types.loss import targets_of
 
 OF_CLASSES = {"label_blind": label_blind, "label_aware": label_aware}
 OF_NUMBERS = "label_quantiles"
@@ -61,7 +57,7 @@ class Note(Task):
 
     def compute(self, client: Client) -> dict[str, Any]:
         if client.task_type.loss is not None:
-            labels = _label_of(client.samples()[1])
+            labels = targets_of(client.samples()[1]).label
             client.memory["noted_quantiles"] = label_quantiles(labels)
             client.memory["noted_samples"] = np.int64(len(labels))
             return {}
@@ -159,14 +155,14 @@ class Shifted(Task):
 
     def _numbers_shifted(self, client: Client) -> bool:
         """Whether the present quantiles of a client's labels are too far from the stored ones."""
-        labels = _label_of(client.samples()[1])
-        first = _label_of(client.first_labels)
-        noted = client.memory.get("noted_quantiles", label_quantiles(first))
-        samples = int(client.memory.get("noted_samples", np.int64(len(first))))
-        distance = quantile_distance(
-            label_quantiles(labels), noted, deviation=client.task_type.deviation
+        first = targets_of(client.first_labels).label
+        return labels_shifted(
+            targets_of(client.samples()[1]).label,
+            old=client.memory.get("noted_quantiles", label_quantiles(first)),
+            old_samples=int(client.memory.get("noted_samples", np.int64(len(first)))),
+            deviation=client.task_type.deviation,
+            least=self.threshold,
         )
-        return distance > quantile_threshold(len(labels), samples, least=self.threshold)
 
     def _shifted(self, noted: _Noted, counts: Int[np.ndarray, "n C"]) -> Bool[np.ndarray, "n"]:
         """Whether the present label counts of each client are too far from the stored label counts.
@@ -178,11 +174,6 @@ class Shifted(Task):
         size = noted.labels.sum(axis=1) if self.test == "label_aware" else noted.samples
         distance = OF_CLASSES[self.test](counts, noted.labels)
         return distance > shift_threshold(size, counts.shape[1], self.threshold)
-
-
-def _label_of(y: np.ndarray) -> np.ndarray:
-    """The labels of rows of ``FederatedData.y``, without offsets and weights."""
-    return y if y.ndim == 1 else y[:, 0]
 
 
 def _noted(rows: ClientRows) -> _Noted:

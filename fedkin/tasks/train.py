@@ -6,7 +6,7 @@ that is sent.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -148,17 +148,19 @@ class Train(Task):
             raise TaskError(
                 f"task {self.name}: model_index is outside 0..{len(self.models) - 1}: {index.max()}"
             )
-        if "test_sums" in arrays:
-            sums = arrays["test_sums"][..., :-2]
-            samples = arrays["test_sums"][..., -2]
-            possible = (sums >= 0).all(axis=-1) & (samples <= MAX_COUNT)
-            if sums.shape[-1] == 1:  # the number of correct predictions
-                possible &= sums[..., 0] <= samples
-            if not possible.all():
-                raise TaskError(
-                    f"task {self.name}: test_sums has impossible numbers of samples, such as more "
-                    "correct samples than samples"
-                )
+
+    def check_sums(self, arrays: Mapping[str, np.ndarray], counted: Sequence[int]) -> None:
+        if "test_sums" not in arrays:
+            return
+        sums = arrays["test_sums"][..., :-2]
+        samples = arrays["test_sums"][..., -2]
+        possible = (sums >= 0).all(axis=-1) & (samples >= 0) & (samples <= MAX_COUNT)
+        possible &= (sums[..., list(counted)] <= samples[..., None]).all(axis=-1)
+        if not possible.all():
+            raise TaskError(
+                f"task {self.name}: test_sums has impossible numbers of samples, such as more "
+                "correct samples than samples"
+            )
 
     def sizes(self) -> dict[str, int]:
         sizes = super().sizes()

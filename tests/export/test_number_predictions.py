@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import fedkin as fk
-from fedkin.core.errors import ConfigError
+from fedkin.core.errors import ConfigError, DataError
 from fedkin.export import load
 from fedkin.export.predict_table import predict_file
 
@@ -69,6 +69,12 @@ def test_counts_are_times_the_exposure(tmp_path: Path) -> None:
     table = odd_rows()
     rates = run.predict(table.drop(columns="years"), cluster=0)
     np.testing.assert_allclose(run.predict(table, cluster=0), rates * table.years, rtol=1e-6)
+    for exposure, message in (
+        (["two"] * 8, "the exposure in row 0 is 'two', which is not a number"),
+        ([2.0, 0.0] * 4, "the exposure in row 1 is 0 .*above 0"),
+    ):
+        with pytest.raises(DataError, match=f"samples: {message}"):
+            run.predict(table, cluster=0, exposure=exposure)
     twice = run.predict(table, cluster=0, exposure=np.full(8, 2.0))
     np.testing.assert_allclose(twice, 2 * rates, rtol=1e-6)
     assert 2 < rates.mean() < 6

@@ -414,3 +414,16 @@ def test_impossible_policies_are_refused(field: str, value: Any) -> None:
     cluster_steps.check_policies(Settings(), ("loss", "random"))
     with pytest.raises(MethodError, match=field):
         cluster_steps.check_policies(replace(Settings(), **{field: value}), ("loss", "random"))
+
+
+def test_the_test_of_losses_has_no_threshold_and_says_so() -> None:
+    """It would be ignored: 0.3 of what? The limit of that test is t = 3."""
+    by_loss = replace(Settings(), migration="loss")
+    cluster_steps.check_policies(by_loss, ("loss", "random"))
+    with pytest.raises(
+        MethodError, match=r"threshold = 0\.3 does not apply.*loss.*label_quantiles"
+    ):
+        cluster_steps.check_policies(replace(by_loss, threshold=0.3), ("loss", "random"))
+    for migration in ("label_blind", "label_aware", "label_quantiles"):
+        allowed = replace(Settings(), migration=migration, threshold=0.3)
+        cluster_steps.check_policies(allowed, ("loss", "random"))

@@ -74,6 +74,15 @@ def test_a_mapping_is_the_same_as_a_column() -> None:
     )
 
 
+def test_a_server_with_a_list_of_names_can_read_the_codes() -> None:
+    """As the docstrings of the method and its task say."""
+    data = shops()
+    run = fk.simulate(fk.Given(column="sector"), data, fk.models.mclr(data), rounds=1, cohort=SHOPS)
+    guessed = {code_of(name): name for name in ("coats", "ice", "shoes")}
+    read = [guessed[int(run.state.codes[k])] for k in run.state.assignment]
+    assert read == ["ice", "coats"] * (SHOPS // 2)
+
+
 def test_a_feature_that_is_constant_within_clients() -> None:
     """Sizes 0, 10 and 20 are three groups of two shops, although the feature is scaled."""
     run = trained(fk.Given(column="size"), shops())

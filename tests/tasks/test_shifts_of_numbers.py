@@ -158,6 +158,28 @@ def test_a_model_that_improves_lowers_the_reference() -> None:
     assert ask(0.0)
 
 
+def test_all_clients_of_a_model_are_scored_in_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(600, 1)).astype(np.float32)
+    data = fk.data.from_arrays(x, x[:, 0], clients=np.arange(600) % 6, test=0, task="regression")
+    world = in_round(data, replace(data, x=-x), 0)
+    models = np.array([[1.0, 0.0], [0.9, 0.1]], np.float32)
+    ask = LossShifted(models, np.array([0, 1, 1, 0, 1, 1]))
+    assert not world.run(ask, np.arange(6)).risen.any()
+    world.begin(STREAM)
+    scorer = type(world._scorer)
+    calls = []
+    original = scorer.sample_losses
+
+    def counted(self: Any, models: np.ndarray, clients: np.ndarray) -> np.ndarray:
+        calls.append(len(clients))
+        return original(self, models, clients)
+
+    monkeypatch.setattr(scorer, "sample_losses", counted)
+    assert world.run(ask, np.arange(6)).risen.all()
+    assert sorted(calls) == [2, 4]
+
+
 def swapped(method: Any, cohort: int = 8) -> list[dict[str, Any]]:
     """Records of a run in which clients of two clusters, with other levels, swap their data."""
     rng = np.random.default_rng(0)

@@ -12,13 +12,14 @@ from jaxtyping import Float
 from fedkin.analysis.advise.split_half_stability import iid_split
 from fedkin.analysis.non_iid_index import index_of_world
 from fedkin.core.randomness import Stream
+from fedkin.data.describe import label_icc
 from fedkin.data.federated import FederatedData
 from fedkin.measures.gradient_dissimilarity import gradient_dissimilarity
 from fedkin.measures.label_divergence import label_divergence
-from fedkin.measures.moments import intraclass_correlation, moments
 from fedkin.measures.number_bins import bin_counts, quantile_edges
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.workers import AnyModel
+from fedkin.task_types.loss import targets_of
 from fedkin.tasks.gradients import Gradients
 
 MODELS = 10  # number of random models for PNI
@@ -93,7 +94,7 @@ def _measure(
         "gradient dissimilarity": lambda: _dissimilarity(world, stream),
     }
     if data.task_type.loss is not None:
-        measures["ICC of labels"] = lambda: _label_icc(data)
+        measures["ICC of labels"] = lambda: label_icc(data)
     return {
         name: measure()
         for name, measure in measures.items()
@@ -106,16 +107,9 @@ def _label_divergence(data: FederatedData) -> float:
     if data.task_type.loss is None:
         return float(label_divergence(data.label_counts()).mean())
     rows = data.train.rows
-    labels = data.y[rows] if data.y.ndim == 1 else data.y[rows, 0]
+    labels = targets_of(data.y[rows]).label
     counts = bin_counts(labels, data.train.owners(), data.clients, quantile_edges(labels))
     return float(label_divergence(counts).mean())
-
-
-def _label_icc(data: FederatedData) -> float:
-    """Intraclass correlation of labels that are numbers."""
-    labels = data.y if data.y.ndim == 1 else data.y[:, 0]
-    owners = data.train.owners()
-    return intraclass_correlation(moments(labels[data.train.rows], owners, data.clients))
 
 
 def _dissimilarity(world: SimulatedWorld, stream: Stream) -> float:

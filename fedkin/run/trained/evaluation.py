@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
 from fedkin.core.errors import ConfigError, StorageError
 from fedkin.core.method import UNASSIGNED
@@ -23,14 +23,16 @@ from fedkin.core.records import Record
 from fedkin.core.storage import check_output, storage_errors, user_path, write_atomic
 from fedkin.core.strict_json import json_text, json_value
 from fedkin.data.federated import FederatedData
-from fedkin.export.predictor import Decisions, Predictor
+from fedkin.export.predictor import Decisions
 from fedkin.measures.classification import MEASURES, classification_measures
 from fedkin.measures.fairness import fairness_measures
 from fedkin.measures.scores import OTHER_MEASURES, names_in
 from fedkin.measures.table import MEASURES as MEASURES_OF_RUNS
+from fedkin.run.trained.fine_tuning import best_epochs, tuned_predictors
 from fedkin.run.trained.models import TrainedModels
 from fedkin.run.trained.number_evaluation import (
     fine_tuned_numbers,
+    finite_mean,
     measured,
     number_tables,
     sums_of,
@@ -40,7 +42,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 DIGEST = "data_digest"  # key in a summary: digest of external data
-_NUMBERS_AT_ONCE = 2**26  # limit of parameters, over all models that are tuned in one call
 
 
 @dataclass(frozen=True, eq=False)
@@ -259,7 +260,7 @@ def tables(
         "split": split,
         "without_cluster": without,
         **_pooled(numbers, labels, decisions),
-        **{f"mean_{name}": _finite_mean(table[name].to_numpy(float)) for name in MEASURES if rows},
+        **{f"mean_{name}": finite_mean(table[name].to_numpy(float)) for name in MEASURES if rows},
         **fairness_measures(table["accuracy"].to_numpy(float) if rows else np.array([])),
     }
     return table, clusters, json_value(summary)
@@ -341,10 +342,10 @@ def _fine_tuned(
     chosen = most
     if data.validation is not None and split != "validation":
         correct = [
-            _correct(trained, data, split="validation", clients=clients, epochs=epochs).sum()
+            float(_correct(trained, data, split="validation", clients=clients, epochs=epochs).sum())
             for epochs in range(most + 1)
         ]
-        chosen = int(np.argmax(correct))
+        chosen = best_epochs(correct, sign=1)
     correct = _correct(trained, data, split=split, clients=clients, epochs=chosen)
     sizes = data.part(split).sizes[clients]
     accuracy = correct / sizes
@@ -374,34 +375,12 @@ def _correct(
     """Number of correct predictions of each client's model after ``epochs`` epochs on the client's
     training samples."""
     part = data.part(split)
-    correct = np.zeros(len(clients), np.int64)
-    # Fine-tune clients in portions, since each needs a model in memory.
-    portion = max(1, _NUMBERS_AT_ONCE // trained.state.models.shape[1])
-    for start in range(0, len(clients), portion):
-        own = clients[start : start + portion]
-        predictors = [trained.of_client(int(client)) for client in own]
-        tuned = trained.tuned(np.stack([one.vectors[0] for one in predictors]), own, epochs)
-        for number, client in enumerate(own):
-            rows = part[int(client)]
-            correct[start + number] = _hits(predictors[number], tuned[number], data, rows)
-    return correct
-
-
-def _hits(
-    predictor: Predictor, vector: Float[np.ndarray, "P"], data: FederatedData, rows: np.ndarray
-) -> int:
-    """Number of correct predictions of a fine-tuned model (``vector``) on the samples of ``data``
-    with the indices ``rows``."""
-    if not len(rows):
-        return 0
-    tuned = Predictor(predictor.name, predictor.model, vector[None], predictor.samples)
-    return int((tuned(data.x[rows]).argmax(axis=1) == data.y[rows]).sum())
-
-
-def _finite_mean(values: Float[np.ndarray, "n"]) -> float:
-    """The mean of a measure over the clients for which it is defined; NaN if there are none."""
-    finite = values[np.isfinite(values)]
-    return float(finite.mean()) if len(finite) else math.nan
+    correct = []
+    for client, tuned in tuned_predictors(trained, clients, epochs):
+        rows = part[client]
+        hits = tuned(data.x[rows]).argmax(axis=1) == data.y[rows] if len(rows) else np.zeros(0)
+        correct.append(int(hits.sum()))
+    return np.array(correct, np.int64)
 
 
 def _reaches(record: Record, target: float) -> bool:

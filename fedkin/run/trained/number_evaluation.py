@@ -8,35 +8,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
 from fedkin.data.federated import FederatedData
 from fedkin.data.number_scores import number_sums
-from fedkin.export.predictor import Predictor
 from fedkin.measures.fairness import worst_decile
+from fedkin.run.trained.fine_tuning import Tunable, best_epochs, tuned_predictors
 from fedkin.task_types.task_type import TaskType
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-@runtime_checkable
-class Tunable(Protocol):
-    """Trained models that can be fine-tuned (``TrainedModels``)."""
-
-    def of_client(self, number: int) -> Predictor:
-        """The model that a client uses."""
-        ...
-
-    def tuned(
-        self, models: Float[np.ndarray, "n P"], clients: Int[np.ndarray, "n"], epochs: int
-    ) -> Float[np.ndarray, "n P"]:
-        """The models of clients after local training."""
-        ...
 
 
 class NumberTables(NamedTuple):
@@ -136,7 +120,9 @@ def _over_clients(task_type: TaskType, clients: pd.DataFrame) -> dict[str, Any]:
     if not len(clients):
         return {}
     names = task_type.names
-    means = {f"mean_{name}": _mean(clients[name].to_numpy(float)) for name in task_type.measures}
+    means = {
+        f"mean_{name}": finite_mean(clients[name].to_numpy(float)) for name in task_type.measures
+    }
     scores = clients[names.score].to_numpy(float)
     enough = clients["samples"].to_numpy() >= task_type.least_ranked
     ranked = scores[enough & np.isfinite(scores)]
@@ -145,7 +131,7 @@ def _over_clients(task_type: TaskType, clients: pd.DataFrame) -> dict[str, Any]:
     return {**means, names.median: median, names.worst: worst, "ranked_clients": len(ranked)}
 
 
-def _mean(values: Float[np.ndarray, "n"]) -> float:
+def finite_mean(values: Float[np.ndarray, "n"]) -> float:
     """The mean over clients for which a measure is defined; NaN if there are none."""
     finite = values[np.isfinite(values)]
     return float(finite.mean()) if len(finite) else math.nan
@@ -176,7 +162,7 @@ def fine_tuned_numbers(
         for epochs in range(most + 1):
             sums = _tuned_sums(trained, data, split="validation", clients=clients, epochs=epochs)
             scores.append(measured(task_type, sums)[task_type.names.score])
-        chosen = int(np.argmax(task_type.measure.sign * np.array(scores)))
+        chosen = best_epochs(scores, task_type.measure.sign)
     return chosen, _tuned_sums(trained, data, split=split, clients=clients, epochs=chosen)
 
 
@@ -190,10 +176,7 @@ def _tuned_sums(
     """The sums of each client after ``epochs`` epochs on the client's training samples."""
     part = data.part(split)
     found = []
-    for client in clients:
-        predictor = trained.of_client(int(client))
-        vectors = trained.tuned(predictor.vectors, np.array([int(client)]), epochs)
-        rows = part[int(client)]
-        scores = replace(predictor, vectors=vectors).scores_of(data.x[rows])
-        found.append(sums_of(data.task_type, scores, data.y[rows]))
+    for client, tuned in tuned_predictors(trained, clients, epochs):
+        rows = part[client]
+        found.append(sums_of(data.task_type, tuned.scores_of(data.x[rows]), data.y[rows]))
     return found
