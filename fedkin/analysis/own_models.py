@@ -2,8 +2,8 @@
 data from the same seed.
 
 The compared quantity is each client's mean test loss after the last round: the cross entropy of
-classes, Cox's loss of survival times, and of numbers the error by which runs are scored (the squared
-error, where that is its root).
+classes, Cox's loss of survival times, and of numbers the error by which runs are scored (if that is
+a root, such as RMSE, its square).
 """
 
 from __future__ import annotations

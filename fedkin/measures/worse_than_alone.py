@@ -19,9 +19,7 @@ MARGIN = 0.02  # a client loses if its loss is higher by more than this share
 LEAST_SAMPLES = 10
 
 
-def loses(
-    loss: Float[np.ndarray, "c"], own_loss: Float[np.ndarray, "c"]
-) -> Bool[np.ndarray, "c"]:
+def loses(loss: Float[np.ndarray, "c"], own_loss: Float[np.ndarray, "c"]) -> Bool[np.ndarray, "c"]:
     """Whether each client's loss is more than 2% above that of its own model.
 
     A model that has diverged, with a loss that is not finite, is worse than any own model with a

@@ -110,7 +110,7 @@ def columns(comparison: Comparison) -> list[Column]:
         shown += [_honest_column(measure) for measure in scores.honest]
     shown += [mean_column(measure) for measure in comparison.grid.measures]
     if CHOSEN in names and has_validation(comparison):
-        shown.append(Column("chosen", lambda row: row[CHOSEN] or "", CHOSEN))
+        shown.append(Column("chosen", lambda row: row[CHOSEN] or "", CHOSEN, text=True))
     return shown
 
 
@@ -239,6 +239,7 @@ def markdown(comparison: Comparison, measure: str | None = None) -> str:
     shown = columns(comparison)
     place = place_of(comparison.measure(measure), shown)
     head = [*_label_heads(comparison), *(column.head for column in shown)]
+    labels = len(_label_heads(comparison)) - 1  # the last one is the number of seeds
     rows = []
     for row, best in best_rows(comparison, measure):
         row_cells = texts(row, shown)
@@ -248,7 +249,7 @@ def markdown(comparison: Comparison, measure: str | None = None) -> str:
     bullets = "\n".join(f"* {line}" for line in findings(comparison, measure))
     notes = " ".join(table_notes(comparison, measure))
     tables = [table.markdown() for table in further_tables(comparison, measure).values()]
-    return "\n\n".join([markdown_table(head, rows), bullets, notes, *tables]) + "\n"
+    return "\n\n".join([markdown_table(head, rows, labels), bullets, notes, *tables]) + "\n"
 
 
 def further_tables(
@@ -295,11 +296,13 @@ def latex(comparison: Comparison, measure: str | None = None) -> str:
         latex_head(head) for head in (*_label_heads(comparison), *(column.head for column in shown))
     ]
     notes = [*table_notes(comparison, measure), *findings(comparison, measure)]
+    labels = len(_label_heads(comparison))
+    words = [labels + place for place, column in enumerate(shown) if column.text]
     return tabular(
         heads,
         lines,
         notes,
-        text_columns=1 + several,
+        text_columns=(*range(labels - 1), *words),  # the last label is the number of seeds
         caption=_caption(comparison, measure),
         label="comparison",
     )

@@ -25,8 +25,8 @@ def harm_notes(comparison: Comparison) -> list[str]:
     local = local_label(comparison.grid)
     if local is None:
         return [
-            f"{_NAME} -: it needs each client's own model; add the method {LOCAL!r}, by which every "
-            "client trains alone."
+            f"{_NAME} -: it needs each client's own model; add the method {LOCAL!r}, by which "
+            "every client trains alone."
         ]
     lines = definition(comparison)
     rows = [harm(comparison, s, m) for s in comparison.settings for m in comparison.methods]

@@ -13,6 +13,7 @@ import pandas as pd
 from fedkin.analysis.ranks import Ranks, rank
 from fedkin.analysis.tables import rows_of
 from fedkin.core.storage import write_atomic
+from fedkin.measures.worse_than_alone import LEAST_SAMPLES, MARGIN
 from fedkin.reporting.ranks_figure import draw
 from fedkin.reporting.style import STYLE
 from fedkin.reporting.style import write as write_figure
@@ -23,12 +24,15 @@ from papers.benchmark.tables import (
     breaks,
     choices,
     costs,
+    harmed,
     means,
     newcomers,
     per_draw,
+    percent_or_dash,
     refusals,
     shares,
     winners,
+    worse_than_alone,
 )
 from papers.result_store import read
 from papers.tables_markdown import markdown
@@ -76,7 +80,7 @@ def frame(lines: list[dict]) -> pd.DataFrame:
         "model_bytes",
         "own_share",
     ]
-    columns += ["refused"]
+    columns += ["losses", "test_samples", "refused"]
     return pd.DataFrame([line for line in lines if line["trial"] is None], columns=columns)
 
 
@@ -89,16 +93,17 @@ def page(runs: pd.DataFrame, rankings: dict[str, Ranks]) -> str:
     """The page of winners and ranks as Markdown."""
     parts = [HEAD, status(runs)]
     if len(runs):
+        harm = harmed(runs)
         parts += [
             "## Which method for which kind of heterogeneity",
             winners(runs, rankings),
             "## All settings",
-            ranking("all", rankings["all"], "settings"),
+            ranking("all", rankings["all"], "settings", harm),
             accuracies(runs),
             refusals(runs),
         ]
         for regime, title in REGIMES.items():
-            parts += [f"## {title}", ranking(regime, rankings[regime], "draws")]
+            parts += [f"## {title}", ranking(regime, rankings[regime], "draws", harm)]
     parts.append(NEXT)
     return "\n\n".join(parts) + "\n"
 
@@ -108,6 +113,9 @@ def tables_page(runs: pd.DataFrame) -> str:
     parts = [TABLES_HEAD]
     if len(runs):
         parts += [
+            "## Worse than alone",
+            WORSE,
+            worse_than_alone(runs),
             "## Newcomers",
             NEWCOMERS,
             newcomers(runs),
@@ -143,8 +151,16 @@ def _sizes(runs: pd.DataFrame) -> Counter[tuple[str, str]]:
     return Counter(zip(runs["row"], runs["column"], strict=True))
 
 
-def ranking(name: str, ranks: Ranks, blocks: str) -> str:
-    """Average ranks: the picture if they were tested, how they were tested, and the table."""
+def ranking(name: str, ranks: Ranks, blocks: str, harm: pd.DataFrame) -> str:
+    """Average ranks: the picture if they were tested, how they were tested, and the table, which
+    also has the share of clients that are worse off than alone.
+
+    Args:
+        name: of the picture.
+        ranks: of the methods.
+        blocks: what methods are ranked over: ``settings`` or ``draws``.
+        harm: share of harmed clients, settings down, methods across.
+    """
     if not len(ranks.scores):
         return (
             f"No {'setting' if blocks == 'settings' else 'draw of a setting'} has runs of all "
@@ -156,11 +172,17 @@ def ranking(name: str, ranks: Ranks, blocks: str) -> str:
         notes = notes.replace(
             "settings, from the mean over the seeds", "draws (a setting from a seed)"
         )
-    rows = [[str(row["method"]), f"{row['average_rank']:.2f}"] for row in rows_of(ranks.table())]
+    settings = list(dict.fromkeys(ranks.scores.index.get_level_values(0)))
+    share = harm.reindex(index=settings).mean()
+    rows = [
+        [str(row["method"]), f"{row['average_rank']:.2f}", percent_or_dash(share[row["method"]])]
+        for row in rows_of(ranks.table())
+    ]
     if left := [name for name in NAMES if name not in ranks.average]:
         notes += f" Left out, because they cannot run at one of the settings: {', '.join(left)}."
     shown = [f"![average ranks: {name}](images/benchmark-{name}.svg)"] if ranks.tested else []
-    return "\n\n".join([*shown, notes, markdown(["method", "average rank"], rows)])
+    table = markdown(["method", "average rank", "worse than alone, %"], rows)
+    return "\n\n".join([*shown, notes, table])
 
 
 def accuracies(runs: pd.DataFrame) -> str:
@@ -228,6 +250,11 @@ critical difference
 Such ranks apply to these settings, not beyond
 them. Draws of natural federations share their patients and writers.
 
+**Worse than alone.** This is the share of clients whose test loss is more than {MARGIN:.0%} above \
+that of their own model (Local),
+mean over the settings of a table. \
+[Another table](benchmark-field-tables.md#worse-than-alone) has it by setting.
+
 Some choices favour or limit a method:
 
 * Clustered methods get the number of clusters of the setting, unless they find it themselves.
@@ -253,6 +280,15 @@ TABLES_HEAD = """# Which method wins where: more tables
 These tables belong to [the benchmark of the field](benchmark-field.md), \
 which describes the budget and the choice of
 hyper-parameters. `python -m papers.benchmark` writes both pages."""
+WORSE = (
+    "The table has the share of clients, in percent, whose mean test loss after the last round is "
+    f"more than {MARGIN:.0%} above that of their own model, which is Local's in the same draw. It "
+    "is the mean over the seeds. The loss is the cross entropy, at TCGA-BRCA Cox's loss. Clients "
+    f"with fewer than {LEAST_SAMPLES} test samples do not count. A setting without other clients "
+    "has a dash.\n\n"
+    "Two equally good models differ by chance, so a few percent are no proof of harm. In a stream, "
+    "the loss is that of the last step, while accuracies are means over the steps."
+)
 TABLES_NEXT = """## Next
 
 * [The winners and the ranks](benchmark-field.md) of this benchmark.

@@ -11,7 +11,7 @@ from jaxtyping import Int
 from fedkin.config.plan import Plan
 from fedkin.core.client_memory import ClientMemory
 from fedkin.core.errors import FedkinError
-from fedkin.core.method import UNASSIGNED, Method
+from fedkin.core.method import UNASSIGNED
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import requirements_of
 from fedkin.core.training import LocalTraining
@@ -31,6 +31,7 @@ from papers.benchmark.federations import Setting
 from papers.result_store import Line
 
 BATCH = 10
+DIVERGED = 1e30  # stored for a loss that is not finite
 
 
 def measure(setting: Setting, contender: Contender, trial: int, seed: int, validated: bool) -> Line:
@@ -116,6 +117,7 @@ def _figures(
         **_kept(outcome, data.clients, world.spec.parameters),
     }
     if not validated:
+        line |= _losses(scores, clients, cohort)
         line["newcomers"] = _newcomers(
             world=world, method=method, state=outcome.state, setting=setting, seed=seed
         )
@@ -132,6 +134,24 @@ def _of_clients(scores: Scores) -> Line:
     }
 
 
+def _losses(scores: Scores, clients: Int[np.ndarray, "n"], cohort: int) -> Line:
+    """The mean test loss of each client with five digits, and its number of test samples; None for
+    a client that was not scored. A loss that is not finite becomes a very high one.
+
+    Args:
+        scores: of the clients.
+        clients: their ids.
+        cohort: number of clients that take part in training, which are the first ones.
+    """
+    losses: list[float | None] = [None] * cohort
+    samples = [0] * cohort
+    rows = zip(clients.tolist(), scores.loss.tolist(), scores.examples.tolist(), strict=True)
+    for client, loss, examples in rows:
+        losses[client] = float(f"{loss:.5g}") if np.isfinite(loss) else DIVERGED
+        samples[client] = examples
+    return {"losses": losses, "test_samples": samples}
+
+
 def _kept(outcome: loop.RunState, clients: int, parameters: int) -> Line:
     """The memory after the last round, in bytes: of the server's state, of the client that stores
     most, and of one model, for comparison. With APFL also the mean over clients of
@@ -141,7 +161,8 @@ def _kept(outcome: loop.RunState, clients: int, parameters: int) -> Line:
     memory.restore(outcome.memory)
     arrays = [array for name, array in vars(outcome.state).items() if name != "extras"]
     arrays += [array for of_option in outcome.state.extras.values() for array in of_option.values()]
-    server = sum(array.nbytes for array in arrays)
+    # A table of clients' models that shares equal rows counts like an array.
+    server = sum(np.asarray(array).nbytes for array in arrays)
     line: Line = {
         "server_memory": server,
         "client_memory": int(memory.bytes().max()),
@@ -164,11 +185,11 @@ def _tuned(
 
 
 def _newcomers(
-    world: SimulatedWorld, method: Method, state: Any, setting: Setting, seed: int
+    world: SimulatedWorld, method: WithOptions, state: Any, setting: Setting, seed: int
 ) -> float | None:
     """The accuracy of clients that took no part, each placed by the method's rule, or on the model
     of lowest loss; None where peers would have to train first."""
-    if requirements_of(method).peers:
+    if requirements_of(method.method).peers:
         return None
     stream = Stream(seed, setting.rounds + 1, "scenario")
     world.begin(stream)

@@ -10,6 +10,8 @@ import pandas as pd
 
 from fedkin.analysis.ranks import Ranks
 from fedkin.analysis.tables import rows_of
+from fedkin.measures.number_texts import NO_NUMBER
+from fedkin.measures.worse_than_alone import worse_than_alone as worse_than_alone_share
 from papers.benchmark.contenders import CONTENDERS, TRIALS
 from papers.benchmark.federations import REGIMES, SETTINGS
 from papers.benchmark.queue import LEAST
@@ -18,6 +20,7 @@ from papers.tables_markdown import markdown
 NAMES = [contender.name for contender in CONTENDERS]
 ORDER = [setting.name for setting in SETTINGS]
 MARGIN = 0.02  # of accuracy, below a baseline
+OWN = "Local"  # the contender by which each client trains alone
 
 
 def means(runs: pd.DataFrame, least: int = LEAST, figure: str = "accuracy") -> Any:
@@ -124,6 +127,55 @@ def newcomers(runs: pd.DataFrame) -> str:
         if mean[name].notna().any()
     ]
     return markdown(["newcomers, %", *map(str, mean.index)], rows)
+
+
+def harmed(runs: pd.DataFrame) -> pd.DataFrame:
+    """The share of clients that are worse off than with Local's models of the same draw, mean over
+    the seeds; settings down, methods across. NaN where no client counts, or a run has no losses.
+
+    Args:
+        runs: one row each.
+    """
+    stored: Any = runs.dropna(subset=["losses"])
+    alone = {
+        (run["row"], run["seed"]): run["losses"] for run in rows_of(stored[stored["column"] == OWN])
+    }
+    shares: dict[tuple[str, str], list[float]] = {}
+    for run in rows_of(stored):
+        own = alone.get((run["row"], run["seed"]))
+        # None is a client without a score; the client does not count then.
+        scored = np.array([loss is not None for loss in run["losses"]])
+        samples = np.array(run["test_samples"]) * scored
+        share = (
+            np.nan
+            if own is None
+            else worse_than_alone_share(_array(run["losses"]), _array(own), samples)
+        )
+        shares.setdefault((run["row"], run["column"]), []).append(share)
+    means = pd.Series({cell: np.mean(values) for cell, values in shares.items()}, dtype=float)
+    if not len(means):
+        return pd.DataFrame(columns=NAMES, dtype=float)
+    table: Any = means.unstack()
+    return table.reindex(index=[name for name in ORDER if name in table.index], columns=NAMES)
+
+
+def _array(losses: Sequence[float | None]) -> np.ndarray:
+    """Losses as an array; NaN for a client without one."""
+    return np.array([np.nan if loss is None else loss for loss in losses], np.float64)
+
+
+def worse_than_alone(runs: pd.DataFrame) -> str:
+    """The shares of clients that are worse off than alone, settings across."""
+    table = harmed(runs)
+    rows = [
+        [name, *(percent_or_dash(table.loc[row, name]) for row in table.index)] for name in NAMES
+    ]
+    return markdown(["worse than alone, %", *map(str, table.index)], rows)
+
+
+def percent_or_dash(value: Any) -> str:
+    """A share in percent; a dash for NaN."""
+    return _percent(value) or NO_NUMBER
 
 
 def costs(runs: pd.DataFrame) -> str:

@@ -14,6 +14,7 @@ from fedkin.analysis.ranks import rank
 from fedkin.core.errors import ConfigError
 from fedkin.data import digits
 from fedkin.data.federated import FederatedData
+from fedkin.tasks.evaluate import Scores
 from papers.benchmark import __main__ as program
 from papers.benchmark import federations, findings, page, queue, runs, tables
 from papers.benchmark.contenders import CONTENDERS, STEPS, TRIALS, Contender
@@ -150,6 +151,97 @@ def test_a_run(name: str) -> None:
     assert 0 < line["accuracy"] <= 1 and 0 < line["newcomers"] <= 1 and line["bytes_up"] > 0
     trial = runs.measure(setting=SMALL, contender=contender(name), trial=1, seed=0, validated=True)
     assert trial["accuracy"] != line["accuracy"] and "newcomers" not in trial  # of other samples
+
+
+def test_a_run_stores_the_loss_of_each_client() -> None:
+    """Of six clients the last two are newcomers. A trial only chooses a candidate."""
+    line, trial = (
+        runs.measure(
+            setting=SMALL, contender=contender("Local"), trial=1, seed=0, validated=validated
+        )
+        for validated in (False, True)
+    )
+    assert len(line["losses"]) == len(line["test_samples"]) == 4
+    assert all(0 < loss < 10 for loss in line["losses"]) and "losses" not in trial
+    data = small(0)
+    assert line["test_samples"] == [len(data.test[client]) for client in range(4)]
+
+
+def test_clients_that_were_not_scored_and_models_that_diverged() -> None:
+    scores = Scores(
+        np.zeros((3, 1)), np.array([9, 8, 7]), loss=np.array([0.1234567, np.inf, np.nan])
+    )
+    line = runs._losses(scores, np.array([3, 0, 1]), cohort=4)
+    assert line == {
+        "losses": [runs.DIVERGED, runs.DIVERGED, None, 0.12346],
+        "test_samples": [8, 7, 0, 9],
+    }
+
+
+def of_losses(losses: dict[tuple[str, int], list[float | None]]) -> Any:
+    """The table of runs at the first setting, from the losses by method and seed."""
+    return page.frame(
+        [
+            {
+                "row": SETTINGS[0].name,
+                "column": column,
+                "trial": None,
+                "seed": seed,
+                "losses": values,
+                "test_samples": [20, 20, 20, 9],
+            }
+            for (column, seed), values in losses.items()
+        ]
+    )
+
+
+def test_clients_that_are_worse_off_than_alone() -> None:
+    """FedAvg harms one of three clients from seed 0, and all from seed 1, whose own models are
+    better. The fourth client has too few test samples. IFCA left a client without a score."""
+    table = of_losses(
+        {
+            ("Local", 0): [0.5, 1.0, 2.0, 1.0],
+            ("Local", 1): [0.1, 0.1, 0.1, 1.0],
+            ("FedAvg", 0): [0.515, 0.7, 1.5, 9.0],
+            ("FedAvg", 1): [0.515, 0.7, 1.5, 9.0],
+            ("IFCA", 0): [None, 0.9, 2.5, 9.0],
+            ("FedRC", 3): [0.515, 0.7, 1.5, 9.0],
+        }
+    )
+    found = tables.harmed(table).loc[SETTINGS[0].name]
+    assert found["FedAvg"] == pytest.approx((1 / 3 + 1) / 2)
+    assert found["IFCA"] == 0.5 and found["Local"] == 0.0
+    lines = tables.worse_than_alone(table).splitlines()
+    assert "| FedAvg | 66.7 |" in lines and "| IFCA | 50.0 |" in lines
+    # Local has no run from seed 3, and FedEM none at all.
+    assert "| FedRC | - |" in lines and "| FedEM | - |" in lines
+
+
+def test_ranks_stand_next_to_the_share_of_harmed_clients(filled: Path) -> None:
+    table = page.frame(read(filled, queue.jobs(filled)).runs)
+    ranks = rank(tables.means(table))
+    own = of_losses(
+        {("Local", 0): [0.5, 1.0, 2.0, 1.0], ("FedAvg", 0): [0.515, 0.7, 1.5, 9.0]}
+    ).assign(row=SETTINGS[1].name)
+    text = page.ranking("all", ranks, "settings", tables.harmed(own))
+    assert "| method | average rank | worse than alone, % |" in text
+    assert "| FedAvg | 1.00 | 33.3 |" in text and "| IFCA | 2.00 | - |" in text
+
+
+def test_tables_that_share_rows_are_counted_like_arrays() -> None:
+    """FeSEM keeps two models, and the last solution of each of six clients."""
+    line = runs.measure(
+        setting=SMALL, contender=contender("FeSEM"), trial=1, seed=0, validated=False
+    )
+    assert 8 <= line["server_memory"] / line["model_bytes"] < 9
+
+
+def test_peers_have_no_newcomers() -> None:
+    """A newcomer of peers would have to train first, so it has no model to be scored with."""
+    line = runs.measure(
+        setting=SMALL, contender=contender("Local"), trial=1, seed=0, validated=False
+    )
+    assert line["newcomers"] is None and line["accuracy"] > 0
 
 
 def test_kept_bytes() -> None:
