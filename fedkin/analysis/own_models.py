@@ -100,8 +100,8 @@ def client_losses(run: Run) -> ClientLosses:
     name = "loss" if score.direction == "higher" else score.name
     columns = ("client", name, "test_samples")
     if not all(column in run.clients for column in columns):
-        nobody = np.zeros(0, np.int64)
-        return ClientLosses(nobody, np.zeros(0), nobody)
+        none = np.zeros(0, np.int64)
+        return ClientLosses(none, np.zeros(0), none)
     client, loss, samples = (run.clients[column].to_numpy() for column in columns)
     loss = loss.astype(np.float64)
     return ClientLosses(client, loss**2 if name == _ROOT else loss, samples)

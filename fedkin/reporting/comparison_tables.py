@@ -96,7 +96,7 @@ def columns(comparison: Comparison) -> list[Column]:
     scores = comparison.run_scores
     shown = [
         *score_columns(scores),
-        # Without an interval, as that of a share over few seeds would exceed 0 or 100%.
+        # Without an interval, since the interval of a share over few seeds would exceed 100%.
         value_column(MEASURES[WORSE]),
         CLUSTERS,
         Column(MEASURES["rounds_to_target"].head, _rounds_to_target, "rounds_to_target"),

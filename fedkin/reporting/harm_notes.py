@@ -1,4 +1,4 @@
-"""Sentences about the column "worse than alone" of a comparison: what is compared, which clients do
+"""Sentences about the column "worse than alone" of a comparison: its meaning, the clients that do
 not count, and why a number is missing."""
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def definition(comparison: Comparison) -> list[str]:
         return []
     return [
         f"{_NAME}: share of clients whose mean {loss_words(comparison.run_scores)} on test samples "
-        f"is more than {MARGIN:.0%} above that of the model that they train alone ({local}, same "
-        "seed), after the last round."
+        f"is more than {MARGIN:.0%} higher than with the model that they train alone ({local}, "
+        "same seed), after the last round."
     ]
 
 

@@ -250,8 +250,8 @@ critical difference
 Such ranks apply to these settings, not beyond
 them. Draws of natural federations share their patients and writers.
 
-**Worse than alone.** This is the share of clients whose test loss is more than {MARGIN:.0%} above \
-that of their own model (Local),
+**Worse than alone.** This is the share of clients whose test loss is more than {MARGIN:.0%} \
+higher than with their own model (Local),
 mean over the settings of a table. \
 [Another table](benchmark-field-tables.md#worse-than-alone) has it by setting.
 
@@ -282,8 +282,8 @@ which describes the budget and the choice of
 hyper-parameters. `python -m papers.benchmark` writes both pages."""
 WORSE = (
     "The table has the share of clients, in percent, whose mean test loss after the last round is "
-    f"more than {MARGIN:.0%} above that of their own model, which is Local's in the same draw. It "
-    "is the mean over the seeds. The loss is the cross entropy, at TCGA-BRCA Cox's loss. Clients "
+    f"more than {MARGIN:.0%} higher than with their own model, which is Local's in the same draw. "
+    "It is the mean over the seeds. The loss is the cross entropy, at TCGA-BRCA Cox's loss. Clients "
     f"with fewer than {LEAST_SAMPLES} test samples do not count. A setting without other clients "
     "has a dash.\n\n"
     "Two equally good models differ by chance, so a few percent are no proof of harm. In a stream, "

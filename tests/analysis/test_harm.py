@@ -108,7 +108,8 @@ def test_all_tables_have_the_column() -> None:
     ]
     definition = (
         "Worse than alone: share of clients whose mean cross entropy on test samples is more than "
-        "2% above that of the model that they train alone (Alone, same seed), after the last round."
+        "2% higher than with the model that they train alone (Alone, same seed), after the last "
+        "round."
     )
     assert definition.replace("%", r"\%") in caption
     assert definition in text and definition in notes(found)
