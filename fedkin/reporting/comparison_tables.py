@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedkin.analysis.compare.comparison import Comparison
-from fedkin.analysis.compare.harm import WORSE
+from fedkin.analysis.compare.harm import WORSE, local_label
 from fedkin.analysis.compare.sweep import CHOSEN, has_validation
 from fedkin.analysis.latex import escaped, latex_head, tabular
 from fedkin.analysis.ranks import Ranks
@@ -193,8 +193,10 @@ def table_notes(
         lines.extend(number_notes(summaries_of(comparison)))
     if means:
         lines.append(bold_note(comparison, measure))
-    if results:
+    # The table of candidates has the column only with the method ``local``.
+    if results or local_label(comparison.grid):
         lines.extend(harm_notes(comparison))
+    if results:
         lines.extend(_target_notes(comparison))
     private = [
         run.final["privacy"] for run in comparison.finished.values() if "privacy" in run.final

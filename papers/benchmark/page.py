@@ -283,9 +283,9 @@ hyper-parameters. `python -m papers.benchmark` writes both pages."""
 WORSE = (
     "The table has the share of clients, in percent, whose mean test loss after the last round is "
     f"more than {MARGIN:.0%} higher than with their own model, which is Local's in the same draw. "
-    "It is the mean over the seeds. The loss is the cross entropy, at TCGA-BRCA Cox's loss. Clients "
-    f"with fewer than {LEAST_SAMPLES} test samples do not count. A setting without other clients "
-    "has a dash.\n\n"
+    "It is the mean over the seeds. The loss is the cross entropy, at TCGA-BRCA Cox's loss. "
+    f"Clients with fewer than {LEAST_SAMPLES} test samples do not count. A setting without other "
+    "clients has a dash.\n\n"
     "Two equally good models differ by chance, so a few percent are no proof of harm. In a stream, "
     "the loss is that of the last step, while accuracies are means over the steps."
 )
