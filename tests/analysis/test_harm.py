@@ -92,7 +92,7 @@ def test_a_share_is_a_mean_over_seeds_each_with_its_own_models() -> None:
     )
     rows = found.table().set_index("method")
     assert rows.loc["FedAvg", "worse_than_alone"] == pytest.approx((1 / 3 + 1 + 1 / 3) / 3)
-    runs = found.runs_table().set_index(["method", "seed"])["worse_than_alone"]
+    runs: Any = found.runs_table().set_index(["method", "seed"])["worse_than_alone"]
     assert runs["FedAvg", 1] == 1.0 and runs["FedAvg", 2] == pytest.approx(1 / 3)
 
 
