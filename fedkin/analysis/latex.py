@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 
 def escaped(text: str) -> str:
@@ -23,22 +23,22 @@ def tabular(
     heads: Sequence[str],
     rows: Iterable[Sequence[str]],
     notes: Iterable[str] = (),
-    text_columns: int = 1,
+    text_columns: Collection[int] = (0,),
     caption: str = "",
     label: str = "",
 ) -> str:
-    """A LaTeX table. The first columns are text (left-aligned), the others numbers. With a caption
-    it is a floating table.
+    """A LaTeX table. Columns of text are aligned left, columns of numbers right. With a caption it
+    is a floating table.
 
     Args:
         heads: column headings, as LaTeX.
         rows: cells of each row, as LaTeX; an empty row draws a horizontal line.
         notes: notes that are added as comments below the table.
-        text_columns: number of text columns.
+        text_columns: indices of the columns of text.
         caption: the caption, as plain text; empty: no floating table.
         label: name of a floating table for references, without ``tab:``.
     """
-    columns = "l" * text_columns + "r" * (len(heads) - text_columns)
+    columns = "".join("l" if place in text_columns else "r" for place in range(len(heads)))
     lines = [r"% \usepackage{booktabs}", rf"\begin{{tabular}}{{{columns}}}", r"\toprule"]
     lines += [" & ".join(heads) + r" \\", r"\midrule"]
     lines += [" & ".join(row) + r" \\" if row else r"\midrule" for row in rows]

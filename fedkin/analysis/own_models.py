@@ -2,8 +2,8 @@
 data from the same seed.
 
 The compared quantity is each client's mean test loss after the last round: the cross entropy of
-classes, Cox's loss of survival times, and of numbers the error by which runs are scored (the squared
-error, where that is its root).
+classes, Cox's loss of survival times, and of numbers the error by which runs are scored (if that is
+a root, such as RMSE, its square).
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ def client_losses(run: Run) -> ClientLosses:
     name = "loss" if score.direction == "higher" else score.name
     columns = ("client", name, "test_samples")
     if not all(column in run.clients for column in columns):
-        nobody = np.zeros(0, np.int64)
-        return ClientLosses(nobody, np.zeros(0), nobody)
+        none = np.zeros(0, np.int64)
+        return ClientLosses(none, np.zeros(0), none)
     client, loss, samples = (run.clients[column].to_numpy() for column in columns)
     loss = loss.astype(np.float64)
     return ClientLosses(client, loss**2 if name == _ROOT else loss, samples)

@@ -96,7 +96,8 @@ class Ranks:
             [escaped(row["method"]), f"{row['average_rank']:.2f}", escaped(row["differs_from"])]
             for row in rows_of(self.table())
         ]
-        return tabular(["Method", "Average rank", "Differs from"], rows, self.notes())
+        heads = ["Method", "Average rank", "Differs from"]
+        return tabular(heads, rows, self.notes(), text_columns=(0, 2))
 
     def notes(self) -> list[str]:
         """Sentences that explain the ranks and the tests."""

@@ -87,11 +87,13 @@ class Column(NamedTuple):
         head: the heading, one line of plain text.
         cell: function from a row to the cell's text.
         measure: name of the shown measure; empty for other columns.
+        text: whether the cells are words, which are aligned left.
     """
 
     head: str
     cell: Callable[[Mapping[str, Any]], str]
     measure: str = ""
+    text: bool = False
 
 
 def mean_column(measure: Measure) -> Column:

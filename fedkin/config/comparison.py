@@ -39,7 +39,7 @@ from fedkin.config import comparison_axes as axis
 from fedkin.config import registry, run
 from fedkin.config.comparison_axes import SECTIONS, Axis
 from fedkin.config.comparison_grid import ComparisonGrid, Setting
-from fedkin.config.comparison_trials import check_bounds, search
+from fedkin.config.comparison_trials import check_bounds, check_integers, search
 from fedkin.config.comparison_variants import check_label, one_line, variants
 from fedkin.config.declarations import METHOD, one_class
 from fedkin.config.inherited_options import carry_over
@@ -180,6 +180,7 @@ def from_dict(
         entries, _main(raw)["name"], of_methods, place("compare.methods"), drawn=bool(drawn)
     )
     settings = _settings(raw, compare, of_settings, drawn)
+    check_integers(raw, all_axes, methods_with_values)
     check_bounds({**settings[0].raw, "method": methods_with_values[0].entry}, all_axes, place)
     return ComparisonGrid(
         settings,

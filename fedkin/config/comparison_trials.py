@@ -3,11 +3,13 @@ trials for each method."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from fedkin.config.comparison_axes import Axis
-from fedkin.config.distributions import Integers, draws
+from fedkin.config.comparison_grid import Variant
+from fedkin.config.distributions import Integers, Log, Uniform, draws
 from fedkin.config.run import from_dict
 from fedkin.config.schema import Place, Values, check_integer
 from fedkin.core.errors import ConfigError
@@ -85,7 +87,56 @@ def check_bounds(raw: Mapping[str, Values], axes: Sequence[Axis], place: Place) 
         bounds = one.distribution
         if not isinstance(bounds, Integers) or one.section == "method":
             continue
-        drawn_as = f" (a bound of int({bounds.low}, {bounds.high}))"
+        drawn_as = f" (a bound of {bounds.text})"
         for bound in (bounds.low, bounds.high):
             section = {**raw.get(one.section, {}), one.option: bound}
             from_dict({**raw, one.section: section}, lambda key, end=drawn_as: f"{place(key)}{end}")
+
+
+def check_integers(
+    raw: Mapping[str, Values], axes: Sequence[Axis], methods: Sequence[Variant]
+) -> None:
+    """Refuse distributions of real numbers for options that take integers only.
+
+    Args:
+        raw: the sections of the configuration.
+        axes: options with lists of values or with distributions.
+        methods: the methods, each with the options that it takes from a trial.
+
+    Raises:
+        ConfigError: such a distribution; the message ends with a right one.
+    """
+    for one in axes:
+        bounds = one.distribution
+        if not isinstance(bounds, (Log, Uniform)):
+            continue
+        of_method = one.section == "method"
+        takers = [method for method in methods if not of_method or one.option in method.takes]
+        # Options of other sections mean the same for all methods.
+        for method in takers if of_method else takers[:1]:
+            right = _right_integers({**raw, "method": method.entry}, one, bounds)
+            if right is not None:
+                raise ConfigError(
+                    f"{one.key}: {bounds.text} draws numbers with a fraction, and this option "
+                    f"takes integers; for example {one.key}={right.text}"
+                )
+
+
+def _right_integers(raw: Mapping[str, Values], one: Axis, bounds: Log | Uniform) -> Integers | None:
+    """The distribution of integers to write instead, if an option takes integers only; None if it
+    takes other numbers, or is refused for another reason."""
+
+    def is_valid(value: float | int) -> bool:
+        """Whether the option can have this value."""
+        try:
+            from_dict({**raw, one.section: {**raw.get(one.section, {}), one.option: value}})
+        except ConfigError:
+            return False
+        return True
+
+    # A number between the bounds that is no integer, whatever the bounds are.
+    if is_valid(bounds.low + (bounds.high - bounds.low) / math.pi):
+        return None
+    highest = math.floor(bounds.high)
+    lowest = next((v for v in (math.ceil(bounds.low), 1, highest) if is_valid(v)), None)
+    return None if lowest is None else Integers(lowest, max(highest, lowest + 1))

@@ -32,6 +32,11 @@ class Log:
 
     example: ClassVar[str] = "log(0.01, 0.3)"
 
+    @property
+    def text(self) -> str:
+        """The distribution as it is written in a value."""
+        return f"log({self.low:g}, {self.high:g})"
+
     def draw(self, rng: np.random.Generator) -> float:
         """Draw one number."""
         return _within(math.exp(rng.uniform(math.log(self.low), math.log(self.high))), self)
@@ -46,6 +51,11 @@ class Uniform:
 
     example: ClassVar[str] = "uniform(0.1, 0.9)"
 
+    @property
+    def text(self) -> str:
+        """The distribution as it is written in a value."""
+        return f"uniform({self.low:g}, {self.high:g})"
+
     def draw(self, rng: np.random.Generator) -> float:
         """Draw one number."""
         return _within(float(rng.uniform(self.low, self.high)), self)
@@ -59,6 +69,11 @@ class Integers:
     high: int
 
     example: ClassVar[str] = "int(2, 5)"
+
+    @property
+    def text(self) -> str:
+        """The distribution as it is written in a value."""
+        return f"int({self.low}, {self.high})"
 
     def draw(self, rng: np.random.Generator) -> int:
         """Draw one integer."""

@@ -92,8 +92,8 @@ class Measure:
         over_all: name of a measure of the same quantity over all clients. A run is compared by that
             measure if this one leaves out clients that had no cluster or were absent.
         kept: where the measure is stored: in the record of a ``round``, in the summary of a
-            ``run``, or in ``both``. A measure of a ``comparison`` needs runs of several methods, and
-            is in the tables of comparisons only.
+            ``run``, or in ``both``. A measure of a ``comparison`` needs runs of several methods,
+            and is in the tables of comparisons only.
 
     Raises:
         ConfigError: the name, unit or direction is invalid.

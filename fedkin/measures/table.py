@@ -62,8 +62,8 @@ PLACED = (
     ),
     Measure(
         "worse_than_alone",
-        title="share of clients whose test loss is more than 2% above that of the model that they "
-        "train alone",
+        title="share of clients whose test loss is more than 2% higher than with the model that "
+        "they train alone",
         head="worse than alone",
         unit="share",
         direction="lower",

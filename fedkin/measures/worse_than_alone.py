@@ -1,6 +1,6 @@
 """Clients that a model serves worse than the model that they train alone on their own samples.
 
-A client loses if its mean test loss is more than 2% above that of its own model. The margin is
+A client loses if its mean test loss is more than 2% higher than with its own model. The margin is
 relative to the own model's loss, so it means the same for every loss and unit. A promise without a
 margin cannot be kept: two equally good models differ by chance in half of the clients.
 
@@ -20,7 +20,7 @@ LEAST_SAMPLES = 10
 
 
 def loses(loss: Float[np.ndarray, "c"], own_loss: Float[np.ndarray, "c"]) -> Bool[np.ndarray, "c"]:
-    """Whether each client's loss is more than 2% above that of its own model.
+    """Whether each client's loss is more than 2% higher than with its own model.
 
     A model that has diverged, with a loss that is not finite, is worse than any own model with a
     finite loss. No model is worse than an own model that has diverged.

@@ -312,8 +312,11 @@ def _table(
     title = Text(heading, "table.title") if heading else None
     out = Table(title=title, box=SIMPLE_HEAD, padding=0, show_edge=False)
     out.add_column("method", overflow="fold")
-    for head in ([] if same_seeds else ["seeds"]) + [column.head for column in shown]:
-        out.add_column(folded(head), justify="right", no_wrap=True)
+    if not same_seeds:
+        out.add_column("seeds", justify="right", no_wrap=True)
+    for column in shown:
+        justify = "left" if column.text else "right"
+        out.add_column(folded(column.head), justify=justify, no_wrap=True)
     for row, best in rows:
         style = "bold" if row["method"] in best else None
         own_seeds = [] if same_seeds else [str(row["seeds"])]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedkin.analysis.compare.comparison import Comparison
-from fedkin.analysis.compare.harm import WORSE
+from fedkin.analysis.compare.harm import WORSE, local_label
 from fedkin.analysis.compare.sweep import CHOSEN, has_validation
 from fedkin.analysis.latex import escaped, latex_head, tabular
 from fedkin.analysis.ranks import Ranks
@@ -96,7 +96,7 @@ def columns(comparison: Comparison) -> list[Column]:
     scores = comparison.run_scores
     shown = [
         *score_columns(scores),
-        # Without an interval, as that of a share over few seeds would exceed 0 or 100%.
+        # Without an interval, since the interval of a share over few seeds would exceed 100%.
         value_column(MEASURES[WORSE]),
         CLUSTERS,
         Column(MEASURES["rounds_to_target"].head, _rounds_to_target, "rounds_to_target"),
@@ -110,7 +110,7 @@ def columns(comparison: Comparison) -> list[Column]:
         shown += [_honest_column(measure) for measure in scores.honest]
     shown += [mean_column(measure) for measure in comparison.grid.measures]
     if CHOSEN in names and has_validation(comparison):
-        shown.append(Column("chosen", lambda row: row[CHOSEN] or "", CHOSEN))
+        shown.append(Column("chosen", lambda row: row[CHOSEN] or "", CHOSEN, text=True))
     return shown
 
 
@@ -193,8 +193,10 @@ def table_notes(
         lines.extend(number_notes(summaries_of(comparison)))
     if means:
         lines.append(bold_note(comparison, measure))
-    if results:
+    # The table of candidates has the column only with the method ``local``.
+    if results or local_label(comparison.grid):
         lines.extend(harm_notes(comparison))
+    if results:
         lines.extend(_target_notes(comparison))
     private = [
         run.final["privacy"] for run in comparison.finished.values() if "privacy" in run.final
@@ -239,6 +241,7 @@ def markdown(comparison: Comparison, measure: str | None = None) -> str:
     shown = columns(comparison)
     place = place_of(comparison.measure(measure), shown)
     head = [*_label_heads(comparison), *(column.head for column in shown)]
+    labels = len(_label_heads(comparison)) - 1  # the last one is the number of seeds
     rows = []
     for row, best in best_rows(comparison, measure):
         row_cells = texts(row, shown)
@@ -248,7 +251,7 @@ def markdown(comparison: Comparison, measure: str | None = None) -> str:
     bullets = "\n".join(f"* {line}" for line in findings(comparison, measure))
     notes = " ".join(table_notes(comparison, measure))
     tables = [table.markdown() for table in further_tables(comparison, measure).values()]
-    return "\n\n".join([markdown_table(head, rows), bullets, notes, *tables]) + "\n"
+    return "\n\n".join([markdown_table(head, rows, labels), bullets, notes, *tables]) + "\n"
 
 
 def further_tables(
@@ -295,11 +298,13 @@ def latex(comparison: Comparison, measure: str | None = None) -> str:
         latex_head(head) for head in (*_label_heads(comparison), *(column.head for column in shown))
     ]
     notes = [*table_notes(comparison, measure), *findings(comparison, measure)]
+    labels = len(_label_heads(comparison))
+    words = [labels + place for place, column in enumerate(shown) if column.text]
     return tabular(
         heads,
         lines,
         notes,
-        text_columns=1 + several,
+        text_columns=(*range(labels - 1), *words),  # the last label is the number of seeds
         caption=_caption(comparison, measure),
         label="comparison",
     )

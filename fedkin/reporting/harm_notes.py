@@ -1,4 +1,4 @@
-"""Sentences about the column "worse than alone" of a comparison: what is compared, which clients do
+"""Sentences about the column "worse than alone" of a comparison: its meaning, the clients that do
 not count, and why a number is missing."""
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ def harm_notes(comparison: Comparison) -> list[str]:
     local = local_label(comparison.grid)
     if local is None:
         return [
-            f"{_NAME} -: it needs each client's own model; add the method {LOCAL!r}, by which every "
-            "client trains alone."
+            f"{_NAME} -: it needs each client's own model; add the method {LOCAL!r}, by which "
+            "every client trains alone."
         ]
     lines = definition(comparison)
     rows = [harm(comparison, s, m) for s in comparison.settings for m in comparison.methods]
@@ -54,8 +54,8 @@ def definition(comparison: Comparison) -> list[str]:
         return []
     return [
         f"{_NAME}: share of clients whose mean {loss_words(comparison.run_scores)} on test samples "
-        f"is more than {MARGIN:.0%} above that of the model that they train alone ({local}, same "
-        "seed), after the last round."
+        f"is more than {MARGIN:.0%} higher than with the model that they train alone ({local}, "
+        "same seed), after the last round."
     ]
 
 

@@ -37,8 +37,28 @@ def draw(ranks: Ranks, blocks: str = "settings") -> Figure:
     Raises:
         MissingExtra: scikit-posthocs is not installed.
     """
-    diagram = _diagram()
     figure = new_figure(8.0, 2.1 + 0.24 * len(ranks.average))
+    draw_on(figure, ranks)
+    headline(
+        figure,
+        f"Average ranks over {len(ranks.scores)} {blocks} (1 is best): bars join methods without "
+        "significant difference (Nemenyi, 5%)\n",
+    )
+    return figure
+
+
+def draw_on(figure: Figure, ranks: Ranks, size: float = 9.0) -> None:
+    """Draw the critical-difference diagram on an empty figure, without a heading.
+
+    Args:
+        figure: the figure.
+        ranks: ranks of the methods.
+        size: font size of the critical difference, in points.
+
+    Raises:
+        MissingExtra: scikit-posthocs is not installed.
+    """
+    diagram = _diagram()
     axes = figure.subplots()
     styles = method_styles(ranks.average)
     drawn = diagram(
@@ -50,14 +70,13 @@ def draw(ranks: Ranks, blocks: str = "settings") -> Figure:
         label_fmt_right="({rank:.2g}) {label}",
     )
     _draw_axis(axes, len(ranks.average))
-    _draw_critical_difference(axes, ranks, figure)
+    _draw_critical_difference(axes, ranks, figure, size)
     _move_ties_apart(ranks.average, drawn)
-    headline(
-        figure,
-        f"Average ranks over {len(ranks.scores)} {blocks} (1 is best): bars join methods without "
-        "significant difference (Nemenyi, 5%)\n",
-    )
-    return figure
+
+
+def check_installed() -> None:
+    """Raise MissingExtra if scikit-posthocs is not installed."""
+    _diagram()
 
 
 def _p_of_pairs(ranks: Ranks) -> pd.DataFrame:
@@ -82,9 +101,9 @@ def _draw_axis(axes: Axes, methods: int) -> None:
     axes.spines["top"].set_bounds(1, methods)
 
 
-def _draw_critical_difference(axes: Axes, ranks: Ranks, figure: Figure) -> None:
+def _draw_critical_difference(axes: Axes, ranks: Ranks, figure: Figure, size: float) -> None:
     """Draw the critical difference as a bar above the axis, from rank 1 on, with its value. The bar
-    ends with the axis if it is longer."""
+    ends with the axis if it is longer. ``size`` is the font size."""
     width = ranks.critical_difference
     longest = len(ranks.average) - 1
     end = 1 + min(width, longest)
@@ -98,7 +117,7 @@ def _draw_critical_difference(axes: Axes, ranks: Ranks, figure: Figure) -> None:
         (1, 0),
         (0, _ABOVE + 6),
         textcoords="offset points",
-        fontsize=9,
+        fontsize=size,
     )
 
 

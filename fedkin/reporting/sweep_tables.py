@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedkin.analysis.compare.comparison import Comparison
+from fedkin.analysis.compare.harm import WORSE, harm_row, local_label
 from fedkin.analysis.compare.importance import is_number, score_word
 from fedkin.analysis.compare.sweep import (
     BEST_OF_METHOD,
@@ -23,6 +24,7 @@ from fedkin.analysis.compare.sweep import (
 from fedkin.analysis.tables import rows_of
 from fedkin.measures.measure import Measure
 from fedkin.measures.number_texts import NO_NUMBER, number_text
+from fedkin.measures.table import MEASURES
 from fedkin.reporting.means_table import mean_and_sd
 from fedkin.reporting.text_table import TextTable
 
@@ -55,24 +57,27 @@ def candidate_table(comparison: Comparison, shortened: bool = False) -> TextTabl
     measures = _measures(comparison)
     keys = comparison.grid.swept_keys
     validated = has_validation(comparison)
+    worse = [MEASURES[WORSE]] if local_label(comparison.grid) else []
+    heads = ["method", *keys, *(_head(comparison, measure, validated) for measure in measures)]
+    heads += [measure.head_with_unit for measure in worse] + (["chosen"] if validated else [])
     rows = []
     bold = set()
     for one in ordered:
         mark = marks.get((one.setting, one.variant), "")
         if mark == WINNER:
-            bold |= {(len(rows), column) for column in range(1 + len(keys) + len(measures) + 1)}
+            bold |= {(len(rows), column) for column in range(len(heads))}
         rows.append(
             [
                 one.method,
                 *(_value_text(one.values.get(key)) for key in keys),
                 *(_scores_text(comparison, one, measure) for measure in measures),
+                *(_harm_text(comparison, one, measure) for measure in worse),
                 *([mark] if validated else []),
             ]
         )
-    heads = ["method", *keys, *(_head(comparison, measure, validated) for measure in measures)]
     return TextTable(
         title="Sweep: the candidates",
-        heads=[*heads, *(["chosen"] if validated else [])],
+        heads=heads,
         rows=rows,
         bold=frozenset(bold),
         note=_candidate_note(comparison) + left_out,
@@ -138,6 +143,12 @@ def _scores_text(comparison: Comparison, one: SweepCandidate, measure: Measure) 
     """A measure of a candidate as text: mean ± SD over the seeds. The accuracy in the last round is
     over all clients, as in the table methods x settings."""
     return mean_and_sd(comparison.scores(one.setting, measure.by)[one.variant], measure)
+
+
+def _harm_text(comparison: Comparison, one: SweepCandidate, measure: Measure) -> str:
+    """The share of clients that a candidate serves worse than their own models, mean over the
+    seeds."""
+    return measure.text(harm_row(comparison, one.setting, one.variant)[measure.name])
 
 
 def _candidate_note(comparison: Comparison) -> str:

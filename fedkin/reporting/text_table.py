@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedkin.analysis.latex import escaped, latex_head, tabular
+from fedkin.measures.number_texts import numeric_columns
 from fedkin.reporting.narrow_tables import fits
 
 # Where a heading is broken into lines.
@@ -37,7 +38,8 @@ class TextTable(NamedTuple):
         rows: cells of each row.
         bold: the bold cells, as pairs (row, column).
         note: how to read the table; the caption in LaTeX.
-        text_columns: number of the first columns that are text, not numbers.
+        text_columns: number of the first columns that are text, not numbers. Of the others, those
+            with words are text, too.
     """
 
     title: str
@@ -50,7 +52,8 @@ class TextTable(NamedTuple):
     def markdown(self) -> str:
         """The table as Markdown, with its heading and its note."""
         rows = self._marked(self.rows, "**", "**")
-        return f"### {self.title}\n\n{markdown_table(self.heads, rows)}\n\n{self.note}"
+        table = markdown_table(self.heads, rows, self.text_columns)
+        return f"### {self.title}\n\n{table}\n\n{self.note}"
 
     def latex(self, label: str) -> str:
         """The table as LaTeX, for the package booktabs.
@@ -64,7 +67,7 @@ class TextTable(NamedTuple):
         return tabular(
             [*map(latex_head, first), *map(escaped, labels)],
             self._marked(cells, r"\textbf{", "}"),
-            text_columns=self.text_columns,
+            text_columns=self._places_of_text(),
             caption=f"{self.title}. {self.note}",
             label=label,
         )
@@ -90,9 +93,9 @@ class TextTable(NamedTuple):
             caption=Text(self.note, "table.caption") if with_note else None,
             caption_justify="left",
         )
+        texts = self._places_of_text()
         for number, head in enumerate(self.heads):
-            text = number < self.text_columns
-            justify = "left" if text else "right"
+            justify = "left" if number in texts else "right"
             out.add_column(Text(folded(head)), justify=justify, overflow="fold", no_wrap=no_wrap)
         for number, row in enumerate(self.rows):
             out.add_row(
@@ -102,6 +105,15 @@ class TextTable(NamedTuple):
                 )
             )
         return out
+
+    def _places_of_text(self) -> list[int]:
+        """The indices of the columns of text, which are aligned left."""
+        numeric = numeric_columns(self.rows) or [True] * len(self.heads)
+        return [
+            place
+            for place in range(len(self.heads))
+            if place < self.text_columns or not numeric[place]
+        ]
 
     def _marked(self, rows: Iterable[Sequence[str]], before: str, after: str) -> list[list[str]]:
         """The rows with marks around the bold cells. Empty cells stay empty."""
@@ -122,14 +134,23 @@ def folded(head: str) -> str:
     return head
 
 
-def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table as Markdown text.
+def markdown_table(
+    heads: Sequence[str], rows: Iterable[Sequence[str]], text_columns: int = 1
+) -> str:
+    """A table as Markdown text. Columns of numbers are aligned right.
 
     Args:
         heads: headings of the columns.
         rows: cells of each row.
+        text_columns: number of the first columns that are text, even if it looks like numbers.
     """
-    lines = [heads, ["---"] * len(heads), *rows]
+    cells = [list(row) for row in rows]
+    # Bold numbers are numbers.
+    numeric = numeric_columns([[cell.strip("*") for cell in row] for row in cells])
+    numeric = numeric or [False] * len(heads)
+    marks = ["---"] * text_columns
+    marks += ["---:" if number else "---" for number in numeric[text_columns:]]
+    lines = [heads, marks, *cells]
     return "\n".join(
         "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines
     )

@@ -12,6 +12,7 @@ strengths, C outputs, d features, q features that are fitted.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -200,7 +201,8 @@ class _OwnData:
         self.base = base.astype(np.float64)
         self.design = np.ones((len(x), 1))
         if fits == MODEL:
-            features = x.reshape(len(x), -1).astype(np.float64)
+            # A client may have no sample in this part.
+            features = x.reshape(len(x), math.prod(x.shape[1:])).astype(np.float64)
             self._check_linear(features)
             self.design = np.concatenate([features, self.design], axis=1)
 

@@ -395,7 +395,7 @@ def test_the_reason_stands_in_every_table(one_refused: tuple[Path, Comparison, l
         for line in (out / "comparison.tex").read_text().splitlines()
         if line.startswith("Oracle & 0 &")
     ]
-    assert r"\multicolumn{7}{l}{not run: " in tex and "true clusters" in tex
+    assert r"\multicolumn{8}{l}{not run: " in tex and "true clusters" in tex
     table = pd.read_csv(out / "comparison.csv")
     assert table["reason"].isna().tolist()[0] and table["reason"].tolist()[1] == reason
     told = json.loads((out / "summary.json").read_text())

@@ -92,7 +92,7 @@ def test_a_share_is_a_mean_over_seeds_each_with_its_own_models() -> None:
     )
     rows = found.table().set_index("method")
     assert rows.loc["FedAvg", "worse_than_alone"] == pytest.approx((1 / 3 + 1 + 1 / 3) / 3)
-    runs = found.runs_table().set_index(["method", "seed"])["worse_than_alone"]
+    runs: Any = found.runs_table().set_index(["method", "seed"])["worse_than_alone"]
     assert runs["FedAvg", 1] == 1.0 and runs["FedAvg", 2] == pytest.approx(1 / 3)
 
 
@@ -108,11 +108,33 @@ def test_all_tables_have_the_column() -> None:
     ]
     definition = (
         "Worse than alone: share of clients whose mean cross entropy on test samples is more than "
-        "2% above that of the model that they train alone (Alone, same seed), after the last round."
+        "2% higher than with the model that they train alone (Alone, same seed), after the last "
+        "round."
     )
     assert definition.replace("%", r"\%") in caption
     assert definition in text and definition in notes(found)
     assert "clients do not count" not in text
+
+
+def test_candidates_of_a_sweep_have_the_column() -> None:
+    found = written()
+    settings = []
+    runs = {}
+    for rate in (0.1, 0.3, 0.9):
+        (setting,) = found.grid.settings
+        label = f"lr {rate}"
+        settings.append(dataclasses.replace(setting, label=label, values={"local.lr": rate}))
+        runs |= {(label, method, seed): run for (_, method, seed), run in found.finished.items()}
+    # With the rate 0.9, the own models are better.
+    runs["lr 0.9", "Alone", 0] = served(runs["lr 0.9", "Alone", 0], [0.1, 0.1, 0.1])
+    grid = dataclasses.replace(found.grid, settings=tuple(settings))
+    found = dataclasses.replace(found, grid=grid, finished=runs)
+    table = comparison_tables.further_tables(found)["sweep"]
+    place = table.heads.index("worse than alone (%)")
+    shown = {(row[0], row[1]): row[place] for row in table.rows}
+    assert shown["FedAvg", "0.1"] == "33.3" and shown["FedAvg", "0.9"] == "100.0"
+    # The terminal shows the candidates alone, with the note.
+    assert any(line.startswith("Worse than alone: share") for line in notes(found))
 
 
 def test_without_local_there_is_a_dash_and_how_to_get_a_number(tmp_path: Path) -> None:

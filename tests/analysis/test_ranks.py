@@ -133,7 +133,10 @@ def test_methods_that_differ_are_named() -> None:
     assert told == {"a": "b; c", "b": "a; c", "c": "a; b"}
     fewer = rank(apart.head(6)).table().set_index("method")["differs_from"].to_dict()
     assert fewer == {"a": "c", "b": "", "c": "a"}  # 1.353
-    assert found.latex().count("&") == 4 * 2 and "chi-square 24.00" in found.latex()
+    latex = found.latex()
+    assert latex.count("&") == 4 * 2 and "chi-square 24.00" in latex
+    # The last column has names of methods.
+    assert r"\begin{tabular}{lrl}" in latex
 
 
 def test_settings_that_lack_a_score_are_left_out() -> None:

@@ -246,3 +246,32 @@ def test_a_long_search_is_shortened_on_a_terminal() -> None:
     first, *_ = tables(search(40))
     assert first.row_count == 5 and "comparison.md has all" in str(first.caption)
     assert comparison_tables.markdown(search(40)).count("| FedAvg | ") >= 40
+
+
+# --- alignment
+
+
+def test_words_are_aligned_left_and_numbers_right_in_latex_and_markdown() -> None:
+    two = {rate: TEST[rate] for rate in (0.1, 0.3)}
+    found = sweep(two, {rate: VALIDATION[rate] for rate in (0.1, 0.3)})
+    settings = tuple(
+        dataclasses.replace(setting, values={"local.optimizer": name})
+        for setting, name in zip(found.grid.settings, ("sgd", "adam"), strict=True)
+    )
+    found = dataclasses.replace(found, grid=dataclasses.replace(found.grid, settings=settings))
+    # Setting, method, seeds; eight columns of results; best on validation, chosen.
+    assert r"\begin{tabular}{llrrrrrrrrrrl}" in comparison_tables.latex(found)
+    sweep_table = comparison_tables.further_tables(found)["sweep"]
+    # Method and optimiser; three scores; chosen.
+    assert r"\begin{tabular}{llrrrl}" in sweep_table.latex("sweep")
+    assert [column.justify for column in sweep_table.rich().columns] == [
+        *("left", "left"),
+        *("right", "right", "right"),
+        "left",
+    ]
+    (shown, *_) = tables(found)  # two settings have a table each
+    assert [column.justify for column in shown.columns][-2:] == ["right", "left"]
+    text = comparison_tables.markdown(found)
+    marks = [line for line in text.splitlines() if line.startswith("| ---")]
+    assert marks[0] == f"| --- | --- {'| ---: ' * 10}| --- |"
+    assert "| --- | --- | ---: | ---: | ---: | --- |" in marks

@@ -76,6 +76,42 @@ def test_a_range_that_is_none_is_refused_with_a_right_example(
         assert from_value(example, "local.lr") is not None  # the example is right
 
 
+@pytest.mark.parametrize(
+    ("text", "right"),
+    [
+        ("local.epochs=uniform(1,3)", "local.epochs=int(1, 3)"),
+        ("local.epochs=uniform(0.5,2.5)", "local.epochs=int(1, 2)"),
+        ("local.epochs=uniform(0,4)", "local.epochs=int(1, 4)"),  # 0 epochs are refused
+        ("local.epochs=uniform(1.2,1.8)", "local.epochs=int(2, 3)"),
+        ("local.batch_size=log(8,64)", "local.batch_size=int(8, 64)"),
+        ("method.clusters=uniform(2,4)", "method.clusters=int(2, 4)"),
+    ],
+)
+def test_an_option_of_integers_has_no_distribution_of_other_numbers(text: str, right: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        load(None, [LR, text], methods=["fedavg", "ifca"], trials=3)
+    told = str(error.value)
+    key = text.partition("=")[0]
+    assert told.startswith(f"{key}: ") and "takes integers" in told and "\n" not in told
+    assert told.endswith(f"; for example {right}")
+    # The example is right.
+    grid = load(None, [LR, right], methods=["fedavg", "ifca"], trials=3)
+    assert len(grid.settings) == 3
+
+
+def test_two_options_of_integers_are_refused_one_after_the_other() -> None:
+    both = ["local.epochs=uniform(1,3)", "local.batch_size=uniform(8,64)"]
+    with pytest.raises(ConfigError, match=r"local.epochs: uniform\(1, 3\) draws numbers"):
+        load(None, both, methods=["fedavg"], trials=3)
+
+
+def test_options_of_other_numbers_have_distributions_as_before() -> None:
+    grid = load(
+        None, ["local.lr=uniform(1,3)", "method.mu=uniform(0,2)"], methods=["fedprox"], trials=2
+    )
+    assert all(setting.values["local.lr"] % 1 for setting in grid.settings)
+
+
 def test_other_values_are_no_distributions() -> None:
     assert from_value("relu", "x") is None and from_value(0.1, "x") is None
     assert from_value('"log(1,2) of a path"', "x") is None

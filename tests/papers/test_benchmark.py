@@ -14,6 +14,9 @@ from fedkin.analysis.ranks import rank
 from fedkin.core.errors import ConfigError
 from fedkin.data import digits
 from fedkin.data.federated import FederatedData
+from fedkin.task_types.classification import CLASSIFICATION
+from fedkin.task_types.regression import Regression
+from fedkin.tasks.evaluate import Scores
 from papers.benchmark import __main__ as program
 from papers.benchmark import federations, findings, page, queue, runs, tables
 from papers.benchmark.contenders import CONTENDERS, STEPS, TRIALS, Contender
@@ -150,6 +153,99 @@ def test_a_run(name: str) -> None:
     assert 0 < line["accuracy"] <= 1 and 0 < line["newcomers"] <= 1 and line["bytes_up"] > 0
     trial = runs.measure(setting=SMALL, contender=contender(name), trial=1, seed=0, validated=True)
     assert trial["accuracy"] != line["accuracy"] and "newcomers" not in trial  # of other samples
+
+
+def test_a_run_stores_the_loss_of_each_client() -> None:
+    """Of six clients the last two are newcomers. A trial only chooses a candidate."""
+    line, trial = (
+        runs.measure(
+            setting=SMALL, contender=contender("Local"), trial=1, seed=0, validated=validated
+        )
+        for validated in (False, True)
+    )
+    losses = line["client_losses"]
+    counted = small(0).test.sizes >= 10
+    assert [loss is not None for loss in losses[:4]] == counted[:4].tolist()
+    assert losses[4:] == [None, None] and "client_losses" not in trial
+
+
+def test_clients_that_do_not_count_and_models_that_diverged() -> None:
+    scores = Scores(
+        np.zeros((4, 1)),
+        np.array([19, 18, 17, 9]),
+        loss=np.array([0.1234567, np.inf, np.nan, 0.5]),
+    )
+    losses = runs._client_losses(CLASSIFICATION, scores, np.array([3, 0, 1, 2]), total=5)
+    assert losses == [runs.DIVERGED, runs.DIVERGED, None, 0.1235, None]
+
+
+def test_of_numbers_the_squared_errors_are_stored() -> None:
+    sums = np.array([[80.0, 20.0, 400.0, 90.0]])
+    scores = Scores(sums, np.array([20]), loss=np.array([-7.0]))
+    assert runs._client_losses(Regression(), scores, np.array([0]), total=1) == [4.0]
+    # R2 = 1 - 80 / 400.
+    assert runs._accuracy(Regression(), sums[0], 20) == pytest.approx(0.8)
+    diverged = np.array([1e9, 20.0, 400.0, 90.0])
+    assert runs._accuracy(Regression(), diverged, 20) == runs.LEAST_GAIN
+    assert runs._accuracy(Regression(), diverged * np.nan, 20) == runs.LEAST_GAIN
+
+
+def of_losses(losses: dict[tuple[str, int], list[float | None]]) -> Any:
+    """The table of runs at the first setting, from the losses by method and seed."""
+    return page.frame(
+        [
+            {
+                "row": SETTINGS[0].name,
+                "column": column,
+                "trial": None,
+                "seed": seed,
+                "client_losses": values,
+            }
+            for (column, seed), values in losses.items()
+        ]
+    )
+
+
+def test_clients_that_are_worse_off_than_alone() -> None:
+    """FedAvg harms one of three clients from seed 0, and all from seed 1, whose own models are
+    better. The fourth client has too few test samples. IFCA left a client without a score."""
+    table = of_losses(
+        {
+            ("Local", 0): [0.5, 1.0, 2.0, None],
+            ("Local", 1): [0.1, 0.1, 0.1, None],
+            ("FedAvg", 0): [0.515, 0.7, 1.5, None],
+            ("FedAvg", 1): [0.515, 0.7, 1.5, None],
+            ("IFCA", 0): [None, 0.9, 2.5, None],
+            ("FedRC", 3): [0.515, 0.7, 1.5, None],
+        }
+    )
+    found = tables.worse_alone(table, SETTINGS[:1])
+    assert found == {"Local": 0.0, "FedAvg": pytest.approx((1 / 3 + 1) / 2), "IFCA": 0.5}
+    assert tables.worse_alone(table, SETTINGS[1:2]) == {}
+
+
+def test_ranks_stand_next_to_the_share_of_harmed_clients(filled: Path) -> None:
+    table = page.frame(read(filled, queue.jobs(filled)).runs)
+    ranks = rank(tables.means(table))
+    text = page.ranking("all", ranks, "settings", {"FedAvg": 1 / 3})
+    assert "| method | average rank | worse than alone, % |" in text
+    assert "| FedAvg | 1.00 | 33 |" in text and "| IFCA | 2.00 |  |" in text
+
+
+def test_tables_that_share_rows_are_counted_like_arrays() -> None:
+    """FeSEM keeps two models, and the last solution of each of six clients."""
+    line = runs.measure(
+        setting=SMALL, contender=contender("FeSEM"), trial=1, seed=0, validated=False
+    )
+    assert 8 <= line["server_memory"] / line["model_bytes"] < 9
+
+
+def test_peers_have_no_newcomers() -> None:
+    """A newcomer of peers would have to train first, so it has no model to be scored with."""
+    line = runs.measure(
+        setting=SMALL, contender=contender("Local"), trial=1, seed=0, validated=False
+    )
+    assert line["newcomers"] is None and line["accuracy"] > 0
 
 
 def test_kept_bytes() -> None:

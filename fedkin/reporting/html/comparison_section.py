@@ -9,16 +9,17 @@ from typing import NamedTuple
 from fedkin.analysis.compare.comparison import Comparison
 from fedkin.analysis.pairwise_tests import TOO_FEW
 from fedkin.analysis.statistics import LEAST_SEEDS
-from fedkin.analysis.tables import rows_of
+from fedkin.analysis.tables import Column, rows_of
 from fedkin.measures.measure import Measure
 from fedkin.reporting.comparison_findings import findings
 from fedkin.reporting.comparison_tables import (
     best_rows,
+    cells,
     columns,
     further_tables,
+    not_run,
     place_of,
     table_notes,
-    texts,
 )
 from fedkin.reporting.html.json_values import Json
 from fedkin.reporting.text_table import TextTable
@@ -26,7 +27,8 @@ from fedkin.reporting.text_table import TextTable
 
 class ComparisonSection(NamedTuple):
     """The tables of a comparison as JSON, and the findings as sentences. A table has a heading,
-    column heads, rows, bold cells as [row, column], and notes."""
+    column heads, rows, bold cells as [row, column], and notes. The last cell of a short row spans
+    the other columns."""
 
     tables: list[Json]
     findings: list[str]
@@ -94,7 +96,7 @@ def _methods(comparison: Comparison, measure: Measure) -> Json:
                 *_setting(comparison, row["setting"]),
                 row["method"],
                 str(row["seeds"]),
-                *texts(row, shown),
+                *_results(row, shown),
             ]
             for row, _ in rows
         ],
@@ -103,6 +105,13 @@ def _methods(comparison: Comparison, measure: Measure) -> Json:
         ],
         "notes": table_notes(comparison),
     }
+
+
+def _results(row: Json, shown: Sequence[Column]) -> list[str]:
+    """The cells of a row after its labels. If all runs of the row's method failed, one cell with
+    the reason spans these columns."""
+    reason = not_run(row)
+    return cells(row, shown) if reason is None else [reason]
 
 
 def _setting(comparison: Comparison, cell: str) -> list[str]:

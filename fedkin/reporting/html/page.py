@@ -211,7 +211,8 @@ def _table(
 ) -> str:
     """HTML of a table. ``bold`` lists the bold cells as [row, column].
 
-    Each cell names its column, because a narrow page shows the table as a list.
+    Each cell names its column, because a narrow page shows the table as a list. If a row has fewer
+    cells than the table has columns, its last cell is text that spans the other columns.
     """
     places = {tuple(place) for place in bold}
     kinds = _column_kinds(heads, rows)
@@ -221,13 +222,16 @@ def _table(
     )
     body = ""
     for number, row in enumerate(rows):
+        spanned = len(heads) - len(row)
         cells = ""
-        for column, (column_head, text) in enumerate(zip(heads, row, strict=True)):
+        for column, text in enumerate(row):
             content = escape(str(text))
             if (number, column) in places:
                 content = f"<strong>{content}</strong>"
-            label_of_cell = f'data-label="{escape(str(column_head))}"'
-            cells += f"<td {label_of_cell}{kinds[column]}>{content}</td>"
+            label_of_cell = f'data-label="{escape(str(heads[column]))}"{kinds[column]}'
+            if spanned and column == len(row) - 1:
+                label_of_cell = f'data-label="" class="text" colspan="{spanned + 1}"'
+            cells += f"<td {label_of_cell}>{content}</td>"
         body += f"<tr>{cells}</tr>"
     # The style sheet shows tables of this class as lists on a narrow page.
     kind = ' class="list"' if len(heads) > 3 else ""
@@ -242,7 +246,8 @@ def _column_kinds(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[s
     empty for numbers."""
     if not rows:
         return [""] * len(heads)
-    numeric = numeric_columns([[str(cell) for cell in row] for row in rows])
+    whole = [[str(cell) for cell in row] for row in rows if len(row) == len(heads)]
+    numeric = numeric_columns(whole) or [True] * len(heads)
     kinds = []
     for place, (head, number) in enumerate(zip(heads, numeric, strict=True)):
         name = place == 1 and head == "method"  # after the setting, which begins the row

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import logging
 import re
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -18,8 +19,11 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter, ScalarFormatter
 
+from fedkin.analysis.ranks import Ranks
+from fedkin.core.errors import MissingExtra
 from fedkin.core.storage import check_output, write_atomic
 from fedkin.measures.number_texts import byte_text
+from fedkin.reporting import ranks_figure
 from fedkin.reporting.html.json_values import Json
 from fedkin.reporting.html.page import PALETTE
 from fedkin.reporting.html.paper_similarity_figures import draw_labels, draw_map, draw_similarity
@@ -37,9 +41,10 @@ from fedkin.reporting.style import (
 from fedkin.run.folder import run_folder
 
 _KINDS = ("pdf", "svg", "png")
+_log = logging.getLogger("fedkin")
 
 
-def save(contents: Json, target: Path) -> list[Path]:
+def save(contents: Json, target: Path, ranks: Ranks | None = None) -> list[Path]:
     """Write all figures of a report into a folder.
 
     For each setting there are ``accuracy``, ``bottom`` (bottom 10% of clients), ``clients``
@@ -47,9 +52,15 @@ def save(contents: Json, target: Path) -> list[Path]:
     ``clusters``, ``alluvial``, ``communication``, ``map``, ``similarity`` and ``labels``, if known.
     The same run always gives the same bytes.
 
+    Args:
+        contents: the report's contents.
+        target: the folder.
+        ranks: ranks of a comparison's methods. If there are enough methods and settings for their
+            tests, ``ranks`` is the critical-difference diagram.
+
     Raises StorageError if a file cannot be written.
     """
-    figures = list(_figures(contents))
+    figures = [*_figures(contents), *_ranks(ranks)]
     for name, kind in itertools.product([figure.name for figure in figures], _KINDS):
         check_output(target / f"{name}.{kind}")
     run_folder.make_folder(target)
@@ -124,6 +135,21 @@ def _figures(contents: Json) -> Iterator[_PaperFigure]:
         )
         height = 0.9 + 0.2 * len(run["labels"]["names"])
         yield _PaperFigure("labels", height, lambda figure: draw_labels(figure, run), run["label"])
+
+
+def _ranks(ranks: Ranks | None) -> Iterator[_PaperFigure]:
+    """The critical-difference diagram, if the ranks were tested. Without scikit-posthocs, a warning
+    says how to install it."""
+    if ranks is None or not ranks.tested:
+        return
+    try:
+        ranks_figure.check_installed()
+    except MissingExtra as error:
+        _log.warning("%s", error)
+        return
+    height = 1.0 + 0.2 * len(ranks.average)
+    draw = partial(ranks_figure.draw_on, ranks=ranks, size=7.0)
+    yield _PaperFigure("ranks", height, draw)
 
 
 def _curves_of(figure: Figure, chart: Json, name: str, score: Json) -> None:

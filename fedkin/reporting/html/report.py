@@ -40,8 +40,8 @@ def report(
         result: a run, several seeds or a comparison, or the folder of one of these. It need not be
             finished.
         out: the file; default: ``report.html`` in the result's folder.
-        figures: folder for the same charts as PDF, SVG and PNG, one paper column wide; default: no
-            figures.
+        figures: folder for the same charts as PDF, SVG and PNG, one paper column wide, and for the
+            critical-difference diagram of a comparison that tests ranks; default: no figures.
         similarity: whether to add the map of the clients, their similarity matrix and labels by
             cluster. For this, at most 200 clients train one local epoch, once. The result is stored
             in the run's folder (``similarity.safetensors``), and later reports include it
@@ -86,6 +86,7 @@ def report(
     if figures is not None:  # before the page, so that no page is written if a figure fails
         from fedkin.reporting.html.paper_figures import save
 
-        save(charts, user_path(figures))
+        ranks = None if runs.comparison is None else runs.comparison.ranks()
+        save(charts, user_path(figures), ranks)
     write_atomic(target, page(charts))
     return target

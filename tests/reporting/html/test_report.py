@@ -19,10 +19,12 @@ from fedkin.config.run import RunConfig, from_dict
 from fedkin.core.errors import CheckpointError, ConfigError, DataError
 from fedkin.data.federated import FederatedData
 from fedkin.measures.cosine import cosine
+from fedkin.reporting.html import paper_figures
 from fedkin.reporting.html.client_similarity import FILE, client_similarity
 from fedkin.reporting.html.comparison_section import comparison_section
 from fedkin.reporting.html.contents import contents
 from fedkin.reporting.html.page import in_script, page
+from fedkin.reporting.html.paper_figures import save
 from fedkin.reporting.html.read_runs import ReportedRun, ReportInput, read_runs
 from fedkin.run.simulate import execute
 from fedkin.tasks.train import train
@@ -233,6 +235,46 @@ def test_words_are_aligned_left_and_numbers_right(tmp_path: Path) -> None:
     assert '<td data-label="seeds">2</td>' in text
     assert '<td data-label="final (%)">-</td>' in text
     assert '<th scope="col" class="text">chosen</th>' in text
+
+
+def test_the_reason_of_a_method_that_did_not_run_spans_the_columns_of_numbers() -> None:
+    """In the first column of numbers, it would push the others off the page."""
+    found = comparison({"": {"FedAvg": [[0.5, 0.6]], "IFCA": [None]}})
+    failed = {("", "IFCA", 0): "too few clients"}
+    (table, *_) = comparison_section(dataclasses.replace(found, failed=failed)).tables
+    assert table["rows"][1] == ["IFCA", "0", "not run: too few clients"]
+    text = page({**contents(read_runs(a_run(wandering(3, 4)))), "clustering": table})
+    spanned = len(table["heads"]) - 2
+    reason = "not run: too few clients"
+    assert f'<td data-label="" class="text" colspan="{spanned}">{reason}</td>' in text
+    assert '<td data-label="final (%)">' in text and '<th scope="col">final (%)</th>' in text
+
+
+def test_figures_of_a_comparison_have_its_critical_differences(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Ranks are tested from three methods and five settings on."""
+    curves = {"x": [[0.5, 0.9]], "y": [[0.4, 0.8]], "z": [[0.3, 0.7]]}
+    five = comparison({str(number): curves for number in range(5)})
+    charts = contents(read_runs(a_run(wandering(3, 4))))
+    names = {path.name for path in save(charts, tmp_path / "five", five.ranks())}
+    assert {"ranks.pdf", "ranks.svg", "ranks.png"} <= names
+    four = comparison({str(number): curves for number in range(4)})
+    assert not [
+        path for path in save(charts, tmp_path / "four", four.ranks()) if "ranks" in path.name
+    ]
+
+    # A report gives the ranks of its comparison to the figures.
+    given = []
+    monkeypatch.setattr(paper_figures, "save", lambda *arguments: given.append(arguments))
+    fk.report(five, tmp_path / "report.html", figures=tmp_path / "figures")
+    assert given[0][2].average == {"x": 1.0, "y": 2.0, "z": 3.0}
+
+    monkeypatch.setitem(sys.modules, "scikit_posthocs", None)
+    assert not [
+        path for path in save(charts, tmp_path / "no", five.ranks()) if "ranks" in path.name
+    ]
+    assert "pip install 'fedkin[ranks]'" in caplog.text
 
 
 def _compared(folder: Path, grid: dict[str, str]) -> Path:
