@@ -31,7 +31,8 @@ from fedkin.core.errors import ConfigError
 from fedkin.core.object_repr import listed
 from fedkin.core.storage import user_path
 from fedkin.core.training import LocalTraining
-from fedkin.data.label_tasks import given_statistics, task_type_of
+from fedkin.data.label_statistics import given_statistics
+from fedkin.data.label_tasks import task_type_of
 from fedkin.data.table_transform import NONE, TableTransform, given_transform
 from fedkin.measures.measure import Measure
 from fedkin.options import SECTIONS

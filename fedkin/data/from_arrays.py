@@ -44,6 +44,7 @@ def from_arrays(
     loss: str | None = None,
     quantiles: Any = None,
     loss_options: Any = None,
+    label_scale_from: Any = None,
     exposure: Any = None,
     weight: Any = None,
 ) -> FederatedData:
@@ -78,8 +79,11 @@ def from_arrays(
             ``quantile``. None for the task's first one.
         quantiles: levels of the task ``quantile``; None for 0.1, 0.5 and 0.9.
         loss_options: options of the loss, such as ``{"delta": 1.0}`` of ``huber``.
+        label_scale_from: known statistics of labels that are numbers, in place of those of the
+            training samples: ``{"mean": 50.0, "scale": 12.0}``, or ``{"rate": 2.5}`` for counts.
         exposure: exposure of each sample [M], such as years of observation, for counts.
-        weight: weight of each sample [M] in the loss of its client's batch.
+        weight: weight of each sample [M] in the loss of its client's batch. Weights do not change
+            the statistics that scale labels.
 
     Returns:
         The federation.
@@ -119,7 +123,8 @@ def from_arrays(
         label_names=None if label_names is None else tuple(label_names),
         classes=classes,
         integers=integers,
-        task_type=task_type_of(task, loss, quantiles, loss_options),
+        task_type=task_type_of(task, loss, quantiles, loss_options, known=label_scale_from),
+        label_scale_from=label_scale_from,
         exposure=exposure,
         weight=weight,
     )
@@ -151,6 +156,7 @@ def from_pandas(
     loss: str | None = None,
     quantiles: Any = None,
     loss_options: Any = None,
+    label_scale_from: Any = None,
     exposure: Any = None,
     weight: Any = None,
     categories: Any = None,
@@ -185,7 +191,8 @@ def from_pandas(
             interquartile range) or ``none``; None for ``standard``.
         scale_from, drop, rename: given statistics, columns that are left out, and new names of
             columns, as in ``load``.
-        task, loss, quantiles, loss_options: what the labels are, as in ``from_arrays``.
+        task, loss, quantiles, loss_options, label_scale_from: what the labels are, as in
+            ``from_arrays``.
         exposure: column of the exposure of counts.
         weight: column of the weights of samples.
         categories, min_frequency, min_clients: columns of numbers that are categories, and which
@@ -239,7 +246,7 @@ def from_pandas(
         weight=weight,
         client_columns=facts,
     )
-    task_type = task_type_of(task, loss, quantiles, loss_options)
+    task_type = task_type_of(task, loss, quantiles, loss_options, known=label_scale_from)
     forecast = ForecastReader.of(
         task_type,
         0.0 if split is not None else 1 - test_share(test),
@@ -252,6 +259,7 @@ def from_pandas(
     )
     scaling = table_options.scaling()
     if forecast is not None:
+        forecast.refuse(label_scale_from)
         samples = forecast.samples(frame, columns, scaling=scaling, place=name, title=name)
         return samples.federation(None, 1, seed)
     samples = table_samples(
@@ -263,6 +271,7 @@ def from_pandas(
         classes=classes,
         scaling=scaling,
         task_type=task_type,
+        label_scale_from=label_scale_from,
     )
     return samples.federation(options, test_share(test) if split is None else 1, seed)
 

@@ -20,7 +20,6 @@ from fedkin.data.packed import is_packed, open_packed
 from fedkin.data.partition_options import PartitionOptions, checked
 from fedkin.data.table_options import TableOptions, refuse_table_options
 from fedkin.data.user_samples import OwnSamples, own_partition
-from fedkin.task_types.task_type import TaskType
 
 ENDINGS = tuple(ending for endings in ENDINGS_OF.values() for ending in endings)
 
@@ -183,7 +182,7 @@ def load(
         count="clients",
     )
     _refuse_two_divisions(client, partition)
-    task_type = _task_type(task, loss, quantiles, loss_options, known=label_scale_from)
+    task_type = task_type_of(task, loss, quantiles, loss_options, known=label_scale_from)
     forecast = ForecastReader.of(
         task_type,
         0.1 if train_fraction is None else 1 - train_fraction,
@@ -263,27 +262,6 @@ def _refuse_two_divisions(client: str | int | None, partition: str | None) -> No
         raise ConfigError(
             f"client = {client} does not apply to partition = {partition}; leave one of them out"
         )
-
-
-def _task_type(
-    task: str | None, loss: str | None, quantiles: Any, loss_options: Any, known: Any
-) -> TaskType | None:
-    """The task type of the user's options; None for classes.
-
-    Args:
-        task, loss, quantiles, loss_options: as in ``load``.
-        known: ``label_scale_from`` of ``load``.
-
-    Raises:
-        ConfigError: an option is invalid, or statistics are given for labels that are classes.
-    """
-    task_type = task_type_of(task, loss, quantiles, loss_options)
-    if known is not None and task_type is None:
-        raise ConfigError(
-            "label_scale_from must be left out for labels that are classes; set task = "
-            f"'regression' for labels that are numbers, got {known!r}"
-        )
-    return task_type
 
 
 def _folder_data(

@@ -48,9 +48,11 @@ class TaskType(ABC):
         constant: scores of the best constant model of the pooled training samples, one for each
             output. Gains (R2, D2) are measured against it. It is not compared either.
         rate: of counts, the pooled rate of the training samples, which is part of every offset:
-            sum of labels / sum of exposures. It is not compared either.
+            sum of labels / sum of exposures, without weights. It is not compared either.
         deviation: standard deviation of the pooled training labels as models see them: 1 for
             scaled labels. Shift tests use it as their unit. It is not compared either.
+        is_given: whether the user has given these statistics, so that they stay the same whatever
+            the training samples are. It is not compared either.
     """
 
     name: ClassVar[str]
@@ -65,6 +67,7 @@ class TaskType(ABC):
     constant: tuple[float, ...] = field(default=(0.0,), compare=False, kw_only=True)
     rate: float = field(default=1.0, compare=False, kw_only=True)
     deviation: float = field(default=1.0, compare=False, kw_only=True)
+    is_given: bool = field(default=False, compare=False, kw_only=True)
 
     @property
     @abstractmethod
