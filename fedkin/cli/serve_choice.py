@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Annotated
 
@@ -44,6 +43,7 @@ def serve_choice_command(
     """Choose the model that serves each client (its own, or half and half with its cluster's or
     the global one), so that few clients are worse off than alone. The run stays as it is."""
     with error_exit():
+        from fedkin.analysis.serving.choice_texts import HEADS, TITLE, cells
         from fedkin.analysis.serving.serve import serve
         from fedkin.run.run import Run
 
@@ -59,20 +59,6 @@ def serve_choice_command(
         if as_json:
             print(json_text(served.summary()))
             return
-        print_rows(
-            ["client", "cluster", "served by", "gain", "held-out samples", "worse"],
-            [
-                [
-                    row.name,
-                    "-" if row.cluster < 0 else str(row.cluster),
-                    row.served_by,
-                    "-" if math.isnan(row.gain) else f"{row.gain:+.1%}",
-                    row.held_out,
-                    "yes" if row.worse else "",
-                ]
-                for row in served.rows
-            ],
-            f"What serves each client of {run}",
-        )
+        print_rows(HEADS, map(cells, served.plain_rows), f"{TITLE} of {run}")
         typer.echo(served.text())
         typer.echo(f"choice: {path}")

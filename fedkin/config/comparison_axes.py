@@ -22,7 +22,12 @@ SECTIONS = ("data", "model", *OPTIONS, "local", "scenario", "shift", "run")
 # Sections that describe the problem: the data, what happens to clients, and the privacy that they
 # ask for. A comparison chooses no winner among problems. All other sections describe a solution,
 # and can be tuned.
-PROBLEM_SECTIONS = ("data", "scenario", "shift", "attack", "privacy")
+PROBLEM_SECTIONS = (
+    "data",
+    "scenario",
+    "shift",
+    *(name for name, option in OPTIONS.items() if option.is_problem),
+)
 TUNED_IN_PROBLEMS = ("privacy.clip",)  # options of these sections that can be tuned
 
 

@@ -87,7 +87,7 @@ class Client:
     def raw_labels(self) -> Float[np.ndarray, "s 3"]:
         """The client's training labels in their own unit, with exposures and weights; for labels
         that are numbers."""
-        return raw_labels(self._rows.data, self.samples()[1])
+        return raw_labels(self._rows.data.task_type, self.samples()[1])
 
     @property
     def label_counts(self) -> Int[np.ndarray, "C"]:

@@ -50,14 +50,13 @@ def raw_values(data: Any, x: Shaped[np.ndarray, "s ..."]) -> Float64[np.ndarray,
     return np.asarray(x if transform is None else transform.undo(x), np.float64)
 
 
-def raw_labels(data: Any, y: Real[np.ndarray, "s ..."]) -> Float64[np.ndarray, "s 3"]:
+def raw_labels(task_type: Any, y: Real[np.ndarray, "s ..."]) -> Float64[np.ndarray, "s 3"]:
     """The labels of samples in their own unit, with the exposures and the weights of the samples.
 
     Args:
-        data: the data (``FederatedData``) that the samples are from.
-        y: the samples' rows of ``data.y``.
+        task_type: what the labels are (``TaskType``).
+        y: the samples' rows of ``FederatedData.y``.
     """
-    task_type = data.task_type
     rows = np.asarray(y, np.float64)
     rows = rows[:, None] if rows.ndim == 1 else rows
     ones = np.ones(len(rows))

@@ -18,6 +18,7 @@ from fedkin.core.plain import plain
 from fedkin.core.randomness import Stream
 from fedkin.data.client_names import ClientNames
 from fedkin.data.federated_checks import check_federation, check_owners
+from fedkin.data.label_statistics import refitted
 from fedkin.data.packed_files import PackedFiles
 from fedkin.data.patients import Patients
 from fedkin.data.ragged import Ragged as Ragged
@@ -232,8 +233,8 @@ class FederatedData:
         ceil(fraction n) of n training samples become validation samples, but at most n - 1. So
         every client with at least two training samples has a validation sample. The draw is
         stratified: a class with n_c samples gets a share n_c / n of the validation samples, rounded
-        up or down. Test samples do not change. The columns of a table are scaled by the remaining
-        training samples.
+        up or down. Test samples do not change. The columns of a table, and labels that are numbers,
+        are scaled by the remaining training samples, unless their statistics were given.
 
         Args:
             fraction: share of validation samples, above 0 and below 1.
@@ -241,7 +242,7 @@ class FederatedData:
 
         Raises:
             ConfigError: fraction or seed is invalid.
-            DataError: the data have a validation split already.
+            DataError: the data have a validation split already, or the remaining counts are all 0.
         """
         fraction = plain(fraction)
         seed = plain(seed)
@@ -270,9 +271,12 @@ class FederatedData:
             validation.append(rows[chosen])
         divided = self.with_rows(Ragged.of(train), self.test, validation=Ragged.of(validation))
         scaled = rescaled(self.x, divided.train.rows, self.transform)
-        if scaled.transform is self.transform:
+        task_type, y = refitted(self.task_type, self.y, divided.train.rows, self.name)
+        if scaled.transform is self.transform and task_type is self.task_type:
             return divided
-        return dataclasses.replace(divided, x=scaled.x, transform=scaled.transform)
+        return dataclasses.replace(
+            divided, x=scaled.x, transform=scaled.transform, y=y, task_type=task_type
+        )
 
     def select(self, clients: Int[np.ndarray, "n"]) -> FederatedData:
         """The data of these clients, in this order: all splits and names, but no true clusters."""

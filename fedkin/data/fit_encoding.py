@@ -3,6 +3,7 @@ training samples."""
 
 from __future__ import annotations
 
+import json
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -70,8 +71,8 @@ def fitted_encoding(
         client_names: names of the clients, for messages; None: their numbers.
 
     Raises:
-        DataError: a column holds dates, has no value, or has too many categories; the message names
-            the column and the cure.
+        DataError: a column holds dates, has no value, or has too many categories, or the features
+            of two columns have one name; the message names the column and the cure.
     """
     place = table.place
     if not len(train.rows):
@@ -104,7 +105,24 @@ def fitted_encoding(
             "client" if len(clients) == 1 else "clients",
             client_list(clients, client_names),
         )
-    return TableEncoding(tuple(columns), vocabularies, filling)
+    encoding = TableEncoding(tuple(columns), vocabularies, filling)
+    _check_names(encoding, place)
+    return encoding
+
+
+def _check_names(encoding: TableEncoding, place: Path | str) -> None:
+    """Raise DataError if the features of two columns have one name, such as those of category b_c
+    of column a, and of category c of column a_b."""
+    columns: dict[str, str] = {}
+    for feature, column in zip(encoding.names, encoding.sources, strict=True):
+        other = columns.setdefault(feature, column)
+        if other == column:
+            continue
+        raise DataError(
+            f"{place}: columns {other!r} and {column!r} would both have a feature named "
+            f"{feature!r} (a category is named COLUMN_CATEGORY, a missing value COLUMN_missing); "
+            f'rename one of them: rename = {{{json.dumps(column)} = "other"}}'
+        )
 
 
 def _category_counts(

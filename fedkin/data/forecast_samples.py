@@ -6,10 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fedkin.core.errors import ConfigError, DataError
+from fedkin.data.client_columns import values_by_client
+from fedkin.data.client_ids import client_ids, whole_ids
 from fedkin.data.files import Table
 from fedkin.data.forecast_options import ForecastOptions
 from fedkin.data.forecast_tables import prepare
+from fedkin.data.partition import by_writer
 from fedkin.data.table_scaling import TableScaling
 from fedkin.data.tables import Columns, check_table, resolved_columns, table_samples
 from fedkin.data.user_samples import OwnSamples
@@ -80,7 +85,8 @@ class ForecastReader:
             title: name of the data set.
 
         Raises:
-            DataError: as for ``prepare``, or all labels are equal.
+            DataError: as for ``prepare``, all labels are equal, or a fact differs between rows of a
+                client.
             ConfigError: there is no column of clients, or options contradict each other.
         """
         check_table(table, place)
@@ -94,6 +100,10 @@ class ForecastReader:
             raise ConfigError(
                 "exposure applies to counts only; set task = 'count', or leave exposure out"
             )
+        # Facts are read from all rows, also from those that do not become samples.
+        owners = whole_ids(client_ids(table[columns.client], place, str(columns.client)))
+        of_clients = {str(name): table[name] for name in columns.client_columns}
+        values_by_client(of_clients, by_writer(owners), np.unique(owners), place)
         prepared = prepare(
             table,
             self.options,

@@ -22,7 +22,7 @@ from fedkin.data.column_checks import check_columns
 from fedkin.data.files import Table
 from fedkin.data.forecast_options import ForecastOptions
 from fedkin.data.given_lags import check_given_lags, given_lags, lag_name, lag_values
-from fedkin.data.label_tasks import place_of
+from fedkin.data.label_statistics import place_of
 from fedkin.data.number_columns import numbers_of
 from fedkin.data.series_history import SeriesHistory
 from fedkin.data.series_rows import SeriesRows

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -83,7 +82,8 @@ def from_arrays(
         label_scale_from: known statistics of labels that are numbers, in place of those of the
             training samples: ``{"mean": 50.0, "scale": 12.0}``, or ``{"rate": 2.5}`` for counts.
         exposure: exposure of each sample [M], such as years of observation, for counts.
-        weight: weight of each sample [M] in the loss of its client's batch.
+        weight: weight of each sample [M] in the loss of its client's batch. Weights do not change
+            the statistics that scale labels.
 
     Returns:
         The federation.
@@ -123,7 +123,7 @@ def from_arrays(
         label_names=None if label_names is None else tuple(label_names),
         classes=classes,
         integers=integers,
-        task_type=task_type_of(task, loss, quantiles, loss_options, label_scale_from),
+        task_type=task_type_of(task, loss, quantiles, loss_options, known=label_scale_from),
         label_scale_from=label_scale_from,
         exposure=exposure,
         weight=weight,
@@ -246,7 +246,7 @@ def from_pandas(
         weight=weight,
         client_columns=facts,
     )
-    task_type = task_type_of(task, loss, quantiles, loss_options, label_scale_from)
+    task_type = task_type_of(task, loss, quantiles, loss_options, known=label_scale_from)
     forecast = ForecastReader.of(
         task_type,
         0.0 if split is not None else 1 - test_share(test),
@@ -271,8 +271,8 @@ def from_pandas(
         classes=classes,
         scaling=scaling,
         task_type=task_type,
+        label_scale_from=label_scale_from,
     )
-    samples = replace(samples, label_scale_from=label_scale_from)
     return samples.federation(options, test_share(test) if split is None else 1, seed)
 
 

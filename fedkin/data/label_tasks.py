@@ -1,62 +1,38 @@
-"""Labels of other task types than classes: how a table's numbers become ``FederatedData.y``.
-
-Real numbers are centred and scaled by the pooled mean and standard deviation of the training
-labels. Counts keep their values; the log of the pooled rate (sum of labels / sum of exposures) is
-added to the offset of every sample. So a model that starts at 0 starts at the pooled constant (with
-the link softplus, at 0.69 of the pooled rate).
-"""
+"""Labels of other task types than classes: how a table's numbers become ``FederatedData.y``, and
+the task type that the user asks for."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Float64, Int
 
-from fedkin.core.columns import raw_labels
 from fedkin.core.errors import ConfigError, DataError, unknown
 from fedkin.data.federated import FederatedData
+from fedkin.data.label_statistics import (
+    RawLabels,
+    given_statistics,
+    label_columns,
+    place_of,
+    raw_columns,
+    raw_of_rows,
+    with_pooled,
+)
 from fedkin.data.number_columns import check_above_zero, numbers_of
-from fedkin.data.series_rows import SeriesRows
 from fedkin.task_types.catalogue import LOSSES, TASK_TYPES
 from fedkin.task_types.count import Count
 from fedkin.task_types.quantile import Quantile
-from fedkin.task_types.task_type import LabelScale, TaskType
+from fedkin.task_types.task_type import TaskType
 
 _log = logging.getLogger("fedkin")
 # Keys of the user that say what labels are and how they are scaled.
 LABEL_KEYS = ("task", "loss", "quantiles", "loss_options", "label_scale_from")
 RAW = "raw"  # labels keep their values until the server has computed their statistics
-
-
-@dataclass(frozen=True)
-class RawLabels:
-    """The labels of all samples as the user gives them.
-
-    Attributes:
-        label: the labels.
-        exposure: exposure of each sample; None if all are 1.
-        weight: weight of each sample; None if all are 1.
-        clients: client of each sample, for messages; None if it is unknown.
-        columns: names of the columns of a table by their roles (label, exposure, weight), for
-            messages.
-        series: of forecasts, scale and simple forecasts of each sample.
-    """
-
-    label: Float64[np.ndarray, "M"]
-    exposure: Float64[np.ndarray, "M"] | None = None
-    weight: Float64[np.ndarray, "M"] | None = None
-    clients: Any = None
-    columns: Mapping[str, str] = field(default_factory=dict)
-    series: SeriesRows | None = None
-
-    def place(self, role: str, place: Path | str) -> str:
-        """The beginning of a message about a label, an exposure or a weight."""
-        return place_of(role, place, self.columns)
 
 
 def fitted(
@@ -87,19 +63,30 @@ def fitted(
             "exposure applies to counts only; set task = 'count', or leave exposure out"
         )
     if known == RAW:
-        return task_type, _raw_columns(raw)
+        return task_type, raw_columns(raw)
     if known is not None:
         found = given_statistics(task_type, known)
         return found, label_columns(found, raw)
-    of_training = raw.label[train]
-    if not len(of_training) or of_training.min() == of_training.max():
-        value = f"{of_training[0]:g}" if len(of_training) else "missing"
+    if not _vary(task_type, raw, train):
+        value = f"{raw.label[train][0]:g}" if len(train) else "missing"
         raise DataError(
             f"{raw.place('label', place)}: all training labels are {value}, so there is nothing "
             "to learn; name another label column, such as data.label=score"
         )
-    found = with_pooled(task_type, raw, train)
+    found = with_pooled(task_type, raw, train, place)
     return found, label_columns(found, raw)
+
+
+def _vary(task_type: TaskType, raw: RawLabels, train: Int[np.ndarray, "t"]) -> bool:
+    """Whether training labels differ; equal counts above 0 may differ in their exposures."""
+    labels = raw.label[train]
+    if not len(labels):
+        return False
+    if isinstance(task_type, Count) and raw.exposure is not None and labels[0] > 0:
+        exposure = raw.exposure[train]
+        if exposure.min() != exposure.max():
+            return True
+    return bool(labels.min() != labels.max())
 
 
 def given(
@@ -127,102 +114,6 @@ def _check_exposure_and_weight(raw: RawLabels, place: Path | str) -> None:
             check_above_zero(values, role, raw.place(role, place), raw.clients)
 
 
-def with_pooled(task_type: TaskType, raw: RawLabels, train: Int[np.ndarray, "t"]) -> TaskType:
-    """The task type with the statistics of the training samples: for counts the rate, and for
-    numbers mean, standard deviation (1 if all labels are equal) and the scores of the constant
-    model.
-
-    Args:
-        task_type: task type and loss, without statistics.
-        raw: labels, exposures and weights of all M samples.
-        train: rows of the training samples.
-    """
-    of_training = raw.label[train]
-    deviation = float(of_training.std())
-    if isinstance(task_type, Count):
-        exposure = np.ones(len(raw.label)) if raw.exposure is None else raw.exposure
-        weight = np.ones(len(raw.label)) if raw.weight is None else raw.weight
-        events = float((raw.label * weight)[train].sum())
-        time = float((exposure * weight)[train].sum())
-        constant = task_type.constant_of(of_training)
-        return replace(task_type, rate=events / time, deviation=deviation, constant=constant)
-    label = LabelScale(float(of_training.mean()), deviation or 1.0)
-    scaled = (raw.label - label.mean) / label.scale
-    return replace(task_type, label=label, constant=task_type.constant_of(scaled[train]))
-
-
-def given_statistics(task_type: TaskType, given: Any) -> TaskType:
-    """The task type with known statistics of the labels.
-
-    Args:
-        task_type: task type and loss, without statistics.
-        given: ``{"mean": .., "scale": ..}`` for numbers, and ``{"rate": ..}`` for counts, with an
-            optional ``deviation`` (1 if it is missing).
-
-    Raises:
-        ConfigError: a number is missing, unknown or not positive.
-    """
-    counts = isinstance(task_type, Count)
-    example = "{rate = 2.5}" if counts else "{mean = 50.0, scale = 12.0}"
-    needed = {"rate"} if counts else {"mean", "scale"}
-    known = {*needed, "deviation"} if counts else needed
-    if not isinstance(given, Mapping) or not needed <= given.keys() <= known:
-        raise ConfigError(
-            f"label_scale_from must be {example} for task = {task_type.name!r}, got {given!r}"
-        )
-    numbers = {}
-    for name, value in given.items():
-        numbers[name] = _given_number(name, value, example)
-    if counts:
-        return replace(
-            task_type,
-            rate=numbers["rate"],
-            deviation=numbers.get("deviation", 1.0),
-            constant=task_type.constant_of(np.zeros(1)),
-            given=True,
-        )
-    outputs = 1 if task_type.loss is None else task_type.loss.outputs
-    label = LabelScale(numbers["mean"], numbers["scale"])
-    return replace(task_type, label=label, constant=(0.0,) * outputs, given=True)
-
-
-def _given_number(name: str, value: Any, example: str) -> float:
-    """A given statistic of labels. Raises ConfigError unless it is a number, above 0 if it is no
-    mean."""
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if is_number and np.isfinite(value) and (value > 0 or name == "mean"):
-        return float(value)
-    kind = "a number" if name == "mean" else "a number above 0"
-    raise ConfigError(
-        f"label_scale_from: {name} must be {kind}, such as in {example}; got {value!r}"
-    )
-
-
-def label_columns(task_type: TaskType, raw: RawLabels) -> Float32[np.ndarray, "M ..."]:
-    """``FederatedData.y`` of samples, from the statistics of a task type: scaled numbers, or counts
-    with their offsets log exposure + log rate; and weights, if there are any."""
-    if raw.series is not None:
-        return raw.series.rows_with(raw.label, raw.weight)
-    if isinstance(task_type, Count):
-        exposure = np.ones(len(raw.label)) if raw.exposure is None else raw.exposure
-        return _columns(raw.label, np.log(exposure) + np.log(task_type.rate), raw.weight)
-    scaled = (raw.label - task_type.label.mean) / task_type.label.scale
-    if raw.weight is None:
-        return scaled.astype(np.float32)
-    return _columns(scaled, np.zeros(len(scaled)), raw.weight)
-
-
-def _raw_columns(raw: RawLabels) -> Float64[np.ndarray, "M q"]:
-    """Labels, and exposures and weights if there are any, in float64: what a site keeps until its
-    server has sent the statistics."""
-    ones = np.ones(len(raw.label))
-    if raw.weight is not None:
-        exposure = ones if raw.exposure is None else raw.exposure
-        return np.stack([raw.label, exposure, raw.weight], axis=1)
-    parts = [raw.label] if raw.exposure is None else [raw.label, raw.exposure]
-    return np.stack(parts, axis=1)
-
-
 def with_label_statistics(
     data: FederatedData, statistics: Float64[np.ndarray, "L"]
 ) -> FederatedData:
@@ -233,38 +124,8 @@ def with_label_statistics(
         statistics: the statistics that all sites use.
     """
     task_type = data.task_type.with_statistics(statistics)
-    columns = raw_labels(data, data.y)
-    has_exposure = data.y.ndim > 1 and data.y.shape[1] > 1
-    has_weight = data.y.ndim > 1 and data.y.shape[1] > 2
-    raw = RawLabels(
-        label=columns[:, 0],
-        exposure=columns[:, 1] if has_exposure else None,
-        weight=columns[:, 2] if has_weight else None,
-    )
+    raw = raw_of_rows(data.task_type, data.y)
     return replace(data, y=label_columns(task_type, raw), task_type=task_type)
-
-
-def _columns(
-    label: Float[np.ndarray, "M"],
-    offset: Float[np.ndarray, "M"],
-    weight: Float[np.ndarray, "M"] | None,
-) -> Float32[np.ndarray, "M q"]:
-    """Label, offset and, if samples are weighted, weight as columns of ``y``."""
-    parts = [label, offset] if weight is None else [label, offset, weight]
-    return np.stack(parts, axis=1).astype(np.float32)
-
-
-def place_of(role: str, place: Path | str, columns: Mapping[str, str] | None) -> str:
-    """The beginning of a message about a label, an exposure or a weight: the file, and the column
-    of a table.
-
-    Args:
-        role: ``label``, ``exposure`` or ``weight``.
-        place: file or name.
-        columns: names of the columns of a table by their roles; None for other data.
-    """
-    column = (columns or {}).get(role)
-    return str(place) if column is None else f"{place}: column {column!r}"
 
 
 def read_labels(
@@ -316,20 +177,12 @@ def read_labels(
     return raw, present
 
 
-def quantile_bins(labels: Float[np.ndarray, "M"], bins: int = 10) -> Int[np.ndarray, "M"]:
-    """The bin of each label, 0 .. bins-1, between pooled quantiles. Equal labels share a bin."""
-    edges = np.unique(np.quantile(labels, np.arange(1, bins) / bins))
-    return np.searchsorted(edges, labels, side="left")
-
-
-
-
 def task_type_of(
     task: str | None,
     loss: str | None = None,
     quantiles: Any = None,
     options: Any = None,
-    label_scale_from: Any = None,
+    known: Any = None,
 ) -> TaskType | None:
     """The task type that the user asks for, without statistics; None for classes.
 
@@ -338,11 +191,25 @@ def task_type_of(
         loss: name of a loss of the task type; None for its default.
         quantiles: levels of the task type ``quantile``.
         options: options of the loss, by name (``delta``, ``power``, ``overdispersion``, ``link``).
-        label_scale_from: given statistics of the labels, which labels that are classes refuse.
+        known: known statistics of labels that are numbers (``label_scale_from``).
 
     Raises:
-        ConfigError: a name is unknown, or an option does not apply.
+        ConfigError: a name is unknown, an option does not apply, or statistics are given for labels
+            that are classes.
     """
+    task_type = _asked_type(task, loss, quantiles, options)
+    if known is not None and task_type is None:
+        raise ConfigError(
+            "label_scale_from must be left out for labels that are classes; set task = "
+            f"'regression' for labels that are numbers, got {known!r}"
+        )
+    return task_type
+
+
+def _asked_type(
+    task: str | None, loss: str | None, quantiles: Any, options: Any
+) -> TaskType | None:
+    """The task type that the user asks for; arguments and errors are those of ``task_type_of``."""
     if not isinstance(options or {}, Mapping):
         raise ConfigError(
             f"loss_options must be options by name, such as {{delta = 1.0}}, got {options!r}"
@@ -357,11 +224,6 @@ def task_type_of(
         given["levels"] = _levels(quantiles)
     losses = LOSSES.get(name)
     if losses is None:
-        if label_scale_from is not None:
-            raise ConfigError(
-                "label_scale_from must be left out for labels that are classes; set task = "
-                f"'regression' for labels that are numbers, got {label_scale_from!r}"
-            )
         _refuse(name, given if loss in (None, "log_loss", "cox") else {"loss": loss, **given})
         return None if name == "classification" else TASK_TYPES[name]()
     chosen = loss or next(iter(losses))

@@ -182,7 +182,7 @@ def load(
         count="clients",
     )
     _refuse_two_divisions(client, partition)
-    task_type = task_type_of(task, loss, quantiles, loss_options, label_scale_from)
+    task_type = task_type_of(task, loss, quantiles, loss_options, known=label_scale_from)
     forecast = ForecastReader.of(
         task_type,
         0.1 if train_fraction is None else float(1 - train_fraction),

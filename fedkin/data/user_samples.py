@@ -21,7 +21,7 @@ from fedkin.data.client_ids import client_ids, whole_ids
 from fedkin.data.client_names import ClientNames
 from fedkin.data.features import Features as Features
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.data.label_tasks import fitted, given, quantile_bins, read_labels
+from fedkin.data.label_tasks import fitted, given, read_labels
 from fedkin.data.labels import LABELS, Names, encode_labels
 from fedkin.data.partition import by_writer, split_train_test
 from fedkin.data.partition_options import POOLED, Owned, PartitionOptions, positive
@@ -29,6 +29,7 @@ from fedkin.data.raw_tables import RawTable
 from fedkin.data.series_rows import SeriesRows
 from fedkin.data.table_scaling import Scaled, TableScaling
 from fedkin.data.table_transform import TableTransform
+from fedkin.measures.number_bins import bins_of, quantile_edges
 from fedkin.task_types.task_type import TaskType
 
 _log = logging.getLogger("fedkin")
@@ -175,9 +176,11 @@ class OwnSamples:
         if self.owners is not None:
             owners = whole_ids(client_ids(self.owners, self.place, self.owners_name))
             client_names = ClientNames.of(np.unique(owners))
-        owned, true_clusters = _divided(quantile_bins(raw.label), owners, partition, seed)
-        owned = _select(owned, labelled)
+        bins = bins_of(raw.label, quantile_edges(raw.label))
+        owned, true_clusters = _divided(bins, owners, partition, seed)
+        # A client keeps its facts, whichever of its samples have a label.
         facts = values_by_client(self.client_columns, owned, client_names, self.place)
+        owned = _select(owned, labelled)
         train, test, validation = self._split(owned, train_fraction, seed)
         if self.task_type_is_given:
             task_type, y = given(self.task_type, raw, self.place)

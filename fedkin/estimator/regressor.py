@@ -19,7 +19,8 @@ from fedkin.core.errors import ConfigError
 from fedkin.core.method import Method
 from fedkin.data.column_summaries import scaling_of
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.data.label_tasks import RawLabels, label_columns, task_type_of, with_pooled
+from fedkin.data.label_statistics import RawLabels, label_columns, with_pooled
+from fedkin.data.label_tasks import task_type_of
 from fedkin.data.partition import by_writer
 from fedkin.estimator.base import ClusteredEstimator, labels_of, names_of
 from fedkin.export.predictor import Predictor
@@ -136,7 +137,7 @@ class ClusteredRegressor(RegressorMixin, ClusteredEstimator):
             raise ValueError("all labels are 0, so there is no rate to learn")
         train = by_writer(clients)
         raw = RawLabels(labels)
-        task_type = with_pooled(task_type, raw, train.rows)
+        task_type = with_pooled(task_type, raw, train.rows, "y")
         transform = scaling_of(X) if X.ndim == 2 else None
         return FederatedData(
             name="estimator",

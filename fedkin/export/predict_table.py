@@ -14,7 +14,7 @@ from fedkin.core.errors import ConfigError, DataError, ModelError, unknown
 from fedkin.core.storage import user_path
 from fedkin.data.client_ids import whole_ids
 from fedkin.data.files import read_npz, read_table, table_kind
-from fedkin.data.label_tasks import RawLabels, label_columns
+from fedkin.data.label_statistics import RawLabels, label_columns
 from fedkin.data.number_columns import numbers_of
 from fedkin.data.number_scores import scores_of_numbers
 from fedkin.data.tables import without_row_numbers

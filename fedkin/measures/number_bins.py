@@ -38,6 +38,16 @@ def quantile_edges(values: Real[np.ndarray, "M"], bins: int = BINS) -> Float64[n
     return edges[edges > values.min()]
 
 
+def bins_of(values: Real[np.ndarray, "M"], edges: Float64[np.ndarray, "e"]) -> Int[np.ndarray, "M"]:
+    """The bin of each number, 0 .. B-1. A number that equals an edge is above it.
+
+    Args:
+        values: the numbers.
+        edges: inner edges of the bins; the outer bins are open.
+    """
+    return np.searchsorted(edges, values, side="right")
+
+
 def bin_counts(
     values: Real[np.ndarray, "M"],
     client: Int[np.ndarray, "M"],
@@ -53,7 +63,7 @@ def bin_counts(
         edges: inner edges of the bins; the outer bins are open.
     """
     bins = len(edges) + 1
-    place = np.searchsorted(edges, values, side="right")
+    place = bins_of(values, edges)
     return np.bincount(client * bins + place, minlength=clients * bins).reshape(clients, bins)
 
 

@@ -24,6 +24,12 @@ class OptionSection(NamedTuple):
             such as ``FedAdam`` in ``IFCA + FedAdam``. A choice without an entry appends nothing.
         only_simulated: whether the option applies only to simulated clients.
         files: names of the files that the option writes into the run's folder.
+        repeatable: whether the training of a run with the option can be repeated without some
+            samples. False if the repetition's rounds would differ from those of the run, or would
+            cost privacy again.
+        is_problem: whether the option describes the problem, so that it cannot be tuned, and not a
+            solution.
+        extra: the extra of the package fedkin that the option needs; empty for none.
     """
 
     words: str
@@ -31,6 +37,9 @@ class OptionSection(NamedTuple):
     titles: Mapping[str, str] = MappingProxyType({})
     only_simulated: bool = False
     files: tuple[str, ...] = ()
+    repeatable: bool = True
+    is_problem: bool = False
+    extra: str = ""
 
     def classes(self) -> dict[str, type]:
         """Import the classes of all choices, and return them by name."""
@@ -81,6 +90,9 @@ SECTIONS = {
         "privacy",
         {"client_dp": "fedkin.options.privacy.client_dp:ClientDP"},
         files=("privacy.jsonl", "privacy.json", "release"),
+        repeatable=False,
+        is_problem=True,
+        extra="privacy",
     ),
     "robust": OptionSection(
         "robust rule", {"aggregation": "fedkin.options.robust.robust:RobustAggregation"}
@@ -99,14 +111,22 @@ SECTIONS = {
         only_simulated=True,
     ),
     "attack": OptionSection(
-        "attack", {"byzantine": "fedkin.options.attack.byzantine:Byzantine"}, only_simulated=True
+        "attack",
+        {"byzantine": "fedkin.options.attack.byzantine:Byzantine"},
+        only_simulated=True,
+        repeatable=False,
+        is_problem=True,
     ),
     "late": OptionSection(
-        "way to use late replies", {"replies": "fedkin.options.late.late_replies:LateReplies"}
+        "way to use late replies",
+        {"replies": "fedkin.options.late.late_replies:LateReplies"},
+        repeatable=False,
     ),
     "secret": OptionSection(
         "secret sums",
         {"sums": "fedkin.options.secret.secret_sums:SecretSums"},
         files=("secret.jsonl",),
+        repeatable=False,
+        extra="secret",
     ),
 }

@@ -90,12 +90,13 @@ def label_statistics(world: World, task_type: TaskType) -> TaskType:
     shift = first.total / first.count
     sums = _asked(world, LabelSums(shift))
     mean, deviation = _moments(sums, shift)
-    if not deviation[0]:
+    exposed = task_type.scales_by_rate and mean[0] > 0 and deviation[1] > 0
+    if not deviation[0] and not exposed:
         raise ConfigError(
             f"samples.task: all training labels of all sites are {mean[0]:g}, so there is nothing "
             "to learn; name another label column at each site (data.label)"
         )
-    _, events, time = mean
+    events, time = mean
     levels = task_type.constant_levels
     constant = task_type.constant_of(np.zeros(1))
     if levels:
@@ -108,7 +109,7 @@ def label_statistics(world: World, task_type: TaskType) -> TaskType:
                 0.0 if counts else mean[0],
                 1.0 if counts else deviation[0],
                 events / time if counts else 1.0,
-                deviation[0] if counts else 1.0,
+                (deviation[0] or 1.0) if counts else 1.0,
                 *constant,
             ]
         )

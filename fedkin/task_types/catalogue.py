@@ -43,8 +43,8 @@ def values_of(task_type: TaskType) -> dict[str, Any]:
         values["constant"] = list(task_type.constant)
         values["rate"] = task_type.rate
         values["deviation"] = task_type.deviation
-    if task_type.given:
-        values["given"] = True
+        if task_type.is_given:
+            values["is_given"] = True
     return values | task_type.own_values()
 
 
@@ -76,7 +76,7 @@ def task_type_from(values: Mapping[str, Any], place: Any) -> TaskType:
             constant=constant,
             rate=float(values["rate"]),
             deviation=float(values.get("deviation", 1.0)),
-            given=bool(values.get("given", False)),
+            is_given=bool(values.get("is_given", False)),
             **kind.own_fields(values),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:

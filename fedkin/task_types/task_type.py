@@ -49,10 +49,11 @@ class TaskType(ABC):
             output: the mean, the median (of absolute errors), the rate or the quantiles. D2 is
             measured against it, and R2 always against the mean. It is not compared either.
         rate: of counts, the pooled rate of the training samples, which is part of every offset:
-            sum of labels / sum of exposures. It is not compared either.
+            sum of labels / sum of exposures, without weights. It is not compared either.
         deviation: standard deviation of the pooled training labels as models see them: 1 for
             scaled labels. Shift tests use it as their unit. It is not compared either.
-        given: whether the user gave these statistics, so that none comes from the samples.
+        is_given: whether the user has given these statistics, so that they stay the same whatever
+            the training samples are. It is not compared either.
     """
 
     name: ClassVar[str]
@@ -68,7 +69,7 @@ class TaskType(ABC):
     constant: tuple[float, ...] = field(default=(0.0,), compare=False, kw_only=True)
     rate: float = field(default=1.0, compare=False, kw_only=True)
     deviation: float = field(default=1.0, compare=False, kw_only=True)
-    given: bool = field(default=False, compare=False, kw_only=True)
+    is_given: bool = field(default=False, compare=False, kw_only=True)
 
     @property
     @abstractmethod
@@ -185,7 +186,7 @@ class TaskType(ABC):
     def released(self) -> bool:
         """Whether pooled statistics of the labels come from the clients' samples."""
         statistics = (self.label, self.rate, self.deviation)
-        return not self.given and statistics != (LabelScale(), 1.0, 1.0)
+        return not self.is_given and statistics != (LabelScale(), 1.0, 1.0)
 
     def with_statistics(self, numbers: Float64[np.ndarray, "L"]) -> TaskType:
         """The task type with other ``statistics`` of the labels."""

@@ -1,8 +1,8 @@
 """Tasks about labels that are numbers: sums and counts from which a server computes statistics
 of them before the first round.
 
-Shapes: l = 3 columns of the labels (the label, and label and exposure, each times the weight of the
-sample), q quantiles, E edges of bins, s samples.
+Shapes: l = 2 columns of the labels (the label and the exposure), q quantiles, E edges of bins, s
+samples.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fedkin.core.task import Task, setting, shared
 from fedkin.measures.quantile_search import bin_edges
 from fedkin.tasks.columns import counts_in_bins, shifted_sums
 
-LABEL_COLUMNS = 3
+LABEL_COLUMNS = 2
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,5 @@ class LabelBins(Task):
 
 
 def _columns(client: Client) -> Float64[np.ndarray, "s l"]:
-    """Columns of a client's training labels in their own unit."""
-    label, exposure, weight = client.raw_labels().T
-    return np.stack([label, label * weight, exposure * weight], axis=1)
+    """Columns of a client's training labels in their own unit. Weights do not enter."""
+    return client.raw_labels()[:, :LABEL_COLUMNS]

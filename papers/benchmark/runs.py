@@ -121,9 +121,7 @@ def _figures(
         **_kept(outcome, data.clients, world.spec.parameters),
     }
     if not validated:
-        line["client_losses"] = _client_losses(
-            data.task_type, scores, clients, data.clients
-        )
+        line["client_losses"] = _client_losses(data.task_type, scores, clients, data.clients)
         line["newcomers"] = _newcomers(
             world=world, method=method, state=outcome.state, setting=setting, seed=seed
         )

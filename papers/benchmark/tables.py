@@ -55,7 +55,8 @@ def worse_alone(runs: pd.DataFrame, settings: Sequence[Setting]) -> dict[str, fl
         settings: the settings whose draws count.
     """
     names = [setting.name for setting in settings]
-    scored: Any = runs[runs["row"].isin(names)].dropna(subset=["client_losses"])
+    of_settings: Any = runs[runs["row"].isin(names)]
+    scored = of_settings.dropna(subset=["client_losses"])
     shares: dict[str, list[float]] = {}
     for _, draw in scored.groupby(["row", "seed"]):
         losses = {

@@ -120,6 +120,29 @@ def test_it_survives_json_and_is_given_to_another_table() -> None:
     assert given.x[0, 0] == pytest.approx(0, abs=1e-6)
 
 
+def test_features_of_two_columns_with_one_name_are_refused() -> None:
+    table = wards()
+    itself = table.assign(dose_missing=table["dose"].fillna(0.0))
+    with pytest.raises(DataError, match=r"'dose_missing' and 'dose' would both .*'dose_missing'"):
+        federation(itself)
+    cure = r'rename = \{"ward_er" = "other"\}'
+    with pytest.raises(DataError, match=rf"'ward' and 'ward_er' would both .*'ward_er'.*{cure}"):
+        federation(table.assign(ward_er=np.arange(len(table))))
+    assert "other" in (
+        federation(
+            table.assign(ward_er=np.arange(len(table))), rename={"ward_er": "other"}
+        ).feature_names
+        or ()
+    )
+    first = np.where(np.arange(len(table)) % 2 == 0, "b_c", "other")
+    second = np.where(np.arange(len(table)) % 3 == 0, "c", "other")
+    pair = table.assign(a=first).assign(**{"a_b": second})
+    with pytest.raises(DataError, match=r"'a' and 'a_b' would both have a feature named 'a_b_c'"):
+        federation(pair)
+    # A complete column has no indicator, and its name is free.
+    assert "age_missing" in (federation(table.assign(age_missing=table["age"])).feature_names or ())
+
+
 def test_rare_categories_are_infrequent() -> None:
     """A category of 9 training rows, and one that a single client has, share a column."""
     table = wards()

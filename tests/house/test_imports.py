@@ -60,7 +60,7 @@ PACKAGES: dict[str, str] = {
     "reporting": "core task_types measures options.privacy config run.folder run.metrics run "
     "analysis analysis.compare analysis.advise",
     "reporting.html": "core measures tasks data simulation config run.folder run.metrics run "
-    "analysis analysis.compare reporting",
+    "analysis analysis.compare analysis.serving reporting",
     "estimator": "core task_types data config export run.trained run",
     "cli": "core measures data config export p2p run.folder run.trained run server.deploy "
     "analysis analysis.compare analysis.advise analysis.serving reporting reporting.html papers",

@@ -25,9 +25,6 @@ from fedkin.run.run import Run
 from fedkin.run.simulate import simulate
 from fedkin.run.trained.models import TrainedModels
 
-# Options that make the rounds of a repetition differ from those of the run, or that cost privacy
-# again in every repetition.
-_NOT_REPEATED = ("privacy", "secret", "attack", "late")
 OWN = "own model"
 WITH_CLUSTER = "own + cluster"
 WITH_GLOBAL = "own + global"
@@ -162,7 +159,7 @@ class Repetition:
             values = self.run.config.section(section)
             if not values:
                 continue
-            if section in _NOT_REPEATED:
+            if not kind.repeatable:
                 raise ConfigError(
                     f"the run has the option {section}, so its training cannot be repeated to "
                     "find out which model serves each client; use a run without it"

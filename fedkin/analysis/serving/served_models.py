@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from fedkin.analysis.serving.candidates import Candidates
+from fedkin.analysis.serving.choice_texts import FILE, sentences
 from fedkin.analysis.serving.mixtures import half_and_half
 from fedkin.core.storage import user_path, write_atomic
 from fedkin.core.strict_json import finite_or_none, json_text
@@ -22,8 +23,6 @@ from fedkin.task_types.task_type import TaskType
 
 if TYPE_CHECKING:
     import pandas as pd
-
-FILE = "serving.json"
 
 
 class ServedClient(NamedTuple):
@@ -107,26 +106,19 @@ class ServedModels:
 
     def text(self) -> str:
         """The choice in a few lines."""
-        s = self.summary()
-        served = ", ".join(f"{count} by {name}" for name, count in s["served_by"].items() if count)
-        interval = (
-            f" [{s['gain_low']:+.1%}, {s['gain_high']:+.1%}]" if s["gain_low"] is not None else ""
-        )
-        gate = (
-            f"at least 10%, so all clients get {s['best_alternative']}, except {s['vetoed']} whose "
-            "own held-out samples say no"
-            if s["gate_open"]
-            else "less than 10%, so a client gets a mixture only if its own test says that it is "
-            "better"
-        )
-        lines = [
-            f"{s['clients']} clients served: {served}",
-            f"gain of {s['best_alternative']} over own models on held-out samples: "
-            f"{self.service.gain:+.1%}{interval}; {gate}",
-            f"own tests that say worse: {s['worse_by_own_test']} clients (by chance about "
-            f"{s['expected_by_chance']:.1f})",
+        return "\n".join(sentences(self.summary()))
+
+    @property
+    def plain_rows(self) -> list[dict[str, Any]]:
+        """What serves each client, as plain JSON values."""
+        return [
+            {
+                **row._asdict(),
+                "gain": finite_or_none(row.gain),
+                "own_loss": finite_or_none(row.own_loss),
+            }
+            for row in self.rows
         ]
-        return "\n".join(lines)
 
     def predict(self, x: Any, *, client: int | str, proba: bool = False) -> np.ndarray:
         """Predict with the model that serves a client.
@@ -165,6 +157,6 @@ class ServedModels:
         """Write the summary and the table of clients into a run's folder, where its report finds
         them (``fedkin report RUN``). Returns the path of the file."""
         path = user_path(folder) / FILE
-        rows = [row._asdict() for row in self.rows]
-        write_atomic(path, json_text({**self.summary(), "table": rows}, indent=1) + "\n")
+        content = {**self.summary(), "table": self.plain_rows}
+        write_atomic(path, json_text(content, indent=1) + "\n")
         return path

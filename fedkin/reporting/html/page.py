@@ -12,6 +12,7 @@ from string import Template
 from typing import Any
 
 from fedkin import __version__
+from fedkin.analysis.serving.choice_texts import TITLE
 from fedkin.measures.number_texts import numeric_columns
 from fedkin.reporting.html.clustering_table import HEADING
 from fedkin.reporting.html.json_values import Json
@@ -44,7 +45,7 @@ _DETAILS = (
     ("members", "Clients of each cluster"),
     ("migrants", "Migrations of clients"),
     ("suspects", "Suspected clients"),
-    ("served", "What serves each client"),
+    ("served", TITLE),
 )
 
 

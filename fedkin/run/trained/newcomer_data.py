@@ -10,7 +10,8 @@ from jaxtyping import Int, Shaped
 
 from fedkin.core.errors import DataError
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.data.label_tasks import RawLabels, given
+from fedkin.data.label_statistics import RawLabels
+from fedkin.data.label_tasks import given
 from fedkin.data.number_columns import numbers_of
 from fedkin.export.forecast_inputs import labelled_rows
 from fedkin.export.input_samples import as_samples, exposures

@@ -21,6 +21,7 @@ from typing import Any
 
 from fedkin import __version__
 from fedkin.core.storage import write_atomic
+from fedkin.options import SECTIONS
 from fedkin.server.deploy import deployment_folder as files
 from fedkin.server.deploy.deployment_folder import Address
 from fedkin.server.deploy.own_wheel import wheel_name
@@ -41,8 +42,6 @@ _SECURITY = {
     "restart": "unless-stopped",
 }
 _SITE_FILES = (files.CLIENT, files.ENVIRONMENT, files.SITE_CA, files.NODE_KEY, files.NODE_PUBLIC)
-# Sections of server.toml, and the extras of fedkin that they need.
-_EXTRAS = {"privacy": "privacy", "secret": "secret"}
 
 
 def write_containers(
@@ -89,7 +88,8 @@ def dockerfile_text(server: Mapping[str, Mapping[str, Any]]) -> str:
 
     It installs the extras that ``server``, the content of server.toml, needs.
     """
-    extras = ["flower", *(extra for section, extra in _EXTRAS.items() if server.get(section))]
+    of_options = [kind.extra for section, kind in SECTIONS.items() if server.get(section)]
+    extras = ["flower", *filter(None, of_options)]
     if "torch" in server.get("model", {}):
         extras.append("torch")
     python = f"{sys.version_info.major}.{sys.version_info.minor}"

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
+from typer.testing import CliRunner
+
 import fedkin as fk
-from fedkin.analysis.serving.served_models import FILE as WRITTEN
-from fedkin.reporting.html.served_table import FILE, served_table
+from fedkin.analysis.serving.choice_texts import FILE, HEADS, cells, sentences
+from fedkin.cli import app
+from fedkin.reporting.html.served_table import served_table
 
 
 def test_a_report_shows_the_choice(tmp_path: Path) -> None:
@@ -26,7 +30,25 @@ def test_a_report_shows_the_choice(tmp_path: Path) -> None:
     for name, count in counts.items():
         assert f"{count} by {name}" in shown["note"] or not count
     assert f"{served.summary()['gain']:+.1%}" in shown["note"]
-    assert FILE == WRITTEN
+    # Report, command and Python have the same words.
+    assert shown["note"] == " ".join(sentences(served.summary()))
+    assert served.text() == "\n".join(sentences(served.summary()))
+    assert sorted(shown["rows"]) == sorted(map(cells, served.plain_rows))
 
     text = fk.report(run, tmp_path / "report.html").read_text()
     assert '<details id="served"' in text and "What serves each client" in text
+
+
+def test_the_command_has_the_same_words(tmp_path: Path) -> None:
+    runner = CliRunner()
+    folder = tmp_path / "run"
+    keys = ["data.name=digits", "data.clients=4", "method.name=fedavg", "run.rounds=1"]
+    done = runner.invoke(app, ["run", *keys, "run.cohort=4", "--out", str(folder)])
+    assert done.exit_code == 0, done.output
+    done = runner.invoke(app, ["serve-choice", str(folder), "--folds", "2"])
+    assert done.exit_code == 0, done.output
+    printed = " ".join(done.output.split())
+    choice = json.loads((folder / FILE).read_text())
+    assert all(sentence in printed for sentence in sentences(choice))
+    assert all(word in printed for word in " ".join(HEADS).split())
+    assert all(cell in printed for row in map(cells, choice["table"]) for cell in row)
