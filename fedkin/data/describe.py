@@ -118,7 +118,7 @@ def _numbers(data: FederatedData, split: str) -> dict[str, str]:
 
 def label_icc(data: FederatedData, split: str = "train") -> float:
     """Intraclass correlation of the labels of a split: the share of their variance that lies
-    between clients. Of classes, it is that of belonging to the last class.
+    between clients. Classes count as 1 for the last class, and 0 for the others.
 
     Args:
         data: the data.

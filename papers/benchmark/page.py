@@ -167,7 +167,7 @@ def ranking(name: str, ranks: Ranks, blocks: str, worse: Mapping[str, float]) ->
     Args:
         name: of the kind.
         ranks: of the methods.
-        blocks: what is ranked, ``settings`` or ``draws``.
+        blocks: the ranked rows, ``settings`` or ``draws``.
         worse: share of clients that each method serves worse than alone.
     """
     if not len(ranks.scores):
@@ -261,7 +261,7 @@ step of a stream.
 After training, each is placed by the method's own rule.
 
 **Worse than alone** is the share of clients with ten or more test samples whose test loss is \
-more than 2% above that of the
+more than 2% higher than with the
 model that they train alone, as a mean over draws ([why](do-clusters-help.md#worse-than-alone)).
 
 **Ranks.** Ranks are computed from mean accuracies over seeds, with Friedman's test and Nemenyi's \

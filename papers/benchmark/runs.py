@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from fedkin.config.plan import Plan
 from fedkin.core.client_memory import ClientMemory
 from fedkin.core.errors import FedkinError
-from fedkin.core.method import UNASSIGNED, Method
+from fedkin.core.method import UNASSIGNED
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import requirements_of
 from fedkin.core.training import LocalTraining
@@ -214,11 +214,11 @@ def _tuned(
 
 
 def _newcomers(
-    world: SimulatedWorld, method: Method, state: Any, setting: Setting, seed: int
+    world: SimulatedWorld, method: WithOptions, state: Any, setting: Setting, seed: int
 ) -> float | None:
     """The accuracy of clients that took no part, each placed by the method's rule, or on the model
     of lowest loss; None where peers would have to train first."""
-    if requirements_of(method).peers:
+    if requirements_of(method.method).peers:
         return None
     stream = Stream(seed, setting.rounds + 1, "scenario")
     world.begin(stream)

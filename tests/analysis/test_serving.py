@@ -148,7 +148,7 @@ def test_the_choice_is_kept_in_the_run(tmp_path: Path) -> None:
 
 
 def shops(clients: int = 6) -> pd.DataFrame:
-    """Series whose next value is a multiple of the last one, at levels of their own."""
+    """Series whose next value is a multiple of the last one, at different levels."""
     rng = np.random.default_rng(3)
     parts = []
     for number in range(clients):
