@@ -12,10 +12,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from jaxtyping import Float64, Int, Real
+from jaxtyping import Float64, Real
 
 from fedkin.core.errors import MethodError
-from fedkin.core.validation import check_not_negative
 
 SHRINKAGE = 20.0
 
@@ -57,8 +56,7 @@ def conformal_quantile(scores: Real[np.ndarray, "B"], miss: float) -> float:
 
     The interval from low - correction to high + correction covers the label of a new sample of the
     same distribution with a probability of at least 1 - a. A negative correction narrows the
-    interval. From the histograms of clients, ``fedkin.measures.federated_rank`` finds the same
-    number.
+    interval.
 
     Args:
         scores: scores of validation samples (``conformity_scores``), none of them NaN.
@@ -80,27 +78,3 @@ def conformal_quantile(scores: Real[np.ndarray, "B"], miss: float) -> float:
     if rank > len(scores):
         return math.inf
     return float(np.partition(scores, rank - 1)[rank - 1])
-
-
-def shrunk_quantile(
-    own: Float64[np.ndarray, "N"],
-    samples: Int[np.ndarray, "N"],
-    pooled: float,
-    strength: float = SHRINKAGE,
-) -> Float64[np.ndarray, "N"]:
-    """Each client's correction, shrunk to the pooled one with weight n / (n + 20) for its own.
-
-    A client with few samples has an uncertain correction, and with too few an infinite one: it
-    gets the pooled one. There is no guarantee of coverage.
-
-    Args:
-        own: the correction of each client (``conformal_quantile``).
-        samples: n, the number of each client's scores.
-        pooled: the correction of all clients' scores.
-        strength: number of samples at which both count alike.
-    """
-    check_not_negative("strength", strength)
-    finite = np.isfinite(own)
-    total = samples + strength
-    weight = np.divide(samples, total, out=np.zeros(len(own)), where=finite & (total > 0))
-    return weight * np.where(finite, own, 0.0) + (1 - weight) * pooled

@@ -134,24 +134,6 @@ def wilson_interval(
     return np.where(hits == 0, 0.0, low), np.where(hits == samples, 1.0, high)
 
 
-def pit_histogram(
-    y: Real[np.ndarray, "B"], quantiles: Real[np.ndarray, "B Q"]
-) -> Int[np.ndarray, "Q+1"]:
-    """Number of labels below the lowest predicted quantile, between each two, and above the
-    highest (the histogram of the probability integral transform). Counts of clients add up.
-
-    Calibrated quantiles have counts in proportion to the differences of their levels. A label that
-    equals a quantile is below it, as a share of y <= q has it.
-
-    Args:
-        y: labels.
-        quantiles: predicted quantiles of each sample; they are put in order.
-    """
-    ordered = np.sort(quantiles, axis=1)
-    place = (ordered < np.asarray(y)[:, None]).sum(axis=1)
-    return np.bincount(place, minlength=quantiles.shape[1] + 1)
-
-
 def _check_share(name: str, value: float) -> None:
     if not 0 < value < 1:
         raise MethodError(f"{name} must be above 0 and below 1, such as 0.2, got {value!r}")

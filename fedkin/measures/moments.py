@@ -16,9 +16,6 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float64, Int, Real
 
-from fedkin.core.errors import MethodError
-from fedkin.core.validation import check_positive
-
 
 class Moments(NamedTuple):
     """Three sums of a number over the samples of each client.
@@ -68,26 +65,34 @@ def moments(values: Real[np.ndarray, "M"], client: Int[np.ndarray, "M"], clients
     return Moments(count, mean, squares.astype(np.float64))
 
 
+class MeanAndDeviation(NamedTuple):
+    """Mean and standard deviation (of the population) of each column."""
+
+    mean: Float64[np.ndarray, "d"]
+    deviation: Float64[np.ndarray, "d"]
+
+
 def moments_of_sums(
-    count: int, total: float, squares: float, centre: float = 0.0
-) -> tuple[float, float]:
-    """Mean and standard deviation from sums about an agreed centre c, such as secret sums have:
-    mean = c + S1 / n, variance = S2 / n - (S1 / n)^2.
+    count: Int[np.ndarray, "d"],
+    total: Float64[np.ndarray, "d"],
+    squares: Float64[np.ndarray, "d"],
+    centre: Float64[np.ndarray, "d"],
+) -> MeanAndDeviation:
+    """Mean and standard deviation of columns from sums about an agreed centre c, such as a server
+    gets: mean = c + S1 / n, variance = (S2 - S1^2 / n) / n.
 
     The centre should be near the mean: with c = 0, a mean of 1e4 and a deviation of 1, float32 sums
     keep no digit of the variance.
 
     Args:
-        count: n, the number of samples.
+        count: n, the number of samples of each column, at least 1.
         total: S1, the sum of y - c.
         squares: S2, the sum of (y - c)^2.
-        centre: c, in units of the label.
+        centre: c, in units of the column.
     """
-    check_positive("count", count)
-    shift = total / count
+    variance = (squares - total**2 / count) / count
     # Rounding must not make the variance of equal values negative.
-    variance = max(squares / count - shift**2, 0.0)
-    return centre + shift, variance**0.5
+    return MeanAndDeviation(centre + total / count, np.sqrt(np.maximum(variance, 0)))
 
 
 def between_share(parts: Moments) -> float:
@@ -128,30 +133,3 @@ def intraclass_correlation(parts: Moments) -> float:
     if not variance + within > 0:
         return float("nan")
     return variance / (variance + within)
-
-
-def shrunk_means(parts: Moments, strength: float | None = None) -> Float64[np.ndarray, "N"]:
-    """The clients' means, shrunk to the pooled mean m: (n_i m_i + k m) / (n_i + k).
-
-    These are the intercepts of clients whose means vary normally about m (empirical Bayes).
-
-    Args:
-        parts: the clients' moments.
-        strength: k, in samples; None for the variance within clients / the variance between them.
-            If there is no variance between them, all means are m.
-    """
-    pooled = float(parts.pooled().mean[0])
-    if strength is None:
-        correlation = intraclass_correlation(parts)
-        if np.isnan(correlation) or correlation <= 0:
-            return np.full(len(parts.count), pooled)
-        strength = (1 - correlation) / correlation
-    if strength < 0:
-        raise MethodError(f"strength must be a number of samples from 0 up, got {strength!r}")
-    weight = np.divide(
-        parts.count,
-        parts.count + strength,
-        out=np.zeros(len(parts.count)),
-        where=parts.count > 0,
-    )
-    return pooled + weight * (parts.mean - pooled)

@@ -19,6 +19,7 @@ from fedkin.core.randomness import Stream
 from fedkin.core.replies import Reply
 from fedkin.core.task import Task
 from fedkin.core.world import World, client_names
+from fedkin.measures.moments import moments_of_sums
 from fedkin.measures.quantile_search import RankCounts, search_quantiles
 from fedkin.server.remote_world import RemoteWorld
 from fedkin.task_types.task_type import TaskType
@@ -125,9 +126,7 @@ def _moments(
     sums: Reply, shift: Float64[np.ndarray, "d"]
 ) -> tuple[Float64[np.ndarray, "d"], Float64[np.ndarray, "d"]]:
     """Mean and standard deviation of each column, from sums of differences from ``shift``."""
-    mean = shift + sums.total / sums.count
-    variance = (sums.squares - sums.total**2 / sums.count) / sums.count
-    deviation = np.sqrt(np.maximum(variance, 0))
+    mean, deviation = moments_of_sums(sums.count, sums.total, sums.squares, centre=shift)
     return mean, np.where(deviation <= _ROUNDING * np.abs(mean), 0, deviation)
 
 

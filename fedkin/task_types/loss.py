@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
+
+from fedkin.core.client_engine import sums_by_row
 
 # Above this score, the exponential is continued by its tangent. exp(s) overflows float32 at 88.7,
 # and a clipped exponential has gradient 0, so that a model outside could never return.
@@ -33,6 +35,21 @@ def targets_of(y: Any) -> Targets:
         return Targets(y, 0.0, None)
     weight = y[:, 2] if y.shape[1] > 2 else None
     return Targets(y[:, 0], y[:, 1], weight)
+
+
+def relative_weights(y: np.ndarray, sizes: Int[np.ndarray, "n"]) -> Float[np.ndarray, "t"] | None:
+    """The weight of each sample, divided by the mean weight of its client's samples. So a client
+    counts by its number of samples, whatever the unit of its weights. None if all weights are 1.
+
+    Args:
+        y: rows of ``FederatedData.y`` of some clients, concatenated.
+        sizes: number of samples of each client.
+    """
+    weight = targets_of(y).weight
+    if weight is None or (weight == 1).all():
+        return None
+    mean = sums_by_row(weight, sizes) / np.maximum(sizes, 1)
+    return weight / np.repeat(mean, sizes)
 
 
 @dataclass(frozen=True)

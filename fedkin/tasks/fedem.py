@@ -29,7 +29,7 @@ from fedkin.core.schema import MAX_COUNT, Array, Rows, Schema, Sums, floats, int
 from fedkin.core.task import Task, each, setting, shared
 from fedkin.core.training import LocalTraining
 from fedkin.measures.mixture import log_softmax, responsibilities
-from fedkin.task_types.loss import Loss, targets_of
+from fedkin.task_types.loss import Loss, relative_weights, targets_of
 from fedkin.task_types.task_type import TaskType
 from fedkin.tasks.evaluate import Evaluate, refuse_counts, score_reply
 from fedkin.tasks.train import TrainingReply
@@ -46,7 +46,9 @@ class TrainMixture(Task):
     The E-step computes how well each component explains each sample (its weight). The weighted loss
     of a batch is divided by its number of samples, not by the sum of weights. The updates of all
     components form one vector, and the server receives only its mean over clients. The new
-    ``membership`` in the reply is the mean weight of each component over the client's samples.
+    ``membership`` in the reply is the mean weight of each component over the client's samples. A
+    sample with a weight in the data counts by it in this mean, in the sums of ``deviations`` and in
+    the training, but the E-step of a sample does not depend on it.
 
     Attributes:
         models: the components, concatenated to one vector (the array has one row).
@@ -79,6 +81,7 @@ class TrainMixture(Task):
         weights = sample_weights(
             fit.losses / self.dispersion, self.membership.T, self.shares, labels
         )
+        counted = _counted(weights, labels, np.array([len(labels)]))
         trained = [
             client.train(model, self.work, weights=[of_samples])
             for model, of_samples in zip(components, weights, strict=True)
@@ -89,8 +92,8 @@ class TrainMixture(Task):
             "first_loss": np.float64(sum(local.first_loss for local in trained)),
             "examples": len(labels),
             "model_index": 0,
-            "membership": weights.mean(axis=1),
-            "deviations": (weights * fit.deviations).sum(axis=1),
+            "membership": counted.mean(axis=1),
+            "deviations": (counted * fit.deviations).sum(axis=1),
         }
         if self.by_label:
             sizes = np.array([len(labels)])
@@ -123,8 +126,9 @@ class TrainMixture(Task):
 
             loss = np.asarray(local.loss, np.float64)
             first_loss = np.asarray(local.first_loss, np.float64)
-            membership = [sums_by_row(of_samples, sizes) / sizes for of_samples in weights]
-            deviations = [sums_by_row(column, sizes) for column in weights * fit.deviations]
+            counted = _counted(weights, labels, sizes)
+            membership = [sums_by_row(of_samples, sizes) / sizes for of_samples in counted]
+            deviations = [sums_by_row(column, sizes) for column in counted * fit.deviations]
             arrays = {
                 "loss": loss.reshape(len(portion), count).sum(axis=1),
                 "first_loss": first_loss.reshape(len(portion), count).sum(axis=1),
@@ -200,7 +204,7 @@ class MixtureWeights(Task):
         labels = client.samples()[1]
         losses = _fit_of(client, self.models).losses / self.dispersion
         weights = sample_weights(losses, self.membership.T, self.shares, labels)
-        return {"membership": weights.mean(axis=1)}
+        return {"membership": _counted(weights, labels, np.array([len(labels)])).mean(axis=1)}
 
 
 @dataclass(frozen=True)
@@ -284,6 +288,20 @@ def _fit_of_rows(
         return _Fit(losses, np.zeros(losses.shape))
     scores = [rows.scorer.scores(component, clients, "train") for component in components]
     return _fit(loss, scores, y)
+
+
+def _counted(
+    weights: Float[np.ndarray, "c t"], y: np.ndarray, sizes: Int[np.ndarray, "r"]
+) -> Float[np.ndarray, "c t"]:
+    """The weight of each component for each sample, times the sample's weight in the data.
+
+    Args:
+        weights: weight of each component for the samples of all clients, concatenated.
+        y: rows of ``FederatedData.y``.
+        sizes: number of samples of each client.
+    """
+    relative = relative_weights(y, sizes)
+    return weights if relative is None else weights * relative
 
 
 def _fit(loss: Loss, scores: list[np.ndarray], y: np.ndarray) -> _Fit:

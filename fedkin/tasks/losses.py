@@ -17,7 +17,7 @@ from fedkin.core.task import Task, shared
 @dataclass(frozen=True)
 class Losses(Task):
     """Mean training loss of every model on every client, including the regularisation term; NaN if
-    a client does not reply."""
+    a client does not reply. If samples have weights, the mean is weighted, as in training."""
 
     models: Float[np.ndarray, "K P"] = shared("K P")
 

@@ -26,6 +26,7 @@ from fedkin.core.schema import Memory, Sums, floats, integers
 from fedkin.core.task import Task, chosen, each, shared
 from fedkin.measures.pulled_fit import STRENGTHS as STRENGTHS
 from fedkin.measures.pulled_fit import SampleLoss, held_out_losses, pulled_fits
+from fedkin.task_types.loss import relative_weights
 from fedkin.tasks.evaluate import score_reply
 from fedkin.tasks.own_model import OWN, EvaluateOwn
 from fedkin.tasks.train import and_padding
@@ -195,6 +196,10 @@ class _OwnData:
         task_type: Any,
     ) -> None:
         self._y = y
+        if (relative := relative_weights(y, np.array([len(y)]))) is not None:
+            # The pull is in samples, so the mean weight of the client's samples is 1.
+            self._y = y.copy()
+            self._y[:, 2] = relative
         self._model = model
         self._fits = fits
         self._task_type = task_type

@@ -14,7 +14,6 @@ from fedkin.measures.conformal import (
     conformal_quantile,
     conformal_rank,
     conformity_scores,
-    shrunk_quantile,
 )
 from tests.task_vectors import task_case
 
@@ -62,14 +61,6 @@ def test_new_labels_are_covered() -> None:
         correction = conformal_quantile(scores, miss=0.2)
         coverages.append(float((np.abs(y[40:]) <= 0.7 + correction).mean()))
     assert 0.79 < np.mean(coverages) < 0.84
-
-
-def test_corrections_are_shrunk_to_the_pooled_one() -> None:
-    """Weight 20 / (20 + 20) of 3 and the rest of 1; an infinite correction and a client without
-    scores get the pooled one."""
-    own = np.array([3.0, math.inf, -5.0])
-    assert shrunk_quantile(own, np.array([20, 5, 0]), pooled=1.0).tolist() == [2, 1, 1]
-    assert shrunk_quantile(own[:1], np.array([20]), 1.0, strength=0.0).tolist() == [3]
 
 
 @pytest.mark.parametrize("miss", [0.0, 1.0, -0.1])

@@ -13,7 +13,6 @@ from fedkin.core.errors import MethodError
 from fedkin.measures.intervals import (
     interval_score,
     interval_scores,
-    pit_histogram,
     wilson_interval,
 )
 from fedkin.task_types.loss import Targets
@@ -72,10 +71,3 @@ def test_a_client_without_samples_may_have_any_coverage() -> None:
     assert (low[0], high[0]) == (0, 1)
     with pytest.raises(MethodError, match="hits"):
         wilson_interval(np.array([3]), np.array([2]))
-
-
-def test_the_histogram_between_quantiles() -> None:
-    """Quantiles 1 and 2 are crossed in the second row. A label that equals a quantile is below."""
-    y = np.array([0.5, 1.5, 2.0, 9.0])
-    quantiles = np.array([[1.0, 2.0], [2.0, 1.0], [1.0, 2.0], [1.0, 2.0]])
-    assert pit_histogram(y, quantiles).tolist() == [1, 2, 1]

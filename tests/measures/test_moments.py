@@ -8,14 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedkin.core.errors import MethodError
 from fedkin.measures.moments import (
     Moments,
     between_share,
     intraclass_correlation,
     moments,
     moments_of_sums,
-    shrunk_means,
 )
 from tests.task_vectors import task_case
 
@@ -50,8 +48,10 @@ def test_a_large_mean_costs_no_digits() -> None:
     values = np.array([1.0, 2.0, 3.0]) + 1e9
     parts = moments(values, np.zeros(3, np.int64), 1)
     assert parts.squares.tolist() == [2.0]
-    assert moments_of_sums(3, 6.0, 14.0, centre=1e9)[0] == 1e9 + 2
-    assert moments_of_sums(3, 6.0, 14.0, centre=1e9)[1] == pytest.approx((2 / 3) ** 0.5)
+    sums = (np.array([3, 2]), np.array([6.0, 0.0]), np.array([14.0, 8.0]))
+    found = moments_of_sums(*sums, centre=np.array([1e9, 5.0]))
+    assert found.mean.tolist() == [1e9 + 2, 5.0]
+    assert found.deviation == pytest.approx([(2 / 3) ** 0.5, 2.0])
 
 
 def test_merging_is_the_same_in_any_order_and_with_empty_clients() -> None:
@@ -101,15 +101,3 @@ def test_there_is_no_correlation(clients: list[list[float]]) -> None:
 
 def test_equal_values_within_clients_are_a_correlation_of_one() -> None:
     assert intraclass_correlation(of_lists([1, 1], [2, 2])) == 1.0
-
-
-def test_shrunk_means() -> None:
-    """With k = 2, a client of two samples is half way to the mean of all, 4; without a sample it
-    is there. Clients that do not differ all get the mean."""
-    parts = of_lists([1, 3], [5, 7], [])
-    np.testing.assert_allclose(shrunk_means(parts, 2.0), [3, 5, 4])
-    strength = 2 / 7  # the variance within / between, from the correlation by hand
-    np.testing.assert_allclose(shrunk_means(parts)[:2], 4 + np.array([-2, 2]) * 2 / (2 + strength))
-    assert shrunk_means(of_lists([1, 3], [1, 3])).tolist() == [2, 2]
-    with pytest.raises(MethodError, match="strength"):
-        shrunk_means(parts, -1.0)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedkin.core.errors import MethodError
-from fedkin.measures.number_bins import bin_counts, dealt, divergence_ratio, quantile_edges
+from fedkin.measures.number_bins import bin_counts, quantile_edges
 
 
 def test_bins_hold_about_equal_numbers() -> None:
@@ -41,31 +41,7 @@ def test_a_value_at_an_edge_is_above_it_and_outer_bins_are_open() -> None:
     assert bin_counts(values, client, 2, np.array([1.0, 2.0])).tolist() == [[1, 1, 0], [0, 1, 2]]
 
 
-def test_deals_keep_sizes_and_samples() -> None:
-    total = np.array([3, 0, 5])
-    sizes = np.array([2, 6])
-    counts = dealt(total, sizes, np.random.default_rng(0))
-    assert counts.sum(axis=0).tolist() == total.tolist()
-    assert counts.sum(axis=1).tolist() == sizes.tolist()
-    others = [dealt(total, sizes, np.random.default_rng(seed)).tolist() for seed in range(9)]
-    assert any(other != counts.tolist() for other in others)
-
-
-def test_the_ratio_is_about_one_by_chance_and_grows_with_a_difference() -> None:
-    rng = np.random.default_rng(0)
-    client = np.repeat(np.arange(20), 50)
-    alike = rng.normal(size=1000)
-    differ = alike + client % 2
-    ratios = []
-    for values in (alike, differ):
-        counts = bin_counts(values, client, 20, quantile_edges(values))
-        ratios.append(divergence_ratio(counts, np.random.default_rng(1)))
-    assert ratios[0] == pytest.approx(1, abs=0.2)
-    assert ratios[1] > 2
-
-
-def test_one_client_has_no_ratio_and_no_samples_no_bins() -> None:
-    assert np.isnan(divergence_ratio(np.array([[3, 4]]), np.random.default_rng(0)))
+def test_no_samples_have_no_bins() -> None:
     with pytest.raises(MethodError, match="at least one sample"):
         quantile_edges(np.zeros(0))
     with pytest.raises(MethodError, match="bins"):

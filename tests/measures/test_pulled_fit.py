@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from fedkin.core.errors import MethodError
-from fedkin.measures.moments import Moments, shrunk_means
 from fedkin.measures.pulled_fit import held_out_losses, pulled_fits
 
 
@@ -20,8 +19,6 @@ def test_an_intercept_is_the_shrunk_mean_of_the_residuals() -> None:
     base = np.ones((3, 1))
     fits = pulled_fits(np.ones((3, 1)), base, squares(y), [3.0, 0.0])
     np.testing.assert_allclose(fits[:, 0, 0], [2.0, 4.0], atol=1e-6)
-    other = Moments(np.array([3, 10]), np.array([4.0, -1.2]), np.array([8.0, 1.0]))
-    assert shrunk_means(other, strength=3.0)[0] == pytest.approx(2.0)
 
 
 def test_ridge_regression_towards_a_model_that_is_not_zero() -> None:

@@ -23,6 +23,7 @@ from fedkin.simulation.constant_scores import ConstantScores
 from fedkin.simulation.jax import score_programs
 from fedkin.simulation.jax.devices import mesh_of, replicate, shard
 from fedkin.simulation.jax.local_training import SampleBlocks
+from fedkin.simulation.weighted_losses import weighted_losses
 
 _BLOCK = 64  # samples per block; constant, so that a score does not depend on the other clients
 _CHUNK_BYTES = 64 * 2**20  # largest size in bytes of the samples in one compiled call
@@ -104,6 +105,9 @@ class JaxScorer:
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]
     ) -> Float[np.ndarray, "n K"]:
         """Mean training loss of every model on every client, with regularisation."""
+        weighted = weighted_losses(self, self._data, models, clients)
+        if weighted is not None:
+            return weighted + np.array([self._penalty(model) for model in models])
         first = np.zeros(len(clients), np.int64)
         columns = []
         # One model at a time: all models score the same blocks, which stay on the devices.

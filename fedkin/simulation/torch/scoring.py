@@ -12,6 +12,7 @@ from fedkin.core.engine_protocols import ScoreSums
 from fedkin.data.federated import FederatedData
 from fedkin.simulation.constant_scores import ConstantScores
 from fedkin.simulation.torch.flat_module import FlatModule, to_tensor
+from fedkin.simulation.weighted_losses import weighted_losses
 from fedkin.task_types.loss import targets_of
 
 _WIDTH = 256  # samples at a time
@@ -30,6 +31,9 @@ class TorchScorer:
         self, models: Float[np.ndarray, "K P"], clients: Int[np.ndarray, "n"]
     ) -> Float[np.ndarray, "n K"]:
         """Mean training loss of every model on every client."""
+        weighted = weighted_losses(self, self._data, models, clients)
+        if weighted is not None:
+            return weighted
         out = np.zeros((len(clients), len(models)))
         for k in range(len(models)):
             sums = self.score(models, clients, np.full(len(clients), k), "train")
