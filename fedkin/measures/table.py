@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from fedkin.measures.measure import Measure
 from fedkin.measures.scores import SCORES, family
+from fedkin.measures.worse_than_alone import WORSE_THAN_ALONE
 
 PLACED = (
     Measure(
@@ -60,15 +61,7 @@ PLACED = (
         unit="share",
         by="bottom",
     ),
-    Measure(
-        "worse_than_alone",
-        title="share of clients whose test loss is more than 2% higher than with the model that "
-        "they train alone",
-        head="worse than alone",
-        unit="share",
-        direction="lower",
-        kept="comparison",
-    ),
+    WORSE_THAN_ALONE,
     Measure(
         "validation_accuracy",
         title="best accuracy on validation samples",

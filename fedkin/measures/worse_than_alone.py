@@ -14,6 +14,17 @@ import math
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from fedkin.measures.measure import Measure
+
+WORSE_THAN_ALONE = Measure(
+    "worse_than_alone",
+    title="share of clients whose test loss is more than 2% higher than with the model that they "
+    "train alone",
+    head="worse than alone",
+    unit="share",
+    direction="lower",
+    kept="comparison",
+)
 MARGIN = 0.02  # a client loses if its loss is higher by more than this share
 # A client with fewer test samples does not count: its loss says little about its model.
 LEAST_SAMPLES = 10
@@ -66,5 +77,11 @@ def counted(
     samples: Int[np.ndarray, "c"],
     least_samples: int = LEAST_SAMPLES,
 ) -> Bool[np.ndarray, "c"]:
-    """The clients that count in ``worse_than_alone``: with enough test samples and an own model."""
+    """The clients that count in ``worse_than_alone``.
+
+    Args:
+        own_loss: test loss of each client's own model; NaN for a client without one.
+        samples: number of test samples of each client.
+        least_samples: clients with fewer do not count.
+    """
     return (samples >= least_samples) & ~np.isnan(own_loss)

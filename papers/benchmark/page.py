@@ -287,7 +287,7 @@ WORSE = (
     f"Clients with fewer than {LEAST_SAMPLES} test samples do not count. A setting without other "
     "clients has a dash.\n\n"
     "Two equally good models differ by chance, so a few percent are no proof of harm. In a stream, "
-    "the loss is that of the last step, while accuracies are means over the steps."
+    "losses are of the last step, while accuracies are means over the steps."
 )
 TABLES_NEXT = """## Next
 

@@ -9,9 +9,10 @@ from typing import Protocol, runtime_checkable
 from fedkin.analysis.own_models import LOCAL, ServedWorse, served_worse
 from fedkin.analysis.tables import mean_and_interval
 from fedkin.config.comparison_grid import ComparisonGrid
+from fedkin.measures.worse_than_alone import WORSE_THAN_ALONE
 from fedkin.run.run import Run
 
-WORSE = "worse_than_alone"
+WORSE = WORSE_THAN_ALONE.name
 
 
 @runtime_checkable
@@ -41,7 +42,13 @@ def local_label(grid: ComparisonGrid) -> str | None:
 
 def harm(comparison: FinishedRuns, setting: str, method: str) -> list[ServedWorse | None]:
     """For each finished run of a method in a setting, how many clients it serves worse than their
-    own models. None without a finished run of ``local`` with the same seed."""
+    own models. None without a finished run of ``local`` with the same seed.
+
+    Args:
+        comparison: the comparison.
+        setting: the setting's label.
+        method: the method's label.
+    """
     local = local_label(comparison.grid)
     found = []
     for run in comparison.runs(setting, method):
@@ -52,6 +59,12 @@ def harm(comparison: FinishedRuns, setting: str, method: str) -> list[ServedWors
 
 def harm_row(comparison: FinishedRuns, setting: str, method: str) -> dict[str, float | None]:
     """The entries of a table row: mean share of clients over the seeds and its 95% interval. They
-    are None if a seed has no share."""
+    are None if a seed has no share.
+
+    Args:
+        comparison: the comparison.
+        setting: the setting's label.
+        method: the method's label.
+    """
     values = [None if one is None else one.share for one in harm(comparison, setting, method)]
     return mean_and_interval(WORSE, values)
