@@ -77,7 +77,7 @@ def counted(
     samples: Int[np.ndarray, "c"],
     least_samples: int = LEAST_SAMPLES,
 ) -> Bool[np.ndarray, "c"]:
-    """The clients that count in ``worse_than_alone``: with enough test samples and an own model.
+    """The clients that count in ``worse_than_alone``.
 
     Args:
         own_loss: test loss of each client's own model; NaN for a client without one.

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedkin.analysis.compare.comparison import Comparison
-from fedkin.analysis.compare.harm import WORSE, local_label
+from fedkin.analysis.compare.harm import local_label
 from fedkin.analysis.compare.sweep import CHOSEN, has_validation
 from fedkin.analysis.latex import escaped, latex_head, tabular
 from fedkin.analysis.ranks import Ranks
@@ -28,6 +28,7 @@ from fedkin.core.storage import write_atomic
 from fedkin.measures.measure import Measure
 from fedkin.measures.run_scores import ACCURACIES
 from fedkin.measures.table import MEASURES
+from fedkin.measures.worse_than_alone import WORSE_THAN_ALONE
 from fedkin.options.privacy.statement import privacy_notes
 from fedkin.reporting import comparison_figure, ranks_figure
 from fedkin.reporting.best_methods import best_methods, bold_note
@@ -97,7 +98,7 @@ def columns(comparison: Comparison) -> list[Column]:
     shown = [
         *score_columns(scores),
         # Without an interval, since the interval of a share over few seeds would exceed 100%.
-        value_column(MEASURES[WORSE]),
+        value_column(WORSE_THAN_ALONE),
         CLUSTERS,
         Column(MEASURES["rounds_to_target"].head, _rounds_to_target, "rounds_to_target"),
         TRAFFIC,

@@ -4,13 +4,12 @@ not count, and why a number is missing."""
 from __future__ import annotations
 
 from fedkin.analysis.compare.comparison import Comparison
-from fedkin.analysis.compare.harm import WORSE, harm, local_label
+from fedkin.analysis.compare.harm import harm, local_label
 from fedkin.analysis.own_models import LOCAL, loss_words
-from fedkin.measures.table import MEASURES
-from fedkin.measures.worse_than_alone import LEAST_SAMPLES, MARGIN
+from fedkin.measures.worse_than_alone import LEAST_SAMPLES, MARGIN, WORSE_THAN_ALONE
 from fedkin.run.run import Run
 
-_NAME = MEASURES[WORSE].head.capitalize()
+_NAME = WORSE_THAN_ALONE.head.capitalize()
 
 
 def harm_notes(comparison: Comparison) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedkin.analysis.compare.comparison import Comparison
-from fedkin.analysis.compare.harm import WORSE, harm_row, local_label
+from fedkin.analysis.compare.harm import harm_row, local_label
 from fedkin.analysis.compare.importance import is_number, score_word
 from fedkin.analysis.compare.sweep import (
     BEST_OF_METHOD,
@@ -24,7 +24,7 @@ from fedkin.analysis.compare.sweep import (
 from fedkin.analysis.tables import rows_of
 from fedkin.measures.measure import Measure
 from fedkin.measures.number_texts import NO_NUMBER, number_text
-from fedkin.measures.table import MEASURES
+from fedkin.measures.worse_than_alone import WORSE_THAN_ALONE
 from fedkin.reporting.means_table import mean_and_sd
 from fedkin.reporting.text_table import TextTable
 
@@ -57,7 +57,7 @@ def candidate_table(comparison: Comparison, shortened: bool = False) -> TextTabl
     measures = _measures(comparison)
     keys = comparison.grid.swept_keys
     validated = has_validation(comparison)
-    worse = [MEASURES[WORSE]] if local_label(comparison.grid) else []
+    worse = [WORSE_THAN_ALONE] if local_label(comparison.grid) else []
     heads = ["method", *keys, *(_head(comparison, measure, validated) for measure in measures)]
     heads += [measure.head_with_unit for measure in worse] + (["chosen"] if validated else [])
     rows = []

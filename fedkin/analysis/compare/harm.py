@@ -9,9 +9,10 @@ from typing import Protocol, runtime_checkable
 from fedkin.analysis.own_models import LOCAL, ServedWorse, served_worse
 from fedkin.analysis.tables import mean_and_interval
 from fedkin.config.comparison_grid import ComparisonGrid
+from fedkin.measures.worse_than_alone import WORSE_THAN_ALONE
 from fedkin.run.run import Run
 
-WORSE = "worse_than_alone"
+WORSE = WORSE_THAN_ALONE.name
 
 
 @runtime_checkable
@@ -44,9 +45,9 @@ def harm(comparison: FinishedRuns, setting: str, method: str) -> list[ServedWors
     own models. None without a finished run of ``local`` with the same seed.
 
     Args:
-        comparison: the finished runs.
-        setting: label of the setting.
-        method: label of the method.
+        comparison: the comparison.
+        setting: the setting's label.
+        method: the method's label.
     """
     local = local_label(comparison.grid)
     found = []
@@ -61,9 +62,9 @@ def harm_row(comparison: FinishedRuns, setting: str, method: str) -> dict[str, f
     are None if a seed has no share.
 
     Args:
-        comparison: the finished runs.
-        setting: label of the setting.
-        method: label of the method.
+        comparison: the comparison.
+        setting: the setting's label.
+        method: the method's label.
     """
     values = [None if one is None else one.share for one in harm(comparison, setting, method)]
     return mean_and_interval(WORSE, values)
