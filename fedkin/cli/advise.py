@@ -133,12 +133,15 @@ def _print(advice: Advice, verbose: bool) -> None:
     if advice.levels is not None:
         _print_levels(advice.levels)
     if advice.pilots is not None:
+        from fedkin.analysis.advise.pilot_runs import errors_in, gain_words
+
         title = (
-            f"gains over FedAvg with {advice.pilot_clusters} clusters, in percentage points; bytes "
-            "per client and round"
+            f"gains over FedAvg with {advice.pilot_clusters} clusters, in "
+            f"{gain_words(advice.pilots)}; bytes per client and round"
         )
-        bytes_sent = advice.pilots.filter(like="bytes").map("{:,.0f}".format)
-        print_table(_formatted(advice.pilots.assign(**bytes_sent), ",.1f"), title)
+        texts = advice.pilots.filter(like="bytes").map("{:,.0f}".format)
+        errors = advice.pilots[errors_in(advice.pilots)].map("{:,.4g}".format)
+        print_table(_formatted(advice.pilots.assign(**texts, **errors), ",.1f"), title)
     if advice.prior is not None:
         typer.echo(str(advice.prior))
     typer.echo(f"\n{advice.toml()}")

@@ -138,11 +138,16 @@ class _RoundPrinter:
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + _PRINT_EVERY
+        from fedkin.measures.number_texts import LABEL, number_text
         from fedkin.measures.table import MEASURES
 
         # The score is the entry after the round.
         name, value = [*record.items()][1]
-        score = "no test data" if value is None else f"{MEASURES[name].head} {value:.3f}"
+        measure = MEASURES[name]
+        score = "no test data"
+        if value is not None:
+            unit = LABEL if measure.unit == LABEL else "number"
+            score = f"{measure.head} {number_text(value, unit)}"
         neighbours = ", ".join(record["neighbours"]) or "none"
         print(f"round {record['round']}: {score}; neighbours: {neighbours}", flush=True)
         sys.stdout.flush()

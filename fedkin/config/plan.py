@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import Field, field_validator, model_validator
 
-from fedkin.config.schema import NotNegative, Positive, Share, Values, settings, toml_values
+from fedkin.config.schema import Goal, NotNegative, Positive, Values, settings, toml_values
 from fedkin.core.errors import ConfigError
 from fedkin.core.randomness import Stream
 from fedkin.measures.measure import Measure
@@ -50,12 +50,13 @@ class Scoring:
     Args:
         evaluate_every: rounds from one evaluation to the next. 0: only after the last round.
         checkpoint_every: rounds from one checkpoint to the next.
-        target: accuracy for ``rounds_to_target`` in the summary.
+        target: score for ``rounds_to_target`` in the summary: an accuracy (a share), or an error in
+            units of the label, which is reached from above.
         global_model: whether to evaluate the mean of the cluster models as well.
         patience: the run stops after this many rounds without a better score on validation samples.
             The data must have a validation split (``data.with_validation(0.1)``).
-        until: the run stops at the first round that reaches this score and in which every reachable
-            client has a cluster.
+        until: the run stops at the first round that reaches this score, as ``target`` is reached,
+            and in which every reachable client has a cluster.
         evaluate_clients: number of clients that are evaluated in each round before the last. They
             are a random sample stratified by cluster, which gives a 95% interval of the accuracy
             (``run.metrics.evaluation_sample``). None: all clients.
@@ -73,10 +74,10 @@ class Scoring:
 
     evaluate_every: NotNegative = 1
     checkpoint_every: Positive = 10
-    target: Share | None = None
+    target: Goal | None = None
     global_model: bool = False
     patience: Positive | None = None
-    until: Share | None = None
+    until: Goal | None = None
     evaluate_clients: Positive | None = None
     sample_at_end: bool = False
     measures: Any = ()

@@ -19,6 +19,7 @@ from fedkin.config.option_registry import made_options, own_sections, resolve_op
 from fedkin.config.plan import RunSettings
 from fedkin.config.registry import Entry, resolve, resolve_model
 from fedkin.config.schema import Place, Positive, Section, Values, options_schema, toml_values
+from fedkin.config.score_goals import check_goals, known_task_type
 from fedkin.core.errors import ConfigError
 from fedkin.core.training import LocalTraining, without_unused
 from fedkin.measures.measure import Measure
@@ -203,6 +204,8 @@ def from_dict(raw: Mapping[str, Any], place: Place = str) -> RunConfig:
         options=made_options(sections, option_entries),
         measures=measures,
     )
+    if (task_type := known_task_type(config.data)) is not None:
+        check_goals(run, task_type, sections.place_in("run"))
     # Make these objects now, so that an error names their section. They are cached.
     sections.construct("local", lambda: config.work, LocalSection)
     sections.construct("method", lambda: config.method.made)

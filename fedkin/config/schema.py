@@ -49,7 +49,8 @@ _DECLARED_BY = "__declared_by__"  # attribute of a schema: the callable that dec
 _SHOWN = 200  # largest number of characters of a value in a message
 Positive = Annotated[int, Field(ge=1, le=MOST)]
 NotNegative = Annotated[int, Field(ge=0, le=MOST)]
-Share = Annotated[float, Field(gt=0, le=1)]
+# A score to reach. Its highest value depends on the measure (``config.score_goals``).
+Goal = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Name = Annotated[str, AfterValidator(_name)]  # of a federation, a peer or a node
 

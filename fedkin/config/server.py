@@ -25,6 +25,7 @@ from fedkin.config.registry import Entry, resolve, resolve_model
 from fedkin.config.run import DECLARED, LocalSection, described_run, resolve_against
 from fedkin.config.samples_section import SamplesSection
 from fedkin.config.schema import DEFAULT, Place, Values, toml_values
+from fedkin.config.score_goals import check_goals
 from fedkin.config.server_settings import ServerSettings, SiteSettings
 from fedkin.core.codec import digest
 from fedkin.core.errors import ConfigError
@@ -232,6 +233,7 @@ def server_from_dict(raw: dict[str, Any], place: Place, folder: Path) -> ServerC
         check_sums("samples.scale", option_entries, sections.place)
     if samples.labels_summed:
         check_sums("samples.task", option_entries, sections.place)
+    check_goals(run, samples.task_type(), sections.place_in("run"))
     settings = sections.validate("federation", ServerSettings)
     config = ServerConfig(
         federation=replace(settings, folder=str(folder / user_path(settings.folder))),

@@ -87,11 +87,16 @@ class ClusteredEstimator(BaseEstimator):
         """Checked samples and labels of ``fit``, and the client of each sample."""
         numeric = {} if isinstance(self, ClassifierMixin) else {"y_numeric": True}
         X, y = validate_data(
-            self, samples_of(X), labels_of(y), dtype=np.float32, allow_nd=True, **numeric
+            self,
+            self._samples_of(X),
+            self._labels_of(y),
+            dtype=np.float32,
+            allow_nd=True,
+            **numeric,
         )
         if groups is None:
-            warnings.warn(_NO_GROUPS % type(self).__name__, UserWarning, stacklevel=3)
-        owners = np.zeros(len(X), int) if groups is None else one_per_sample(groups, len(X))
+            warnings.warn(_NO_GROUPS % self._name, UserWarning, stacklevel=3)
+        owners = np.zeros(len(X), int) if groups is None else self._one_per_sample(groups, len(X))
         self.groups_, clients = np.unique(owners, return_inverse=True)
         return X, y, clients
 
@@ -134,10 +139,10 @@ class ClusteredEstimator(BaseEstimator):
         """Probabilities or numbers of each sample, from the model of its client; without groups,
         the mean over models, weighted by clients."""
         check_is_fitted(self, "models_")
-        X = validate_data(self, samples_of(X), dtype=np.float32, allow_nd=True, reset=False)
+        X = validate_data(self, self._samples_of(X), dtype=np.float32, allow_nd=True, reset=False)
         if groups is None:
             return self._mean_output(X)
-        models = self._model_index[self._positions(one_per_sample(groups, len(X)))]
+        models = self._model_index[self._positions(self._one_per_sample(groups, len(X)))]
         first = self._output(self._predictor(int(models[0])), X[:1])
         outputs = np.zeros((len(X), *first.shape[1:]))
         for k in np.unique(models):
@@ -158,7 +163,7 @@ class ClusteredEstimator(BaseEstimator):
     def _checked_newcomer(self, X: Any, group: Any) -> tuple[np.ndarray, Any]:
         """Checked samples and name of a client that ``assign`` places."""
         check_is_fitted(self, "models_")
-        group = one_group(group)
+        group = self._one_group(group)
         if np.isin(group, wide_enough(self.groups_, group)):
             raise ValueError(f"client {group!r} was in fit already; its cluster is in labels_")
         if not hasattr(self, "run_"):
@@ -171,7 +176,7 @@ class ClusteredEstimator(BaseEstimator):
                 f"{self.run_.trained.method} gives each client its own model, and a client "
                 "that was not in fit has no model; fit again with this client"
             )
-        X = validate_data(self, samples_of(X), dtype=np.float32, allow_nd=True, reset=False)
+        X = validate_data(self, self._samples_of(X), dtype=np.float32, allow_nd=True, reset=False)
         return X, group
 
     def _placed(self, X: np.ndarray, labels: np.ndarray, group: Any) -> Placement:
@@ -206,8 +211,8 @@ class ClusteredEstimator(BaseEstimator):
         check_method(method)
         if requirements_of(method).model.detectors:
             raise MethodError(
-                f"{type(method).__name__} trains detectors, not classifiers; run it with "
-                "fk.simulate"
+                f"{type(method).__name__} trains detectors, not models that {self._name} can use; "
+                "run it with fk.simulate"
             )
         return method
 
@@ -313,39 +318,45 @@ class ClusteredEstimator(BaseEstimator):
             )
         return np.searchsorted(self.groups_, groups)
 
+    @property
+    def _name(self) -> str:
+        """The name of the class, with which messages begin."""
+        return type(self).__name__
 
-def samples_of(X: Any) -> Any:
-    """Samples as an unmasked array. Data frames and sparse matrices are returned unchanged."""
-    is_table = hasattr(X, "columns") or hasattr(X, "toarray")
-    return X if is_table else user_array(X, "Clustered", "X")
+    def _samples_of(self, X: Any) -> Any:
+        """Samples as an unmasked array. Data frames and sparse matrices are returned unchanged."""
+        is_table = hasattr(X, "columns") or hasattr(X, "toarray")
+        return X if is_table else user_array(X, self._name, "X")
 
+    def _labels_of(self, y: Any) -> Any:
+        """The labels. Raises ValueError if one is masked or missing; scikit-learn checks the
+        rest."""
+        labels = unmasked(y, self._name, "y")
+        is_column = isinstance(labels, list) or getattr(labels, "ndim", 0) == 1
+        if is_column and (values := np.asarray(labels)).dtype == object:
+            check_present(values, self._name)
+        return labels
 
-def labels_of(y: Any) -> Any:
-    """The labels. Raises ValueError if one is masked or missing; scikit-learn checks the rest."""
-    labels = unmasked(y, "Clustered", "y")
-    is_column = isinstance(labels, list) or getattr(labels, "ndim", 0) == 1
-    if is_column and (values := np.asarray(labels)).dtype == object:
-        check_present(values, "Clustered")
-    return labels
+    def _one_per_sample(self, groups: Any, samples: int) -> Shaped[np.ndarray, "M"]:
+        """The checked client of each sample. Raises ValueError for a wrong length or missing
+        client."""
+        if np.ndim(groups) == 2:
+            groups = column_or_1d(unmasked(groups, self._name, "groups"))
+        clients = whole_ids(client_ids(groups, self._name, "groups"))
+        if len(clients) != samples:
+            raise ValueError(
+                f"{self._name}: groups must have a client for each of {samples} samples, got "
+                f"{len(clients)}"
+            )
+        return clients
 
-
-def one_per_sample(groups: Any, samples: int) -> Shaped[np.ndarray, "M"]:
-    """The checked client of each sample. Raises ValueError for a wrong length or missing client."""
-    if np.ndim(groups) == 2:
-        groups = column_or_1d(unmasked(groups, "Clustered", "groups"))
-    clients = whole_ids(client_ids(groups, "Clustered", "groups"))
-    if len(clients) != samples:
-        raise ValueError(
-            f"groups must have a client for each of {samples} samples, got {len(clients)}"
-        )
-    return clients
-
-
-def one_group(group: Any) -> Any:
-    """The checked name or number of one client. Raises ValueError if it is missing."""
-    if len(missing_rows(np.array([group], object))):
-        raise ValueError(f"group must be the name or number of a client, got {group!r}")
-    return plain(whole_ids(client_ids([group], "Clustered", "group"))[0])
+    def _one_group(self, group: Any) -> Any:
+        """The checked name or number of one client. Raises ValueError if it is missing."""
+        if len(missing_rows(np.array([group], object))):
+            raise ValueError(
+                f"{self._name}: group must be the name or number of a client, got {group!r}"
+            )
+        return plain(whole_ids(client_ids([group], self._name, "group"))[0])
 
 
 def names_of(values: Shaped[np.ndarray, "n"]) -> tuple[str, ...] | None:

@@ -19,7 +19,7 @@ from sklearn.utils.validation import column_or_1d
 
 from fedkin.core.method import Method
 from fedkin.data.from_arrays import from_arrays
-from fedkin.estimator.base import ClusteredEstimator, labels_of, names_of, plain_value
+from fedkin.estimator.base import ClusteredEstimator, names_of, plain_value
 from fedkin.export.predictor import Predictor
 from fedkin.run.trained.placement import Placement
 
@@ -105,7 +105,7 @@ class Clustered(ClassifierMixin, ClusteredEstimator):
         self.classes_, labels = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(
-                "Clustered needs labels of at least 2 classes, got 1 class: "
+                f"{self._name} needs labels of at least 2 classes, got 1 class: "
                 f"{plain_value(self.classes_[0])!r}"
             )
         C = len(self.classes_)
@@ -136,7 +136,7 @@ class Clustered(ClassifierMixin, ClusteredEstimator):
     def score(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> float:
         """Accuracy of the predictions; arguments and errors as for ``predict_proba``."""
         predicted = self.predict(X, groups)
-        return float(accuracy_score(labels_of(y), predicted, sample_weight=sample_weight))
+        return float(accuracy_score(self._labels_of(y), predicted, sample_weight=sample_weight))
 
     def assign(self, X: Any, y: Any, group: Any) -> Placement:
         """Assign a client that was not in ``fit`` to a cluster, and keep this cluster.
@@ -153,7 +153,7 @@ class Clustered(ClassifierMixin, ClusteredEstimator):
                 cluster is similar to the client, or the estimator was pickled.
         """
         X, group = self._checked_newcomer(X, group)
-        labels = column_or_1d(labels_of(y))
+        labels = column_or_1d(self._labels_of(y))
         unseen = np.setdiff1d(labels, self.classes_)
         if len(unseen):
             raise ValueError(

@@ -22,7 +22,7 @@ from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.label_statistics import RawLabels, label_columns, with_pooled
 from fedkin.data.label_tasks import task_type_of
 from fedkin.data.partition import by_writer
-from fedkin.estimator.base import ClusteredEstimator, labels_of, names_of
+from fedkin.estimator.base import ClusteredEstimator, names_of
 from fedkin.export.predictor import Predictor
 from fedkin.run.trained.placement import Placement
 
@@ -124,7 +124,7 @@ class ClusteredRegressor(RegressorMixin, ClusteredEstimator):
     ) -> FederatedData:
         """The samples of all clients, with scaled columns and labels."""
         if len(X) < 2:
-            raise ValueError("ClusteredRegressor needs at least 2 samples, got 1 sample")
+            raise ValueError(f"{self._name} needs at least 2 samples, got 1 sample")
         quantiles = [self.quantile] if self.loss == "quantile" else None
         task_type = task_type_of(None, self.loss, quantiles, self.loss_options)
         if task_type is None or task_type.loss is None:
@@ -134,7 +134,7 @@ class ClusteredRegressor(RegressorMixin, ClusteredEstimator):
             )
         task_type.check_labels(labels, "y", self.groups_[clients])
         if task_type.name == "count" and not labels.any():
-            raise ValueError("all labels are 0, so there is no rate to learn")
+            raise ValueError(f"{self._name}: all labels are 0, so there is no rate to learn")
         train = by_writer(clients)
         raw = RawLabels(labels)
         task_type = with_pooled(task_type, raw, train.rows, "y")
@@ -166,7 +166,7 @@ class ClusteredRegressor(RegressorMixin, ClusteredEstimator):
     def score(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> float:
         """R2 of the predictions about the mean of y; arguments and errors as for ``predict``."""
         predicted = self.predict(X, groups)
-        return float(r2_score(labels_of(y), predicted, sample_weight=sample_weight))
+        return float(r2_score(self._labels_of(y), predicted, sample_weight=sample_weight))
 
     def assign(self, X: Any, y: Any, group: Any) -> Placement:
         """Assign a client that was not in ``fit`` to a cluster, and keep this cluster.
@@ -183,7 +183,7 @@ class ClusteredRegressor(RegressorMixin, ClusteredEstimator):
                 cluster is similar to the client, or the estimator was pickled.
         """
         X, group = self._checked_newcomer(X, group)
-        return self._placed(X, column_or_1d(labels_of(y)).astype(np.float64), group)
+        return self._placed(X, column_or_1d(self._labels_of(y)).astype(np.float64), group)
 
     def _run_labels(self, labels: np.ndarray) -> np.ndarray:
         """The labels as they are."""

@@ -144,6 +144,13 @@ class Measure:
         self._fill("column", self.name)
         self._fill("digits", DIGITS[self.unit])
 
+    @property
+    def highest(self) -> float:
+        """The highest possible value: 1 for a share, and for an index of which a higher value is
+        better, such as R2; otherwise infinite."""
+        bounded = self.unit == "share" or (self.unit == "index" and self.direction == "higher")
+        return 1.0 if bounded else math.inf
+
     def _fill(self, field: str, default: str | int) -> None:
         """Set a field of the measure to this default if the user did not give it."""
         if getattr(self, field) in ("", None):

@@ -15,6 +15,7 @@ from jaxtyping import Int
 from fedkin.config.description import Description
 from fedkin.config.plan import Plan
 from fedkin.config.schema import Values
+from fedkin.config.score_goals import check_goals
 from fedkin.core.errors import ConfigError
 from fedkin.core.method import Method
 from fedkin.data.table_transform import TableTransform, transform_of
@@ -79,6 +80,7 @@ class Experiment(Generic[W]):
                     f"against: method {name!r} is given twice, but runs are named after methods; "
                     "remove one"
                 )
+        check_goals(self.plan, self.worlds.task_type, lambda key: f"run.{key}")
         places = method_places(methods)
         for place, (_, method) in zip(places, methods, strict=True):
             check_plan(self.plan, method, self.worlds.clients, place)

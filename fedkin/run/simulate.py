@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from fedkin.config import user_measures
+from fedkin.config.key_examples import argument
 from fedkin.config.plan import Cohort, Compute, RunSettings, Scoring
 from fedkin.config.run import RunConfig
 from fedkin.config.schema import Values, error_context
+from fedkin.config.score_goals import check_goals
 from fedkin.core.errors import ConfigError, ModelError
 from fedkin.core.method import Method
 from fedkin.core.progress import shown
@@ -34,6 +36,7 @@ from fedkin.scenarios.population import Population
 from fedkin.scenarios.shift import Shift
 from fedkin.simulation.torch import wrap_module
 from fedkin.simulation.workers import AnyModel, ModelWithWorkers
+from fedkin.task_types.classification import task_type_of_samples
 from fedkin.tracking.registry import make_trackers
 from fedkin.tracking.tracker import Tracker
 
@@ -134,6 +137,7 @@ def simulate(
     _refuse_settings(local, no_folder=resume and not out)
     sections = by_section(options)
     measure_entries, measures = user_measures.resolved(scoring.measures, "measures")
+    check_goals(scoring, task_type_of_samples(data), lambda key: f"scoring.{key}", argument)
     settings = RunSettings.of(rounds, cohort, seed, scoring=scoring, compute=compute)
     settings = dataclasses.replace(settings, measures=measure_entries or None)
     # Options may change the data or shift them during the run, such as attacks that poison them, or

@@ -10,6 +10,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from fedkin.cli import app
+from fedkin.cli.peer import _RoundPrinter
 from tests.refusals import refused
 
 
@@ -49,6 +50,22 @@ def test_a_peer_runs_with_or_without_the_word(run: list[str]) -> None:
     result = fedkin(*run, "--config", "fed/peer-0/peer.toml", "peer.rounds=2")
     assert result.exit_code == 0, result.output
     assert "round 1: accuracy 0." in result.stdout and "stopped after round 2" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("accuracy", 0.8125, "accuracy 0.812"),
+        ("root_mean_squared_error", 0.00123456, "RMSE 0.001235"),
+        ("root_mean_squared_error", 12345.678, "RMSE 12,346"),
+        ("concordance_index", None, "no test data"),
+    ],
+)
+def test_a_line_has_the_measure_of_the_labels(
+    name: str, value: float | None, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _RoundPrinter()({"round": 3, name: value, "neighbours": ["peer-1"]})
+    assert capsys.readouterr().out == f"round 3: {text}; neighbours: peer-1\n"
 
 
 def test_bad_input_is_one_line(elsewhere: Path) -> None:

@@ -104,6 +104,31 @@ def test_a_quantile_is_above_its_share_of_labels() -> None:
     assert abs(share - 0.9) < 0.05
 
 
+def test_messages_begin_with_the_name_of_the_class(samples: dict[str, np.ndarray]) -> None:
+    X = samples["X"]
+    y = samples["y"]
+    groups = samples["groups"]
+    masked = np.ma.masked_array(y, np.arange(600) == 3)
+    missing = [None, *groups[1:]]
+    fitted = fk.ClusteredRegressor("fedavg", rounds=1).fit(X, y, groups)
+    for call in (
+        lambda: fk.ClusteredRegressor().fit(np.ma.masked_array(X, X > 2), y, groups),
+        lambda: fk.ClusteredRegressor().fit(X, masked, groups),
+        lambda: fk.ClusteredRegressor().fit(X, y, missing),
+        lambda: fk.ClusteredRegressor().fit(X, y, groups[:5]),
+        lambda: fitted.predict(X, missing),
+        lambda: fitted.assign(X, y, None),
+    ):
+        with pytest.raises(ValueError, match=r"^ClusteredRegressor: "):
+            call()
+
+
+def test_the_score_is_r2(fitted: fk.ClusteredRegressor, samples: dict[str, np.ndarray]) -> None:
+    error = samples["y"] - fitted.predict(samples["X"], samples["groups"])
+    r2 = 1 - np.mean(error**2) / np.var(samples["y"])
+    assert fitted.score(**samples) == pytest.approx(r2, rel=1e-9)
+
+
 def test_labels_that_cannot_be(samples: dict[str, np.ndarray]) -> None:
     groups = samples["groups"]
     with pytest.raises(ValueError, match="all labels are 0"):

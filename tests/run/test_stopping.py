@@ -10,14 +10,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import fedkin as fk
 from fedkin.analysis.scores import is_partial, score
+from fedkin.cli import app
 from fedkin.config.plan import Plan
 from fedkin.config.run import from_dict
 from fedkin.config.server import load_server
 from fedkin.core.errors import CheckpointError, ConfigError
 from fedkin.core.records import Record
+from fedkin.data.packed import pack
 from fedkin.measures.lookup import compared_by
 from fedkin.run.folder.fingerprint import fingerprint
 from fedkin.run.stopping import (
@@ -68,6 +71,70 @@ def test_until_is_reached_by_complete_rounds_only() -> None:
     # Round 0 is none, round 1 is partial.
     assert stops(plan, records(0.9, 0.9, 0.4, 0.9, partial=(1,))) == 3
     assert stops(Plan(rounds=100, cohort=1), records(1.0, 1.0, 0.0, 0.0)) is None
+
+
+def numbers() -> fk.FederatedData:
+    """Labels in the hundreds, whose error falls from about 60 towards 10."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(400, 2)).astype(np.float32)
+    y = 500 + 60 * x[:, 0] + 10 * rng.normal(size=400)
+    return fk.data.from_arrays(x, y, clients=np.arange(400) % 4, task="regression")
+
+
+def test_an_error_in_units_of_the_label_is_reached_from_above() -> None:
+    data = numbers()
+    run = fk.simulate(
+        fk.FedAvg(),
+        data,
+        fk.models.mclr(data),
+        rounds=60,
+        cohort=4,
+        local=fk.LocalTraining(epochs=2, batch_size=10, lr=0.05),
+        scoring=fk.Scoring(target=40.0, until=30.0),
+    )
+    errors = [record["root_mean_squared_error"] for record in run.records]
+    assert errors[0] > 50
+    assert errors[-1] <= 30 < errors[-2]
+    assert run.summary()["stopped"]["reason"].endswith("reaches run.until = 30.0")
+    reached = next(r for r, error in enumerate(errors) if error <= 40)
+    assert run.summary()["rounds_to_target"] == reached
+
+
+@pytest.mark.parametrize("key", ["target", "until"])
+def test_a_share_cannot_exceed_one(key: str, tmp_path: Path) -> None:
+    data = fk.data.digits(clients=4)
+    scoring = fk.Scoring(**{key: 80})  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=rf"scoring\.{key}: .* equal to 1, got 80; .*{key}=0\."):
+        fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), rounds=1, cohort=4, scoring=scoring)
+    with pytest.raises(ConfigError, match=rf"scoring\.{key}: expected a value greater than 0"):
+        fk.Scoring(**{key: 0})  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=rf"run\.{key}: expected .* equal to 1, got 80"):
+        from_dict({"data": {"name": "mnist"}, "run": {key: 80}})
+    path = tmp_path / "t.csv"
+    for options, refused in (
+        ({}, True),
+        ({"task": "classification"}, True),
+        ({"task": "regression"}, False),
+        ({"loss": "poisson"}, False),
+        ({"quantiles": [0.1, 0.9]}, False),
+    ):
+        raw = {"data": {"path": str(path), **options}, "run": {key: 80}}
+        if not refused:
+            assert getattr(from_dict(raw).run, key) == 80
+            continue
+        with pytest.raises(ConfigError, match=rf"run\.{key}: expected .* equal to 1, got 80"):
+            from_dict(raw)
+    # The name of a set of numbers does not say its task, so its data are read first.
+    natural = {"name": "natural", "set": "azpro"}
+    assert getattr(from_dict({"data": natural, "run": {key: 80}}).run, key) == 80
+
+
+def test_a_folder_of_classes_is_checked_before_the_run(tmp_path: Path) -> None:
+    pack(fk.data.digits(clients=4), tmp_path / "packed")
+    keys = [f"data.path={tmp_path / 'packed'}", "run.until=80", "run.rounds=1", "run.cohort=4"]
+    done = CliRunner().invoke(app, ["run", *keys])
+    assert done.exit_code != 0
+    assert "run.until: expected a value less than or equal to 1, got 80" in done.output
 
 
 def test_partial_rounds_are_neither_better_nor_the_end() -> None:

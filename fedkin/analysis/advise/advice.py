@@ -11,17 +11,19 @@ import pandas as pd
 import tomli_w
 
 from fedkin.analysis.advise.field_benchmark import FieldPrior, field_prior
-from fedkin.analysis.advise.pilot_runs import BASELINE
+from fedkin.analysis.advise.pilot_runs import BASELINE, errors_in
 from fedkin.analysis.advise.split_half_stability import THRESHOLD, ClusterCount
 from fedkin.analysis.clusters_or_levels import HELP, ClustersOrLevels
 from fedkin.analysis.tables import rows_of
 from fedkin.config.schema import Values
+from fedkin.measures.table import MEASURES
 
 MEASURED = "ifca"  # the clustered method of the comparison with levels
 CLUSTER = "cluster"
 DO_NOT = "do not cluster"
 CANNOT_TELL = "cannot tell"
-_TIE = 1.0  # percentage points; among methods this close to the best, the cheapest is advised
+# Points, or percent of an error: the cheapest of methods this close to the best is advised.
+_TIE = 1.0
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Advice:
             samples.
         cluster_count: the number of clusters by each criterion.
         pilots: results of the pilot runs with ``pilot_clusters`` clusters (``run_pilots``); None if
-            no client has test samples, or labels are numbers.
+            no client has test samples, or labels are numbers and ``levels`` is known.
         levels: whether clusters help beyond an own intercept for each client. It is known for
             linear models of numbers and of two or three classes, and then it decides.
 
@@ -145,7 +147,7 @@ class Advice:
             candidates = significant
             remark = ", significant although no clusters were found; stability decides"
         name = candidates["gain"].idxmax()
-        return f"{reason}; with two clusters: {name} {_gain(self.gains.loc[name])}{remark}"
+        return f"{reason}; with two clusters: {name} {self._gain(name)}{remark}"
 
     @property
     def instability(self) -> str:
@@ -175,9 +177,19 @@ class Advice:
         if self.gains.empty:
             return f"{reason}; {self._unknown} the gain of clustering is unknown"
         if self.verdict == DO_NOT:
-            best = self.gains.loc[self.gains["gain"].idxmax()]
-            return f"{reason}, but no clustered method has a significant gain: {_gain(best)}"
-        return f"{reason}, and {self.method} gains {_gain(self.gains.loc[self.method])}"
+            best = self._gain(self.gains["gain"].idxmax())
+            return f"{reason}, but no clustered method has a significant gain: {best}"
+        return f"{reason}, and {self.method} gains {self._gain(self.method)}"
+
+    def _gain(self, method: str) -> str:
+        """The gain of a method over FedAvg as text, with its 95% interval."""
+        assert self.pilots is not None
+        row = self.gains.loc[method]
+        band = f"[{row['low']:+.1f}, {row['high']:+.1f}]"
+        if errors := errors_in(self.pilots):
+            score = MEASURES[errors[0]].label
+            return f"{row['gain']:+.1f}% {band} of {BASELINE}'s {score}"
+        return f"{row['gain']:+.1f} points {band} over {BASELINE}"
 
     @property
     def _unknown(self) -> str:
@@ -247,9 +259,3 @@ def _percent(share: float) -> str:
     """A share in per cent as text. It is rounded down, so that a value just below a threshold is
     not shown as equal to the threshold."""
     return f"{math.floor(100 * share + 1e-9)}%"
-
-
-def _gain(row: pd.Series) -> str:
-    """The gain of a method over FedAvg, from its row of ``Advice.pilots``, as text with the 95%
-    interval."""
-    return f"{row['gain']:+.1f} points [{row['low']:+.1f}, {row['high']:+.1f}] over {BASELINE}"

@@ -17,6 +17,8 @@ from fedkin.core.errors import DataError
 from fedkin.core.progress import Progress
 from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData
+from fedkin.measures.scores import names_in
+from fedkin.measures.table import MEASURES
 from fedkin.methods import IFCA, FedAvg, FlexCFL
 from fedkin.run.run import Run
 from fedkin.run.simulate import simulate
@@ -55,17 +57,20 @@ def run_pilots(
     """Run FedAvg and the clustered methods. Returns a table with a row for each method, FedAvg
     first.
 
-    Values are means over seeds: accuracies in per cent, gains over FedAvg in percentage points.
-    Accuracies are on validation samples if the data have this split, otherwise on test samples.
+    Values are means over seeds. The score is the first measure of the task type, on validation
+    samples if the data have this split, otherwise on test samples: the accuracy of classes, or an
+    error of numbers. Shares are in per cent, errors in units of the label.
 
     Cohorts, the clients of a round, are drawn round robin (``run.selection``): first every client
     is selected once, in the order of ids and identically for every seed; later draws are uniform.
     So all clients get a cluster as early as possible. Intervals hold for this federation only:
     seeds differ in initial models, later cohorts and batches, but not in clients or data.
 
-    * ``accuracy``, ``bottom_decile``: final values over the clients with a cluster.
-    * ``gain``, ``low``, ``high``: gain in accuracy, paired by seeds, with its 95% interval
-      (Student's t).
+    * ``accuracy``, ``bottom_decile`` (of numbers, the names of the error): final values over the
+      clients with a cluster.
+    * ``gain``, ``low``, ``high``: gain over FedAvg, paired by seeds, with its 95% interval
+      (Student's t): in percentage points of a share, or in per cent of FedAvg's error
+      (``gain_words``).
     * ``bytes``: download and upload per round and client, in the last round.
     * ``bytes_once``: all other traffic per client (cold start, i.e. the first clustering; cluster
       assignment).
@@ -108,24 +113,46 @@ def run_pilots(
                 callbacks=Progress(False),
             )
             runs[name].append(run)
-    baseline = _of(runs[BASELINE], "accuracy")
+    baseline = _of(runs[BASELINE], data.task_type.names.score)
     rows = {name: _row(several, baseline, cohort, data.clients) for name, several in runs.items()}
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("method")
+
+
+def errors_in(pilots: pd.DataFrame) -> list[str]:
+    """The columns with errors in a table of pilot runs; empty if its scores are shares.
+
+    Args:
+        pilots: the table of ``run_pilots``.
+    """
+    score = str(pilots.columns[0])
+    is_error = score in MEASURES and MEASURES[score].direction == "lower"
+    return list(map(str, pilots.columns[:2])) if is_error else []
+
+
+def gain_words(pilots: pd.DataFrame) -> str:
+    """The unit of the gains in a table of pilot runs: percentage points of a share, or per cent of
+    FedAvg's error."""
+    return "percent of its error" if errors_in(pilots) else "percentage points"
 
 
 def _row(
     runs: list[Run], baseline: Float[np.ndarray, "S"], cohort: int, clients: int
 ) -> dict[str, float]:
-    """The row of a method in the table of pilot runs. ``baseline`` has the accuracies of FedAvg,
-    one for each seed."""
-    accuracy = _of(runs, "accuracy")
-    band = interval((accuracy - baseline)[:, None])
+    """The row of a method in the table of pilot runs. ``baseline`` has the scores of FedAvg, one
+    for each seed."""
+    names = names_in(runs[0].records[-1])
+    score = _of(runs, names.score)
+    if MEASURES[names.score].direction == "lower":
+        gain = _POINTS * (baseline - score) / baseline
+    else:
+        gain = score - baseline
+    band = interval(gain[:, None])
     every = np.mean([_last_round(run) for run in runs]) / cohort
     total = np.mean([_bytes(run, -1) for run in runs])
     rounds = runs[0].records[-1]["round"]
     return {
-        "accuracy": float(accuracy.mean()),
-        "bottom_decile": float(_of(runs, "bottom_decile").mean()),
+        names.score: float(score.mean()),
+        names.worst: float(_of(runs, names.worst).mean()),
         "gain": float(band.mean[0]),
         "low": float(band.low[0]),
         "high": float(band.high[0]),
@@ -135,9 +162,12 @@ def _row(
 
 
 def _of(runs: list[Run], name: str) -> Float[np.ndarray, "S"]:
-    """The accuracy ``name`` in the last round of each run (one run for each seed), in per cent."""
+    """The score ``name`` in the last round of each run (one run for each seed): shares in per cent,
+    errors as they are."""
+    is_error = MEASURES[names_in(runs[0].records[-1]).score].direction == "lower"
+    factor = 1 if is_error else _POINTS
     last = [run.records[-1][name] for run in runs]
-    return np.array([np.nan if value is None else _POINTS * value for value in last])
+    return np.array([np.nan if value is None else factor * value for value in last])
 
 
 def _bytes(run: Run, record: int) -> int:

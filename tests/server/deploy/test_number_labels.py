@@ -176,6 +176,26 @@ def test_sums_give_the_pooled_statistics(tmp_path: Path, task: str) -> None:
     np.testing.assert_allclose(found.constant, data.task_type.constant, atol=0.05)
 
 
+def test_sums_of_equal_counts_with_different_exposures() -> None:
+    x = np.arange(40, dtype=np.float32)[:, None]
+    years = np.linspace(0.5, 2, 40)
+    weight = np.linspace(1, 9, 40)
+    data = fk.data.from_arrays(
+        x,
+        np.ones(40),
+        clients=np.arange(40) % 4,
+        task="count",
+        exposure=years,
+        weight=weight,
+        test=0,
+    )
+    bare = task_type_of("count")
+    assert bare is not None
+    found = label_statistics(SimulatedWorld(data, fk.models.mclr(data)), bare)
+    np.testing.assert_allclose(found.rate, 40 / years.sum(), rtol=1e-6)
+    assert found.deviation == 1.0
+
+
 def test_given_statistics_need_no_sums(tmp_path: Path) -> None:
     given = {"mean": 55.0, "scale": 10.0}
     lab = Lab(tmp_path, "regression", label_scale_from=given)
