@@ -123,7 +123,7 @@ def from_arrays(
         label_names=None if label_names is None else tuple(label_names),
         classes=classes,
         integers=integers,
-        task_type=task_type_of(task, loss, quantiles, loss_options, label_scale_from),
+        task_type=task_type_of(task, loss, quantiles, loss_options, known=label_scale_from),
         label_scale_from=label_scale_from,
         exposure=exposure,
         weight=weight,
@@ -235,18 +235,17 @@ def from_pandas(
     chosen = [features] if isinstance(features, str) else features
     facts = names_of(client_columns)
     roles = (label, client, split, exposure, weight, *facts, *(chosen or ()))
-    used = [column for column in roles if column is not None]
     columns = Columns(
         label=label,
         client=client,
         features=None if chosen is None else list(chosen),
         split=split,
-        unused=table_options.dropped(frame, used, name),
+        unused=table_options.dropped(frame, [role for role in roles if role is not None], name),
         exposure=exposure,
         weight=weight,
         client_columns=facts,
     )
-    task_type = task_type_of(task, loss, quantiles, loss_options, label_scale_from)
+    task_type = task_type_of(task, loss, quantiles, loss_options, known=label_scale_from)
     forecast = ForecastReader.of(
         task_type,
         0.0 if split is not None else 1 - test_share(test),
@@ -259,7 +258,6 @@ def from_pandas(
     )
     scaling = table_options.scaling()
     if forecast is not None:
-        forecast.refuse(label_scale_from)
         samples = forecast.samples(frame, columns, scaling=scaling, place=name, title=name)
         return samples.federation(None, 1, seed)
     samples = table_samples(

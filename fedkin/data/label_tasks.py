@@ -334,7 +334,7 @@ def task_type_of(
     loss: str | None = None,
     quantiles: Any = None,
     options: Any = None,
-    label_scale_from: Any = None,
+    known: Any = None,
 ) -> TaskType | None:
     """The task type that the user asks for, without statistics; None for classes.
 
@@ -343,7 +343,8 @@ def task_type_of(
         loss: name of a loss of the task type; None for its default.
         quantiles: levels of the task type ``quantile``.
         options: options of the loss, by name (``delta``, ``power``, ``overdispersion``, ``link``).
-        label_scale_from: given statistics of the labels, which labels that are classes refuse.
+        known: given statistics of the labels (``label_scale_from``), which labels that are classes,
+            and forecasts, refuse.
 
     Raises:
         ConfigError: a name is unknown, or an option does not apply.
@@ -362,10 +363,10 @@ def task_type_of(
         given["levels"] = _levels(quantiles)
     losses = LOSSES.get(name)
     if losses is None:
-        if label_scale_from is not None:
+        if known is not None:
             raise ConfigError(
                 "label_scale_from must be left out for labels that are classes; set task = "
-                f"'regression' for labels that are numbers, got {label_scale_from!r}"
+                f"'regression' for labels that are numbers, got {known!r}"
             )
         _refuse(name, given if loss in (None, "log_loss", "cox") else {"loss": loss, **given})
         return None if name == "classification" else TASK_TYPES[name]()
@@ -374,6 +375,11 @@ def task_type_of(
         raise ConfigError(
             f"{unknown('loss of ' + name, chosen, losses)}; for example loss = "
             f"{next(iter(losses))!r}"
+        )
+    if known is not None and TASK_TYPES[name].by_time:
+        raise ConfigError(
+            "label_scale_from does not apply to forecasts, whose labels are scaled by each "
+            "client's own past; leave it out"
         )
     made = _made(losses[chosen], chosen, given)
     return TASK_TYPES[name](loss=made)  # type: ignore[call-arg]

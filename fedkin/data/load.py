@@ -182,7 +182,7 @@ def load(
         count="clients",
     )
     _refuse_two_divisions(client, partition)
-    task_type = task_type_of(task, loss, quantiles, loss_options, label_scale_from)
+    task_type = task_type_of(task, loss, quantiles, loss_options, known=label_scale_from)
     forecast = ForecastReader.of(
         task_type,
         0.1 if train_fraction is None else 1 - train_fraction,
@@ -218,7 +218,6 @@ def load(
         forecast=forecast,
     )
     if forecast is not None:
-        forecast.refuse(label_scale_from)
         return samples.federation(options, 1, seed or 0)
     samples = replace(samples, task_type=task_type, label_scale_from=label_scale_from)
     return _divided(samples, path, options=options, train_fraction=train_fraction, seed=seed)
