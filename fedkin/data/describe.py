@@ -127,7 +127,7 @@ def label_icc(data: FederatedData, split: str = "train") -> float:
     part = data.part(split)
     labels = data.labels[part.rows]
     if data.task_type.loss is None:
-        labels = labels == data.classes - 1
+        labels = (labels == data.classes - 1).astype(np.float64)
     return intraclass_correlation(moments(labels, part.owners(), data.clients))
 
 
