@@ -38,7 +38,6 @@ from fedkin.methods.given import Given
 from fedkin.run.simulate import simulate
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.workers import AnyModel
-from fedkin.task_types.loss import targets_of
 from fedkin.tasks.evaluate import Evaluate, Scores
 from fedkin.tasks.own_model import OWN
 from fedkin.tasks.pulled_fit import (
@@ -386,8 +385,7 @@ class _Fits:
             odds = np.exp(scores - scores.max(axis=1, keepdims=True))
             residuals = (y == self._data.classes - 1) - odds[:, -1] / odds.sum(axis=1)
         else:
-            targets = targets_of(y)
-            residuals = targets.label - task_type.loss.mean(np, scores, targets.offset)
+            residuals = task_type.residuals(scores, y)
         owners = self._data.train.owners()
         return intraclass_correlation(moments(residuals, owners, self._data.clients))
 

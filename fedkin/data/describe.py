@@ -13,7 +13,6 @@ from fedkin.data.federated import FederatedData
 from fedkin.data.table_scaling import raw_statistics
 from fedkin.data.table_transform import NONE, TableTransform
 from fedkin.measures.moments import intraclass_correlation, moments
-from fedkin.task_types.loss import targets_of
 
 
 def table(data: FederatedData) -> pd.DataFrame:
@@ -118,16 +117,16 @@ def _numbers(data: FederatedData, split: str) -> dict[str, str]:
 
 def label_icc(data: FederatedData, split: str = "train") -> float:
     """Intraclass correlation of the labels of a split: the share of their variance that lies
-    between clients. Classes count as 1 for the last class, and 0 for the others.
+    between clients. Of classes, it is the correlation of belonging to the last class.
 
     Args:
         data: the data.
         split: ``train``, ``test``, or ``validation`` if the data have one.
     """
     part = data.part(split)
-    labels = targets_of(data.y[part.rows]).label
+    labels = data.labels[part.rows]
     if data.task_type.loss is None:
-        labels = labels == data.classes - 1
+        labels = (labels == data.classes - 1).astype(np.float64)
     return intraclass_correlation(moments(labels, part.owners(), data.clients))
 
 

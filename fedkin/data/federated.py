@@ -227,6 +227,11 @@ class FederatedData:
         """
         return "test" if self.validation is None else "validation"
 
+    @property
+    def labels(self) -> Shaped[np.ndarray, "M"]:
+        """The label of each sample, without offsets and weights: a class, or a scaled number."""
+        return targets_of(self.y).label
+
     def with_validation(self, fraction: float | int, seed: int = 0) -> FederatedData:
         """The same federation, with a part of each client's training samples as validation samples.
 
@@ -266,7 +271,7 @@ class FederatedData:
         for client in range(self.clients):
             rows = self.train[client]
             # Numbers are sorted by value, so the draw takes its share of each range.
-            chosen = _stratified(targets_of(self.y[rows]).label, fraction, stream.client(client))
+            chosen = _stratified(self.labels[rows], fraction, stream.client(client))
             train.append(rows[~chosen])
             validation.append(rows[chosen])
         divided = self.with_rows(Ragged.of(train), self.test, validation=Ragged.of(validation))

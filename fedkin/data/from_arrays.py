@@ -235,13 +235,12 @@ def from_pandas(
     chosen = [features] if isinstance(features, str) else features
     facts = names_of(client_columns)
     roles = (label, client, split, exposure, weight, *facts, *(chosen or ()))
-    used = [column for column in roles if column is not None]
     columns = Columns(
         label=label,
         client=client,
         features=None if chosen is None else list(chosen),
         split=split,
-        unused=table_options.dropped(frame, used, name),
+        unused=table_options.dropped(frame, [role for role in roles if role is not None], name),
         exposure=exposure,
         weight=weight,
         client_columns=facts,
@@ -259,7 +258,6 @@ def from_pandas(
     )
     scaling = table_options.scaling()
     if forecast is not None:
-        forecast.refuse(label_scale_from)
         samples = forecast.samples(frame, columns, scaling=scaling, place=name, title=name)
         return samples.federation(None, 1, seed)
     samples = table_samples(

@@ -191,7 +191,8 @@ def task_type_of(
         loss: name of a loss of the task type; None for its default.
         quantiles: levels of the task type ``quantile``.
         options: options of the loss, by name (``delta``, ``power``, ``overdispersion``, ``link``).
-        known: known statistics of labels that are numbers (``label_scale_from``).
+        known: given statistics of the labels (``label_scale_from``), which labels that are classes,
+            and forecasts, refuse.
 
     Raises:
         ConfigError: a name is unknown, an option does not apply, or statistics are given for labels
@@ -231,6 +232,11 @@ def _asked_type(
         raise ConfigError(
             f"{unknown('loss of ' + name, chosen, losses)}; for example loss = "
             f"{next(iter(losses))!r}"
+        )
+    if known is not None and TASK_TYPES[name].by_time:
+        raise ConfigError(
+            "label_scale_from does not apply to forecasts, whose labels are scaled by each "
+            "client's own past; leave it out"
         )
     made = _made(losses[chosen], chosen, given)
     return TASK_TYPES[name](loss=made)  # type: ignore[call-arg]

@@ -127,6 +127,17 @@ class TaskType(ABC):
             y: rows of ``FederatedData.y``.
         """
 
+    def residuals(self, scores: Float[np.ndarray, "B C"], y: np.ndarray) -> Float[np.ndarray, "B"]:
+        """Label minus predicted mean of each sample, for labels that are numbers.
+
+        Args:
+            scores: outputs of a model.
+            y: rows of ``FederatedData.y``.
+        """
+        assert self.loss is not None
+        targets = targets_of(y)
+        return targets.label - self.loss.mean(np, scores, targets.offset)
+
     def sample_losses(
         self, scores: Float[np.ndarray, "B C"], y: np.ndarray
     ) -> Float[np.ndarray, "B"]:

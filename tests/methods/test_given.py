@@ -79,7 +79,8 @@ def test_a_server_with_a_list_of_names_can_read_the_codes() -> None:
     data = shops()
     run = fk.simulate(fk.Given(column="sector"), data, fk.models.mclr(data), rounds=1, cohort=SHOPS)
     guessed = {code_of(name): name for name in ("coats", "ice", "shoes")}
-    read = [guessed[int(run.state.codes[k])] for k in run.state.assignment]
+    state: Any = run.state
+    read = [guessed[int(state.codes[k])] for k in state.assignment]
     assert read == ["ice", "coats"] * (SHOPS // 2)
 
 

@@ -287,7 +287,7 @@ def test_of_numbers_it_gets_the_score_of_each_client_and_no_correct_samples() ->
     clients = np.repeat([0, 1, 2, 3], 10)
     x = np.arange(40.0)[:, None] % 7
     data = fk.data.from_arrays(
-        x, 1e6 * x[:, 0] + clients, client=clients, task="regression", loss="squared_error"
+        x, 1e6 * x[:, 0] + clients, clients=clients, task="regression", loss="squared_error"
     )
     run = simulated(data=data, measures=[fk.Measure("note", of=note)])
     np.testing.assert_array_equal(

@@ -146,7 +146,7 @@ class Advice:
         if not significant.empty:
             candidates = significant
             remark = ", significant although no clusters were found; stability decides"
-        name = candidates["gain"].idxmax()
+        name = str(candidates["gain"].idxmax())
         return f"{reason}; with two clusters: {name} {self._gain(name)}{remark}"
 
     @property
@@ -177,7 +177,7 @@ class Advice:
         if self.gains.empty:
             return f"{reason}; {self._unknown} the gain of clustering is unknown"
         if self.verdict == DO_NOT:
-            best = self._gain(self.gains["gain"].idxmax())
+            best = self._gain(str(self.gains["gain"].idxmax()))
             return f"{reason}, but no clustered method has a significant gain: {best}"
         return f"{reason}, and {self.method} gains {self._gain(self.method)}"
 

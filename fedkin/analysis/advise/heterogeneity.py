@@ -19,7 +19,6 @@ from fedkin.measures.label_divergence import label_divergence
 from fedkin.measures.number_bins import bin_counts, quantile_edges
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.workers import AnyModel
-from fedkin.task_types.loss import targets_of
 from fedkin.tasks.gradients import Gradients
 
 MODELS = 10  # number of random models for PNI
@@ -106,8 +105,7 @@ def _label_divergence(data: FederatedData) -> float:
     """The mean divergence of the clients' labels: of classes, or of bins of numbers."""
     if data.task_type.loss is None:
         return float(label_divergence(data.label_counts()).mean())
-    rows = data.train.rows
-    labels = targets_of(data.y[rows]).label
+    labels = data.labels[data.train.rows]
     counts = bin_counts(labels, data.train.owners(), data.clients, quantile_edges(labels))
     return float(label_divergence(counts).mean())
 

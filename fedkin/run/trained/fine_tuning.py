@@ -58,8 +58,8 @@ def tuned_predictors(
 
 
 def best_epochs(scores: Sequence[float], sign: int) -> int:
-    """The number of epochs with the best score, the smallest of equal ones. A score that is NaN,
-    as of a model that has diverged, is never the best.
+    """The number of epochs with the best score, the smallest of equal ones. A score that is NaN, as
+    after divergence, is never the best.
 
     Args:
         scores: score after 0, 1, .. epochs.
