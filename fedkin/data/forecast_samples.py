@@ -58,14 +58,6 @@ class ForecastReader:
         assert isinstance(task_type, Forecast)
         return cls(found, task_type, test_share)
 
-    def refuse(self, label_scale_from: Any) -> None:
-        """Raise ConfigError for given statistics of the labels."""
-        if label_scale_from is not None:
-            raise ConfigError(
-                "label_scale_from does not apply to forecasts, whose labels are scaled by each "
-                "client's own past; leave it out"
-            )
-
     def samples(
         self,
         table: Table,

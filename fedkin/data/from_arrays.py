@@ -233,8 +233,7 @@ def from_pandas(
     frame = table_options.rename(frame, name)
     split = test if isinstance(test, str) else None
     chosen = [features] if isinstance(features, str) else features
-    facts = names_of(client_columns)
-    roles = (label, client, split, exposure, weight, *facts, *(chosen or ()))
+    roles = (label, client, split, exposure, weight, *names_of(client_columns), *(chosen or ()))
     used = [column for column in roles if column is not None]
     columns = Columns(
         label=label,
@@ -244,7 +243,7 @@ def from_pandas(
         unused=table_options.dropped(frame, used, name),
         exposure=exposure,
         weight=weight,
-        client_columns=facts,
+        client_columns=names_of(client_columns),
     )
     task_type = task_type_of(task, loss, quantiles, loss_options, known=label_scale_from)
     forecast = ForecastReader.of(
@@ -259,7 +258,6 @@ def from_pandas(
     )
     scaling = table_options.scaling()
     if forecast is not None:
-        forecast.refuse(label_scale_from)
         samples = forecast.samples(frame, columns, scaling=scaling, place=name, title=name)
         return samples.federation(None, 1, seed)
     samples = table_samples(

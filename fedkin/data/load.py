@@ -218,7 +218,6 @@ def load(
         forecast=forecast,
     )
     if forecast is not None:
-        forecast.refuse(label_scale_from)
         return samples.federation(options, 1, seed or 0)
     samples = replace(samples, task_type=task_type, label_scale_from=label_scale_from)
     return _divided(samples, path, options=options, train_fraction=train_fraction, seed=seed)

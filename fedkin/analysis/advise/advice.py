@@ -147,7 +147,7 @@ class Advice:
             candidates = significant
             remark = ", significant although no clusters were found; stability decides"
         name = candidates["gain"].idxmax()
-        return f"{reason}; with two clusters: {name} {self._gain(name)}{remark}"
+        return f"{reason}; with two clusters: {name} {self._gain(str(name))}{remark}"
 
     @property
     def instability(self) -> str:
@@ -177,7 +177,7 @@ class Advice:
         if self.gains.empty:
             return f"{reason}; {self._unknown} the gain of clustering is unknown"
         if self.verdict == DO_NOT:
-            best = self._gain(self.gains["gain"].idxmax())
+            best = self._gain(str(self.gains["gain"].idxmax()))
             return f"{reason}, but no clustered method has a significant gain: {best}"
         return f"{reason}, and {self.method} gains {self._gain(self.method)}"
 
