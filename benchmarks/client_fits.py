@@ -43,6 +43,27 @@ class Rows:
         """Some rows of each client, at the same positions."""
         return replace(self, x=self.x[:, rows], y=self.y[:, rows], offset=self.offset[:, rows])
 
+    def part(self, start: int, end: int) -> Rows:
+        """The rows from ``start`` to before ``end`` of each client."""
+        some = slice(start, end)
+        return replace(self, x=self.x[:, some], y=self.y[:, some], offset=self.offset[:, some])
+
+    def reshaped(self, clients: int, samples: int) -> Rows:
+        """The first rows of the only client, as equal numbers of rows of several clients.
+
+        Args:
+            clients: number of clients.
+            samples: number of rows of each.
+        """
+        first = self.part(0, clients * samples)
+        shape = (clients, samples)
+        return replace(
+            first,
+            x=first.x.reshape(*shape, -1),
+            y=first.y.reshape(shape),
+            offset=first.offset.reshape(shape),
+        )
+
     def predict(self, weights: Float64[np.ndarray, "N d"]) -> Float64[np.ndarray, "N n"]:
         """The predicted means."""
         return _means(self.loss, _scores(self, weights))

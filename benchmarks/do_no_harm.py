@@ -4,15 +4,17 @@
 fitted exactly. FEDKIN_DATA names the folder of the data. ``--write`` also writes the page of
 results, ``--sets exam chem97`` measures some sets only.
 
-In a draw, each client has n random rows for everything: its own model, the federation's models and
-the choice. All its other rows measure the truth. The whole procedure (own models, clusters and the
-global model) is repeated without each tenth of the rows, and predicts this tenth. The strength of
-the own models' penalty is the best one of all clients in these predictions.
+In a draw, each client has n random rows for everything: the encoding and scaling of the table, its
+own model, the federation's models and the choice. All its other rows measure the truth. The whole
+procedure (own models, clusters and the global model) is repeated without each tenth of the rows,
+and predicts this tenth. The strength of the own models' penalty is the best one of all clients in
+these predictions.
 """
 
 from __future__ import annotations
 
 import argparse
+import logging
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
@@ -20,9 +22,11 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float64, Int
 from scipy import stats
+from scipy.special import logit
 
 from benchmarks.client_fits import CLASSES, COUNTS, SQUARES, Rows, fit, fit_clusters
-from fedkin.data.natural import natural
+from fedkin.data import FederatedData, from_pandas
+from fedkin.data.natural import SPLIT, NaturalTable, natural
 from fedkin.measures.do_no_harm import OWN, HeldOutGains, choose_models, held_out_gains
 
 FOLDS = 10
@@ -61,56 +65,55 @@ NEW = (
 
 
 @dataclass(frozen=True)
-class Encoded:
-    """A table as numbers.
+class Federation:
+    """The table of a natural federation.
 
     Attributes:
+        source: the table and what its columns are.
         loss: of the task type.
-        x: features; missing values are NaN, categories are columns of 0 and 1.
-        y: labels.
-        exposure: of counts; 1 elsewhere.
         client: number of each row's client.
         unit: number of the unit whose rows stay together.
     """
 
+    source: NaturalTable
     loss: str
-    x: Float64[np.ndarray, "M f"]
-    y: Float64[np.ndarray, "M"]
-    exposure: Float64[np.ndarray, "M"]
     client: Int[np.ndarray, "M"]
     unit: Int[np.ndarray, "M"]
 
 
-def encoded(name: str) -> Encoded:
-    """The table of a natural federation as numbers."""
-    source = natural(name)
-    table = source.table.reset_index(drop=True)
-    features = table[list(source.features)]
-    text = [column for column in features if not pd.api.types.is_numeric_dtype(features[column])]
-    categories = [*text, *(set(source.about.categories) & set(features.columns))]
-    dummies = pd.get_dummies(features, columns=sorted(set(categories)), dtype=float)
-    # A category of few rows is no column.
-    rows = dummies.to_numpy(np.float64)
-    least = len(table) / 200
-    kept = [
-        column in features.columns or total >= least
-        for column, total in zip(dummies.columns, rows.sum(axis=0), strict=True)
-    ]
-    x = rows[:, kept]
-    indicators = np.isnan(x)[:, np.isnan(x).mean(axis=0) > 0.005]
+def federation(source: NaturalTable) -> Federation:
+    """A natural federation with the numbers of its clients and units."""
     unit = source.about.unit
-    return Encoded(
+    table = source.table
+    return Federation(
+        source=source,
         loss=LOSSES[source.task_type],
-        x=np.hstack([x, indicators]),
-        y=table[source.label].to_numpy(np.float64),
-        exposure=(
-            table[source.about.exposure].to_numpy(np.float64)
-            if source.about.exposure
-            else np.ones(len(table))
-        ),
         client=pd.factorize(table[source.client])[0],
         unit=pd.factorize(table[unit])[0] if unit else np.arange(len(table)),
     )
+
+
+def read(
+    source: NaturalTable, train: Int[np.ndarray, "t"], test: Int[np.ndarray, "s"]
+) -> FederatedData:
+    """Some rows of a table as fedkin reads them: encoded and scaled by the training rows. The
+    training rows come first.
+
+    Args:
+        source: the table and what its columns are.
+        train: numbers of the training rows.
+        test: numbers of the test rows.
+    """
+    options = source.reader_options()
+    if options["task"] == "forecast":
+        # Rows are samples without a time, as the rule was made.
+        options["task"] = "regression"
+        for name in ("time", "season", "lags"):
+            options.pop(name)
+    split = np.repeat(["train", "test"], [len(train), len(test)])
+    rows = source.table.iloc[np.concatenate([train, test])].assign(**{SPLIT: split})
+    categories = [name for name in source.about.categories if name in source.features]
+    return from_pandas(rows.reset_index(drop=True), **options, categories=categories)
 
 
 @dataclass(frozen=True)
@@ -122,7 +125,7 @@ class Draw:
     cap: float  # the largest loss of a sample in the choice
 
 
-def draw(table: Encoded, samples: int, least_test_rows: int, seed: int) -> Draw:
+def draw(table: Federation, samples: int, least_test_rows: int, seed: int) -> Draw:
     """Random training rows of each client that has enough rows; the others are the test."""
     rng = np.random.default_rng(seed)
     training = []
@@ -139,30 +142,32 @@ def draw(table: Encoded, samples: int, least_test_rows: int, seed: int) -> Draw:
         if len(own) == samples and len(others) >= least_test_rows:
             training.append(rng.permutation(own))
             testing.append(others)
-    used = np.concatenate(training)
-    mean = np.nanmean(table.x[used], axis=0)
-    filled = np.where(np.isnan(table.x), mean, table.x)
-    deviation = filled[used].std(axis=0)
-    kept = deviation > 0
-    x = np.hstack(
-        [np.ones((len(filled), 1)), ((filled - mean) / np.where(kept, deviation, 1))[:, kept]]
-    )
-
-    level = table.y[used].sum() / table.exposure[used].sum()
-    scale = table.y[used].std() if table.loss == SQUARES else 1.0
-    y = (table.y - level) / scale if table.loss == SQUARES else table.y
-    offset = link_of(table.loss, level) + np.log(table.exposure)
-    parts = [Rows(table.loss, x[None, rows], y[None, rows], offset[None, rows]) for rows in testing]
-    cap = 9.0 if table.loss == SQUARES else np.inf
-    train = np.stack(training)
-    return Draw(Rows(table.loss, x[train], y[train], offset[train]), parts, cap)
+    data = read(table.source, np.concatenate(training), np.concatenate(testing))
+    trained_rows = samples * len(training)
+    rows = rows_of(data, table.loss, trained_rows)
+    train = rows.reshaped(len(training), samples)
+    ends = trained_rows + np.cumsum([0, *map(len, testing)])
+    parts = [rows.part(start, end) for start, end in zip(ends, ends[1:], strict=False)]
+    return Draw(train, parts, 9.0 if table.loss == SQUARES else np.inf)
 
 
-def link_of(loss: str, level: float) -> float:
-    """The score that predicts a mean; 0 for centred labels."""
+def rows_of(data: FederatedData, loss: str, trained_rows: int) -> Rows:
+    """All rows of a federation as those of one client, with a first column of ones.
+
+    Args:
+        data: the federation; its training rows come first.
+        loss: of the task type.
+        trained_rows: number of training rows.
+    """
+    x = np.hstack([np.ones((len(data.x), 1)), data.x.astype(np.float64)])
+    y = data.y.astype(np.float64)
+    offset = np.zeros(len(x))
     if loss == COUNTS:
-        return float(np.log(level))
-    return float(np.log(level / (1 - level))) if loss == CLASSES else 0.0
+        # The offset has the exposure and the pooled rate.
+        y, offset = y[:, 0], y[:, 1]
+    elif loss == CLASSES:
+        offset += logit(y[:trained_rows].mean())
+    return Rows(loss, x[None], y[None], offset[None])
 
 
 @dataclass(frozen=True)
@@ -209,7 +214,7 @@ class Outcome:
     paired_loss: float
 
 
-def measure(table: Encoded, samples: int, least_test_rows: int, seed: int) -> Outcome:
+def measure(table: Federation, samples: int, least_test_rows: int, seed: int) -> Outcome:
     """One draw: hold out, choose, and look at the other rows."""
     drawn = draw(table, samples, least_test_rows, seed)
     train = drawn.train
@@ -304,7 +309,7 @@ class Result:
 
 def result_of(name: str, samples: int, least_test_rows: int, draws: int) -> Result:
     """Measure a set with several draws."""
-    table = encoded(name)
+    table = federation(natural(name))
     outcomes = [measure(table, samples, least_test_rows, seed) for seed in range(draws)]
     means = {
         field.name: float(np.mean([getattr(one, field.name) for one in outcomes]))
@@ -341,6 +346,11 @@ Each client has a few random rows for everything: its own model, the shared mode
 All its other rows measure the truth. Models are linear and fitted exactly. There are {draws} draws,
 and the upper limit is the one-sided 95% limit of their mean (Student's t).
 
+Tables are encoded and scaled as fedkin does: columns of 0 and 1 are not scaled. In an earlier
+measurement of the same draws they had standard deviation 1, so the penalty was smaller for them.
+Then the promise held in 18 of 19 settings. It did not hold on exam with 20 rows (4.5%, upper limit
+10.7%).
+
 * *gain*: relative gain of the best half-and-half mixture on held-out rows; the gate opens at 10%.
 * *worse*: share of clients with a higher test loss than their own model has.
 * *loss*: mean test loss, relative to the own models.
@@ -371,6 +381,8 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=5)
     parser.add_argument("--write", action="store_true", help=f"write {PAGE}")
     options = parser.parse_args()
+    # Constant columns of small draws are no news.
+    logging.getLogger("fedkin").setLevel(logging.ERROR)
     results = []
     print(HEAD)
     for name, samples, least_test_rows in (*KNOWN, *NEW):

@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from fedkin.config.declarations import fields_of
 from fedkin.config.key_examples import Form, example, setting
 from fedkin.config.loader import Place
 from fedkin.config.plan import Scoring
@@ -37,7 +38,8 @@ def check_goals(scoring: Any, task_type: TaskType, place: Place, form: Form = se
         value = getattr(scoring, key)
         if value is None or value <= highest:
             continue
-        right = form(place(key), key, example(Scoring, key, Scoring.__pydantic_fields__[key]))
+        declared = fields_of(Scoring)[key]
+        right = form(place(key), key, example(Scoring, key, declared))
         raise ConfigError(
             f"{place(key)}: expected a value less than or equal to {highest:g}, got {value:g}; "
             f"for example {right}"

@@ -193,8 +193,7 @@ class ClientConfig:
 
 
 def _shared_digest(samples: SamplesSection, model: Entry) -> str:
-    """Digest of the sections [samples] and [model], which must be equal in all files of a
-    federation."""
+    """Digest of [samples] and [model], which must be equal in all files of a federation."""
     return digest({"samples": toml_values(samples), "model": model.values})
 
 
@@ -270,8 +269,7 @@ def _with_columns(raw: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def _run_settings(sections: Sections) -> RunSettings:
-    """The settings [run] of a server's file. Raises ConfigError for settings of simulations
-    only."""
+    """The settings [run] of a server's file. Raises ConfigError for those of simulations only."""
     given = sections["run"]
     for key in ("seeds", "patience", *(setting.name for setting in fields(Compute))):
         if given.get(key) not in (None, False, DEFAULT):

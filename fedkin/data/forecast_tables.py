@@ -104,7 +104,7 @@ def prepare(
     if lags is None:
         lags = tuple(sorted({1, season}))
     given = given_lags(table, label, features, lags)
-    check_given_lags(table, given, read.history, label, place)
+    check_given_lags(table, given, read.history, label=label, place=place)
     # A lag that the table has already is taken as it is.
     made = [lag for lag in lags if lag_name(label, lag) not in given]
     columns = {lag_name(label, lag): read.history.before(lag) for lag in made}
@@ -140,7 +140,7 @@ def prepare(
     of_clients = [found.seasonal_errors.get(name, 0.0) for name in read.of_client]
     seasonal_error = np.array(of_clients)[read.history.client]
     rows = series_rows(table, read, found, seasonal_error=seasonal_error, place=place)
-    samples = with_lags(table, series, columns, rows, place)
+    samples = with_lags(table, series, columns, rows, place=place)
     samples = samples.assign(**{MADE_SPLIT: part})[kept].reset_index(drop=True)
     return PreparedSeries(
         table=samples,
@@ -413,6 +413,7 @@ def with_lags(
     series: Series,
     columns: dict[str, Float64[np.ndarray, "M"]],
     rows: SeriesRows,
+    *,
     place: Path | str,
 ) -> Table:
     """The table with the columns of the lags. Lags are scaled as the labels of the client are.

@@ -233,8 +233,7 @@ def from_pandas(
     frame = table_options.rename(frame, name)
     split = test if isinstance(test, str) else None
     chosen = [features] if isinstance(features, str) else features
-    facts = names_of(client_columns)
-    roles = (label, client, split, exposure, weight, *facts, *(chosen or ()))
+    roles = (label, client, split, exposure, weight, *names_of(client_columns), *(chosen or ()))
     columns = Columns(
         label=label,
         client=client,
@@ -243,7 +242,7 @@ def from_pandas(
         unused=table_options.dropped(frame, [role for role in roles if role is not None], name),
         exposure=exposure,
         weight=weight,
-        client_columns=facts,
+        client_columns=names_of(client_columns),
     )
     task_type = task_type_of(task, loss, quantiles, loss_options, known=label_scale_from)
     forecast = ForecastReader.of(

@@ -49,7 +49,7 @@ def given_lags(
 
 
 def check_given_lags(
-    table: Table, given: dict[str, int], history: SeriesHistory, label: Any, place: Path | str
+    table: Table, given: dict[str, int], history: SeriesHistory, *, label: Any, place: Path | str
 ) -> None:
     """Check that the columns of a table are the label so many steps before.
 

@@ -196,13 +196,18 @@ def task_type_of(
 
     Raises:
         ConfigError: a name is unknown, an option does not apply, or statistics are given for labels
-            that are classes.
+            that are classes or forecasts.
     """
     task_type = _asked_type(task, loss, quantiles, options)
     if known is not None and task_type is None:
         raise ConfigError(
             "label_scale_from must be left out for labels that are classes; set task = "
             f"'regression' for labels that are numbers, got {known!r}"
+        )
+    if known is not None and task_type is not None and task_type.by_time:
+        raise ConfigError(
+            "label_scale_from does not apply to forecasts, whose labels are scaled by each "
+            "client's own past; leave it out"
         )
     return task_type
 

@@ -101,7 +101,7 @@ def prepare_new(
     seasonal_error = _seasonal_errors(task_type, read)
     rows = series_rows(table, read, found, seasonal_error=seasonal_error, place=place)
     return NewSeries(
-        table=with_lags(table, series, columns, rows, place),
+        table=with_lags(table, series, columns, rows, place=place),
         rows=rows,
         label=read.history.value,
         complete=complete,

@@ -107,7 +107,8 @@ def _first_moment(date: str) -> Any:
     import pandas as pd
 
     if _QUARTER.fullmatch(date):
-        return pd.Period(re.sub("[- ]", "", date), freq="Q").to_timestamp()
+        period: Any = pd.Period(re.sub("[- ]", "", date), freq="Q")
+        return period.to_timestamp()
     return pd.Timestamp(date).tz_localize(None)
 
 

@@ -148,7 +148,7 @@ def test_the_choice_is_kept_in_the_run(tmp_path: Path) -> None:
 
 
 def shops(clients: int = 6) -> pd.DataFrame:
-    """Series whose next value is a multiple of the last one, at different levels."""
+    """Series whose next value is a multiple of the last one, each at another level."""
     rng = np.random.default_rng(3)
     parts = []
     for number in range(clients):
@@ -178,6 +178,7 @@ def test_forecasts_are_held_out_by_time_and_never_at_random() -> None:
         fk.clusters_or_levels(undivided, fk.models.mclr(undivided))
 
     data = fk.data.from_pandas(shops(), validation_from=40, **FORECAST)
+    assert data.validation is not None
     parts = list(held_out_parts(data, number_of_parts(data, folds=5), seed=0))
     assert len(parts) == 1
     assert parts[0].rows.rows.tolist() == data.validation.rows.tolist()

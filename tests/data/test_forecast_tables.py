@@ -189,9 +189,9 @@ def first_test_times(table: pd.DataFrame, test_from: Any) -> set[str]:
     numbered = table.assign(sales=np.arange(len(table), dtype=np.float64))
     data = read(numbered, lags=[1], season=1, test_from=test_from)
     labels = label_of(data)
-    times = table["month"].to_numpy()
+    times = list(table["month"])
     first = [times[round(labels[data.test[k]].min())] for k in range(data.clients)]
-    return {str(pd.Timestamp(time).date()) if len(str(time)) > 7 else str(time) for time in first}
+    return {str(time).removesuffix(" 00:00:00") for time in first}
 
 
 def of_two_clients(time: Any, other: Any = None) -> pd.DataFrame:

@@ -177,8 +177,8 @@ def test_a_newcomer_is_scaled_by_its_own_past(run: fk.Run) -> None:
 
 
 def test_a_scored_row_is_not_in_its_unit_of_mase(run: fk.Run) -> None:
-    """Clients of the run keep the unit of the training period. The unit of a newcomer's rows
-    comes from the rows before."""
+    """Clients of the run keep the unit of the training period. The unit of a newcomer's row comes
+    from the rows before."""
     samples = run.trained.parts.samples
     task_type: Any = run.trained.parts.data.task_type
     table = shops()
@@ -203,9 +203,7 @@ def test_a_scored_row_is_not_in_its_unit_of_mase(run: fk.Run) -> None:
     assert task_type.seasonal_errors["shop-1"] == pytest.approx(training, rel=1e-12)
 
 
-def test_an_evaluation_of_a_file_equals_the_evaluation_of_the_run(
-    run: fk.Run, tmp_path: Path
-) -> None:
+def test_an_evaluation_of_a_file_has_the_scores_of_the_run(run: fk.Run, tmp_path: Path) -> None:
     """The rows of the test period, in a table that has them and the month before."""
     table = shops()
     late: Any = table[table["date"] >= "2018-12"]

@@ -146,8 +146,8 @@ class Advice:
         if not significant.empty:
             candidates = significant
             remark = ", significant although no clusters were found; stability decides"
-        name = str(candidates["gain"].idxmax())
-        return f"{reason}; with two clusters: {name} {self._gain(name)}{remark}"
+        name = candidates["gain"].idxmax()
+        return f"{reason}; with two clusters: {name} {self._gain(str(name))}{remark}"
 
     @property
     def instability(self) -> str:

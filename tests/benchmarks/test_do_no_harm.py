@@ -1,0 +1,49 @@
+"""The benchmark of the rule that does no harm reads tables as fedkin does, by the training rows
+alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.client_fits import COUNTS, SQUARES
+from benchmarks.do_no_harm import draw, federation, measure, read, rows_of
+from fedkin.data.natural import natural
+
+
+def test_rows_are_encoded_and_scaled_by_the_training_rows(shared_data: Path) -> None:
+    source = natural("azpro")
+    rng = np.random.default_rng(0)
+    rows = rng.permutation(len(source.table))
+    # Every client needs a training row.
+    first = np.unique(source.table[source.client], return_index=True)[1]
+    train = np.unique(np.concatenate([rows[:600], first]))
+    test = np.setdiff1d(rows, train)[:400]
+    data = read(source, train, test)
+    assert data.transform is not None
+    expected = data.transform.apply(
+        data.transform.encoding.apply(source.table.iloc[test], "azpro")
+        if data.transform.encoding is not None
+        else source.table.iloc[test][list(source.features)].to_numpy(np.float64)
+    )
+    np.testing.assert_allclose(data.x[len(train) :], expected, rtol=1e-5, atol=1e-6)
+    found = rows_of(data, COUNTS, len(train))
+    np.testing.assert_array_equal(found.x[0, :, 0], 1)
+    counts = source.table[source.label].to_numpy(np.float64)
+    np.testing.assert_allclose(found.y[0, len(train) :], counts[test])
+    np.testing.assert_allclose(found.offset, np.log(counts[train].mean()), rtol=1e-5)
+
+
+def test_a_draw_has_equal_numbers_of_training_rows(shared_data: Path) -> None:
+    table = federation(natural("exam"))
+    assert table.loss == SQUARES
+    drawn = draw(table, samples=20, least_test_rows=30, seed=1)
+    clients = len(drawn.test)
+    assert drawn.train.x.shape[:2] == (clients, 20)
+    assert drawn.train.y.mean() == pytest.approx(0, abs=1e-5)
+    assert drawn.train.y.std() == pytest.approx(1, abs=1e-5)
+    assert min(part.x.shape[1] for part in drawn.test) >= 30
+    outcome = measure(table, samples=20, least_test_rows=30, seed=1)
+    assert outcome.clients == clients and 0.7 < outcome.loss < 1.05
