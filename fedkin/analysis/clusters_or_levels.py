@@ -44,7 +44,7 @@ from fedkin.simulation.workers import AnyModel
 
 LEAST_GAIN = 1.0  # percent of the loss; a smaller gain is not worth clusters
 # Share of what own models save. Clusters that save less of it divide clients that all differ.
-LEAST_SHARE = 0.5
+LEAST_SHARE = 1 / 3
 HELP = "clusters"
 LEVELS = "levels, not clusters"
 OWN = "own models, not clusters"
@@ -144,7 +144,7 @@ class ClustersOrLevels:
         model``.
 
         Clusters help if they save a significant part of the loss beyond own intercepts, and at
-        least half of what own models save beyond them.
+        least a third of what own models save beyond them.
         """
         beyond = self.gain(CLUSTERS_AND_INTERCEPTS, INTERCEPTS).mean
         own = self.gain(PERSONAL, INTERCEPTS).mean

@@ -209,6 +209,11 @@ def task_type_of(
             "label_scale_from does not apply to forecasts, whose labels are scaled by each "
             "client's own past; leave it out"
         )
+    if known is not None and task_type is not None and task_type.by_time:
+        raise ConfigError(
+            "label_scale_from does not apply to forecasts, whose labels are scaled by each "
+            "client's own past; leave it out"
+        )
     return task_type
 
 
@@ -237,11 +242,6 @@ def _asked_type(
         raise ConfigError(
             f"{unknown('loss of ' + name, chosen, losses)}; for example loss = "
             f"{next(iter(losses))!r}"
-        )
-    if known is not None and TASK_TYPES[name].by_time:
-        raise ConfigError(
-            "label_scale_from does not apply to forecasts, whose labels are scaled by each "
-            "client's own past; leave it out"
         )
     made = _made(losses[chosen], chosen, given)
     return TASK_TYPES[name](loss=made)  # type: ignore[call-arg]

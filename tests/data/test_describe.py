@@ -3,6 +3,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -136,7 +137,7 @@ def test_labels_of_a_forecast_are_in_their_own_unit() -> None:
     expected = np.concatenate([factor * sales[1:] for factor in (100.0, 0.01)])
     assert sorted(number_labels(data)) == pytest.approx(sorted(expected), rel=1e-3, abs=1e-3)
     assert raw_labels(data.task_type, data.y)[:, 0] == pytest.approx(number_labels(data), abs=1e-5)
-    statistics = table(data)["train"]
+    statistics: Any = table(data)["train"]
     assert statistics["labels, min / median / mean / max"].startswith("0.01 /")
 
 

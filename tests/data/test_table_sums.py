@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -108,7 +109,7 @@ def test_sums_by_hand() -> None:
 
 
 def test_a_column_without_missing_values_needs_no_encoding() -> None:
-    table = tables()["north"][["age", "smokes", "outcome", "split", "site"]]
+    table: Any = tables()["north"][["age", "smokes", "outcome", "split", "site"]]
     pooled = read(table).transform
     found = joined([sums_of("north", table)])
     assert pooled is not None and pooled.encoding is None
