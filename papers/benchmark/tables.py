@@ -220,7 +220,13 @@ def refusals(runs: pd.DataFrame) -> str:
     refused: Any = runs.dropna(subset=["refused"]).drop_duplicates(["row", "column"])
     if not len(refused):
         return "No method refuses a setting."
-    lines = [f"* {row['column']} at {row['row']}: `{row['refused']}`" for row in rows_of(refused)]
+    settings: dict[tuple[str, str], list[str]] = {}
+    for row in rows_of(refused):
+        settings.setdefault((str(row["column"]), str(row["refused"])), []).append(str(row["row"]))
+    lines = [
+        f"* {method} at {', '.join(names)}: `{message}`"
+        for (method, message), names in settings.items()
+    ]
     return "\n".join(["Refused runs, with the method's message:", "", *lines])
 
 
