@@ -201,8 +201,8 @@ EXAMPLES = {
     "survival counts": Example(
         lambda g: SurvivalCounts(g.models, g.index, np.array([1.0, 2.0, 4.0]), "train")
     ),
-    "label sums": Example(lambda g: LabelSums(np.array([0.5, 0.1, 1.0]))),
-    "label counts": Example(lambda g: LabelBins(-np.ones((2, 3)), 2 * np.ones((2, 3)), bins=3)),
+    "label sums": Example(lambda g: LabelSums(np.array([0.5, 1.0]))),
+    "label counts": Example(lambda g: LabelBins(-np.ones((2, 2)), 2 * np.ones((2, 2)), bins=3)),
     "loss shift": Example(
         lambda g: LossShifted(g.models, g.index),
         before=(lambda g: LossShifted(g.models[[0, 0, 0]], g.index),),
