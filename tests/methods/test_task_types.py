@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import fedkin as fk
@@ -39,8 +40,16 @@ def data_of(task: str) -> FederatedData:
         return survival(x, rng.exponential(np.exp(-score)), rng.random(len(x)) < 0.7)
     noise = rng.normal(scale=0.3, size=len(x))
     y = 5 + 3 * (score + noise) if task == "regression" else rng.poisson(2 * np.exp(score))
-    data = fk.data.from_arrays(x, y.astype(float), clients=owner, task=task)
+    data = table_of(x, y, owner, task)
     return replace(data, true_clusters=TRUE_CLUSTERS)
+
+
+def table_of(x: np.ndarray, y: np.ndarray, owner: np.ndarray, task: str) -> FederatedData:
+    """A table of which 30% of all cells are missing."""
+    table = pd.DataFrame(x, columns=["a", "b", "c"])
+    missing = np.random.default_rng(2).random(table.shape) < 0.3
+    table = table.mask(missing).assign(y=y.astype(float), owner=owner)
+    return fk.data.from_pandas(table, label="y", client="owner", task=task)
 
 
 def survival(x: np.ndarray, times: np.ndarray, died: np.ndarray) -> FederatedData:
