@@ -70,7 +70,7 @@ def seasons() -> Figure:
         for row in members[:40]:
             axes.plot(row, color=COLOURS[number], lw=0.6, alpha=0.5)
         axes.plot(np.median(members, axis=0), color=INK, lw=1.8)
-        axes.set_ylim(-9, 9)
+        axes.set_ylim(-12, 12)
         axes.set_xticks(range(12), MONTHS)
     return figure
 

@@ -21,7 +21,10 @@ from fedkin.reporting.style import INK, headline, new_figure, spread
 
 _MOST_RANKS = 15  # with a number each
 _ABOVE = 30  # points between the axis and the bar of the critical difference
-_TIED = 0.02  # share of the axis below which two ranks would be drawn as one
+# Share of the axis below which two ranks would be drawn as one; and, since lines that are moved apart
+# show wrong ranks, the largest part of the axis that all these gaps may take.
+_TIED = 0.02
+_GAPS = 0.2
 
 
 def draw(ranks: Ranks, blocks: str = "settings") -> Figure:
@@ -132,7 +135,7 @@ def _move_ties_apart(average: Mapping[str, float], drawn: Mapping[str, list[Any]
     """
     ordered = sorted(average.values())
     methods = len(ordered)
-    gap = _TIED * (methods - 1)
+    gap = min(_TIED, _GAPS / methods) * (methods - 1)
     places = spread(ordered, gap, low=1.0, high=float(methods))
     left = (methods + 1) // 2
     numbers = [*range(left), *reversed(range(left, methods))]

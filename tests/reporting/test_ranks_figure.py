@@ -107,6 +107,18 @@ def test_methods_with_the_same_ranks_are_joined_by_a_visible_bar() -> None:
     assert len(bars) == 2 and all(high - low >= 0.079 for low, high in bars)
 
 
+def test_dots_of_many_methods_stay_near_their_ranks() -> None:
+    """Gaps between the lines of nineteen methods must not push dots to other ranks."""
+    rng = np.random.default_rng(0)
+    scores = {f"method {k}": (0.06 * k + rng.normal(size=60)).tolist() for k in range(19)}
+    found = ranks(scores)
+    axes = panel(found)
+    dots: list[Any] = [one for one in axes.collections if isinstance(one, PathCollection)]
+    drawn = sorted(float(one.get_offsets()[0][0]) for one in dots)
+    assert drawn == pytest.approx(sorted(found.average.values()), abs=0.4)
+    assert min(np.diff(drawn)) > 0.1
+
+
 def test_without_a_finding_of_friedman_one_bar_joins_all_methods() -> None:
     rng = np.random.default_rng(3)
     found = ranks({name: rng.normal(size=6).tolist() for name in METHODS})
