@@ -4,8 +4,9 @@ answer is known.
     python -m benchmarks.advise_seeds --set churn loans
     python -m benchmarks.advise_seeds --page docs/measured-levels.md
 
-The first writes ``benchmarks/advise_results/SET.json``; the second writes the counts into the page. The states of ``churn`` and ``loans`` do not matter, ``employment`` has clusters,
-and the schools and authorities of ``exam`` and ``chem97`` differ by levels.
+The first writes ``benchmarks/advise_results/SET.json``; the second writes the counts into the page.
+The states of ``churn`` and ``loans`` do not matter, ``employment`` has clusters, and the schools
+and authorities of ``exam`` and ``chem97`` differ by levels.
 """
 
 from __future__ import annotations

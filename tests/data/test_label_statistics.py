@@ -167,13 +167,18 @@ def test_a_client_keeps_its_facts_whichever_rows_are_left_out() -> None:
 
 def test_labels_that_a_server_scales_later_can_be_divided_for_validation() -> None:
     """A site's labels are columns in their own unit, without an offset: one or two."""
-    for task, options, columns in (
-        ("regression", {}, 1),
-        ("count", {}, 1),
-        ("count", {"exposure": np.ones(ROWS)}, 2),
+    for task, exposure, columns in (
+        ("regression", None, 1),
+        ("count", None, 1),
+        ("count", np.ones(ROWS), 2),
     ):
         data = fk.data.from_arrays(
-            X, np.arange(ROWS), clients=CLIENTS, task=task, label_scale_from=RAW, **options
+            X,
+            np.arange(ROWS),
+            clients=CLIENTS,
+            task=task,
+            exposure=exposure,
+            label_scale_from=RAW,
         )
         assert data.y.shape == (ROWS, columns)
         divided = data.with_validation(0.25)

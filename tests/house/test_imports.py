@@ -34,7 +34,7 @@ PACKAGES: dict[str, str] = {
     "options.noise": "core data scenarios options",
     "options.late": "aggregation core options",
     "options.secret": "core security secret tasks options",
-    "options.privacy": "core task_types secret tracking options options.secret",
+    "options.privacy": "core secret tracking options options.secret",
     "simulation": "core task_types data scenarios simulation.jax simulation.ray",
     "simulation.jax": "core task_types models data simulation",
     "simulation.torch": "core task_types models data simulation simulation.jax",
@@ -51,12 +51,10 @@ PACKAGES: dict[str, str] = {
     "simulation simulation.torch config run.folder run.metrics run.trained",
     "server.deploy": "core measures task_types security secret data tracking options simulation "
     "simulation.torch config export server run.folder run.metrics run.trained run reporting",
-    "analysis": "core clustering task_types measures tasks methods data tracking options "
-    "options.secret "
+    "analysis": "core clustering measures tasks methods data tracking options options.secret "
     "options.privacy simulation simulation.ray config run.folder run.metrics run",
     "analysis.compare": "core measures data config run.folder run analysis",
-    "analysis.advise": "core clustering task_types measures tasks methods data simulation config "
-    "run analysis",
+    "analysis.advise": "core clustering measures tasks methods data simulation config run analysis",
     "analysis.serving": "core task_types measures methods data options config export run.trained "
     "run",
     "reporting": "core task_types measures options.privacy config run.folder run.metrics run "
