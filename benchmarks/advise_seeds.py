@@ -4,9 +4,9 @@ answer is known.
     python -m benchmarks.advise_seeds --set churn loans
     python -m benchmarks.advise_seeds --page docs/measured-levels.md
 
-The first writes ``benchmarks/advise_results/SET.json``; the second writes the counts into the page,
-below its table. The states of ``churn`` and ``loans`` do not matter, ``employment`` has clusters,
-and the schools and authorities of ``exam`` and ``chem97`` differ by levels.
+The first writes ``benchmarks/advise_results/SET.json``; the second writes the counts into the page.
+The states of ``churn`` and ``loans`` do not matter, ``employment`` has clusters, and the schools
+and authorities of ``exam`` and ``chem97`` differ by levels.
 """
 
 from __future__ import annotations
@@ -44,8 +44,15 @@ def verdict(name: str, seed: int) -> str:
 
 
 def section(folder: Path) -> str:
-    """The counts as a table."""
+    """The counts as a section of a page; empty without results."""
+    if not any((folder / f"{name}.json").exists() for name in EXPECTED):
+        return ""
     lines = [
+        "## Other seeds",
+        "",
+        "`fedkin advise` asks the same question, of one division into training and test samples.",
+        "These are its answers from several seeds, by `python -m benchmarks.advise_seeds`:",
+        "",
         "| set | the answer of the table above | `fedkin advise` says so | otherwise |",
         "|---|---|---|---|",
     ]
@@ -59,15 +66,15 @@ def section(folder: Path) -> str:
         lines.append(
             f"| {name} | {expected} | {agreed} of {agreed + found.total()} seeds | {others} |"
         )
-    return "\n".join(lines) + "\n"
+    return "\n" + "\n".join(lines) + "\n\n"
 
 
 def write_section(page: Path, folder: Path) -> None:
-    """Write the table between the marks of a page."""
+    """Write the section between the marks of a page."""
     text = page.read_text()
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
-    page.write_text(f"{before}{BEGIN}\n{section(folder)}\n{END}{after}")
+    page.write_text(f"{before}{BEGIN}{section(folder)}{END}{after}")
 
 
 def main() -> None:

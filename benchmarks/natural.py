@@ -26,7 +26,8 @@ from typing import Any
 import numpy as np
 
 import fedkin as fk
-from benchmarks.advise_seeds import BEGIN, END
+from benchmarks.advise_seeds import BEGIN, END, section
+from benchmarks.advise_seeds import RESULTS as ADVISE_RESULTS
 from fedkin.analysis.clusters_or_levels import ClustersOrLevels, clusters_or_levels
 from fedkin.analysis.level_fits import LevelPlan
 from fedkin.data.federated import FederatedData
@@ -215,12 +216,7 @@ reference figures of other code on other draws.
 The levels of D2 depend on the draws and on the encoding of columns. Since K = 1 is offered,
 clusters cost less on sets without clusters than the reference says.
 
-## Other seeds
-
-`fedkin advise` asks the same question, of one division into training and test samples. These are
-its answers from ten seeds, by `python -m benchmarks.advise_seeds`:
-
-{BEGIN}{END}
+{BEGIN}{section(ADVISE_RESULTS)}{END}
 ## Next
 
 * [Do clusters help here?](do-clusters-help.md) explains the columns.

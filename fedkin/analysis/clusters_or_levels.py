@@ -143,8 +143,8 @@ class ClustersOrLevels:
         """``clusters``, ``levels, not clusters``, ``own models, not clusters`` or ``one shared
         model``.
 
-        Clusters help if they save a significant part of the loss beyond own intercepts, and at
-        least a third of what own models save beyond them.
+        Clusters help if they save a significant part of the loss beyond own intercepts, which is
+        at least ``LEAST_GAIN`` percent and a third of what personal models save beyond them.
         """
         beyond = self.gain(CLUSTERS_AND_INTERCEPTS, INTERCEPTS).mean
         own = self.gain(PERSONAL, INTERCEPTS).mean
@@ -189,8 +189,6 @@ class ClustersOrLevels:
                 text += f"; personal models save {_interval(own)} of the shared model's loss"
             return text
         text = f"beyond an own intercept for each client, clusters save {_interval(beyond)}"
-        if self.verdict == LEVELS:
-            return f"own intercepts save {_interval(level)} of the shared model's loss; {text}"
         if self.verdict == OWN:
             return f"personal models save {_interval(own)} of the shared model's loss; {text}"
         return f"own intercepts save {_interval(level)} of the shared model's loss; {text}"

@@ -12,7 +12,7 @@ import typer
 
 from fedkin.cli.common import error_exit, parse_option
 from fedkin.cli.printed_tables import print_rows, print_table
-from fedkin.core.object_repr import shell_command
+from fedkin.core.object_repr import count, shell_command
 from fedkin.core.storage import check_output, write_atomic
 from fedkin.core.strict_json import json_text
 
@@ -227,11 +227,11 @@ def sums_command(
     """Write the sums of a site's table, from which `fedkin data join` makes the encoding and
     scaling of all sites: counts, means and squares of numbers, and counts of categories.
 
-    The file is all that leaves the site. Read it before you send it: names of categories are in
-    it."""
+    The file has the sums of each client, and the command prints those of all clients together.
+    Read it before you send it: names of categories are in it."""
     with error_exit():
         from fedkin.data.table_options import FOR_SUMS
-        from fedkin.data.table_sums import table_sums
+        from fedkin.data.table_sums import LEAST_SAMPLES, table_sums
 
         check_output(out, [Path(name)], _SUMS_BEGIN)
         sums = table_sums(_dataset(name, options or [], scale_from=FOR_SUMS))
@@ -240,7 +240,13 @@ def sums_command(
         rows = [[fact.column, fact.kind, fact.missing, fact.content] for fact in sums.facts()]
         heads = ["column", "kind", "missing", "what the file says"]
         samples = sum(client.samples for client in sums.clients)
-        print_rows(heads, rows, f"{name}: {samples:,} training samples")
+        clients = count(len(sums.clients), "client")
+        print_rows(heads, rows, f"{name}: {samples:,} training samples of {clients}")
+        if sums.small_clients:
+            typer.echo(
+                f"{count(sums.small_clients, 'client')} with fewer than {LEAST_SAMPLES} training "
+                "samples: sums of so few samples say much about each"
+            )
         typer.echo(f"sums: {out}")
 
 

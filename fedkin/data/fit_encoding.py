@@ -89,10 +89,8 @@ def fitted_encoding(
     }
     names = encoded_names(columns, vocabularies)
     sums = _present_sums(table, owner, clients=len(train), vocabularies=vocabularies)
-    if rules.keeps_all:
-        sums = sums.with_a_value_in_each_column()
     try:
-        filling = imputation(sums, names, rules.least_missing)
+        filling = imputation(sums, names, rules.least_missing, allow_empty=rules.keeps_all)
     except DataError as error:
         raise DataError(f"{place}: {error}") from error
     for name, clients in absent_columns(sums, names).items():
@@ -106,13 +104,18 @@ def fitted_encoding(
             client_list(clients, client_names),
         )
     encoding = TableEncoding(tuple(columns), vocabularies, filling)
-    _check_names(encoding, place)
+    check_feature_names(encoding, place)
     return encoding
 
 
-def _check_names(encoding: TableEncoding, place: Path | str) -> None:
+def check_feature_names(encoding: TableEncoding, place: Path | str) -> None:
     """Raise DataError if the features of two columns have one name, such as those of category b_c
-    of column a, and of category c of column a_b."""
+    of column a, and of category c of column a_b.
+
+    Args:
+        encoding: the encoding of a table.
+        place: file or name with which the message begins.
+    """
     columns: dict[str, str] = {}
     for feature, column in zip(encoding.names, encoding.sources, strict=True):
         other = columns.setdefault(feature, column)
@@ -161,7 +164,8 @@ def vocabulary_of(
         unnamed: number of samples in categories whose names are not known.
 
     Raises:
-        DataError: the column identifies samples or clients, or has too many categories.
+        DataError: the column identifies samples or clients, has too many categories, or only ones
+            whose names are not known.
     """
     total = sum(counts, Counter())
     total.pop(None, None)
@@ -173,6 +177,12 @@ def vocabulary_of(
             f"samples, such as {listed(sorted(map(str, total))[:3])}, so it looks like an "
             f"identifier or free text; {cure}"
         )
+    if unnamed and not total:
+        raise DataError(
+            f"{place}: column {column!r} has {unnamed:,} training samples in categories, but no "
+            "site has named one of them; write the sums again with a lower --least, or "
+            f"{cure}"
+        )
     # With one client, no category can be in two.
     min_clients = min(rules.min_clients, sum(bool(part) for part in counts) or 1)
     try:
@@ -181,6 +191,7 @@ def vocabulary_of(
             column,
             min_frequency=rules.min_frequency,
             min_clients=min_clients,
+            most=max(MOST_CATEGORIES, len(total)) if rules.keeps_all else MOST_CATEGORIES,
             least_missing=rules.least_missing,
             unnamed=unnamed,
         )

@@ -103,6 +103,7 @@ class ForecastReader:
             label=columns.label,
             client=columns.client,
             features=columns.features,
+            unused=columns.unused,
             split=columns.split,
             test_share=self.test_share,
             place=place,
@@ -114,6 +115,8 @@ class ForecastReader:
                 "nothing to learn; name another label column, such as data.label=sales"
             )
         features = columns.features
+        # A lag that was made may have the name of a column that is left out.
+        unused = [name for name in columns.unused if str(name) not in prepared.lags]
         not_features = [name for name in table.columns if str(name) in self.options.time]
         if columns.split is not None:
             not_features.append(columns.split)
@@ -125,7 +128,7 @@ class ForecastReader:
             columns._replace(
                 features=features,
                 split=prepared.split,
-                unused=(*columns.unused, *not_features),
+                unused=(*unused, *not_features),
             ),
             place=place,
             title=title,

@@ -74,6 +74,7 @@ def prepare(
     label: Any,
     client: Any,
     features: Sequence[Any] | None,
+    unused: Sequence[Any] = (),
     split: Any,
     test_share: float,
     place: Path | str,
@@ -86,6 +87,7 @@ def prepare(
         task_type: the loss, without statistics.
         label, client: columns of the label and of the client.
         features: columns of the features; None for all others.
+        unused: columns that are left out. A wanted lag of such a name is made.
         split: column that says train, validation or test; None to split at a date.
         test_share: share of test samples, at the end; it applies without a column and a date.
         place: file or name with which messages begin.
@@ -103,7 +105,7 @@ def prepare(
     lags = options.lags
     if lags is None:
         lags = tuple(sorted({1, season}))
-    given = given_lags(table, label, features, lags)
+    given = given_lags(table, label, features=features, lags=lags, unused=unused)
     check_given_lags(table, given, read.history, label=label, place=place)
     # A lag that the table has already is taken as it is.
     made = [lag for lag in lags if lag_name(label, lag) not in given]

@@ -31,7 +31,11 @@ def lag_name(label: Any, lag: int) -> str:
 
 
 def given_lags(
-    table: Table, label: Any, features: Sequence[Any] | None, lags: Sequence[int]
+    table: Table,
+    label: Any,
+    features: Sequence[Any] | None,
+    lags: Sequence[int],
+    unused: Sequence[Any] = (),
 ) -> dict[str, int]:
     """The features of a table that are the label some steps before, and the number of steps.
 
@@ -40,10 +44,12 @@ def given_lags(
         label: column of the label.
         features: columns of the features; None for all others.
         lags: the wanted lags.
+        unused: columns that are left out.
     """
     of_label = re.compile(re.escape(str(label)) + r"_lag(\d+)")
     wanted = {lag_name(label, lag) for lag in lags}
     wanted |= set(map(str, table.columns if features is None else features))
+    wanted -= set(map(str, unused))
     matches = {str(name): of_label.fullmatch(str(name)) for name in table.columns}
     return {name: int(match[1]) for name, match in matches.items() if match and name in wanted}
 

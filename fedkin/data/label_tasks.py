@@ -209,11 +209,6 @@ def task_type_of(
             "label_scale_from does not apply to forecasts, whose labels are scaled by each "
             "client's own past; leave it out"
         )
-    if known is not None and task_type is not None and task_type.by_time:
-        raise ConfigError(
-            "label_scale_from does not apply to forecasts, whose labels are scaled by each "
-            "client's own past; leave it out"
-        )
     return task_type
 
 

@@ -38,13 +38,6 @@ class PresentSums(NamedTuple):
     present: Int[np.ndarray, "N d"]
     total: Float64[np.ndarray, "N d"]
 
-    def with_a_value_in_each_column(self) -> PresentSums:
-        """The sums in which a column without any value has a single 0."""
-        empty = ~self.present.any(axis=0)
-        present = self.present.copy()
-        present[0, empty] = 1
-        return self._replace(present=present)
-
 
 @dataclass(frozen=True)
 class Imputation:
@@ -128,7 +121,10 @@ def stacked(clients: Sequence[PresentSums]) -> PresentSums:
 
 
 def imputation(
-    sums: PresentSums, columns: Sequence[str], least_missing: float = LEAST_MISSING
+    sums: PresentSums,
+    columns: Sequence[str],
+    least_missing: float = LEAST_MISSING,
+    allow_empty: bool = False,
 ) -> Imputation:
     """Decide how missing values are filled, from the sums of all clients.
 
@@ -137,12 +133,13 @@ def imputation(
         columns: names of the d columns.
         least_missing: a column gets an indicator if a larger share of its pooled training values is
             missing.
+        allow_empty: whether a column without any value is filled with 0.
 
     Raises:
-        DataError: a column has no value at all.
+        DataError: a column has no value at all, and ``allow_empty`` is False.
     """
     present = sums.present.sum(axis=0)
-    if not present.all():
+    if not present.all() and not allow_empty:
         empty = [name for name, count in zip(columns, present, strict=True) if not count]
         raise DataError(
             f"column {empty[0]!r} has no value in any training sample (such columns: "
@@ -152,7 +149,7 @@ def imputation(
     often = samples - present > least_missing * samples
     return Imputation(
         columns=tuple(columns),
-        mean=tuple((sums.total.sum(axis=0) / present).tolist()),
+        mean=tuple((sums.total.sum(axis=0) / np.maximum(present, 1)).tolist()),
         indicated=tuple(name for name, misses in zip(columns, often, strict=True) if misses),
     )
 

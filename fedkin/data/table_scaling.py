@@ -198,14 +198,14 @@ class Scaled(NamedTuple):
 
 def rescaled(x: Any, train: Int[np.ndarray, "n"], transform: TableTransform | None) -> Scaled:
     """Features of a table, scaled by its present training samples, after some of them have become
-    validation samples. Given statistics do not change.
+    validation samples. Given statistics and raw values do not change.
 
     Args:
         x: features [M, d] that the transform has scaled.
         train: the training samples of all clients, as rows of x.
         transform: the transform of x; None if x are the numbers of the table.
     """
-    if transform is None or not transform.released:
+    if transform is None or not transform.released or transform.kind == RAW:
         return Scaled(x, transform)
     raw: Any = Converted(x, transform.undo)
     taken = _is_taken(x, train)

@@ -3,10 +3,11 @@ same way.
 
 Each site writes a file with the sums of its training samples (``table_sums``). Whoever has the
 files of all sites joins them (``joined``). The result is the transform that a federation would fit
-on all tables in one place, up to rounding. No row leaves a site, and a file shows all that does.
+on all tables in one place, up to rounding. Nothing but the file leaves a site.
 
-The names of categories are data. A site can keep the names of rare ones
-(``TableSums.without_rare_names``).
+Sums of few samples say much about each: those of a client with one training sample are its row
+(``TableSums.small_clients``). The names of categories are data, too. A site can keep the names of
+rare ones (``TableSums.without_rare_names``); they are then infrequent for all sites.
 """
 
 from __future__ import annotations
@@ -26,12 +27,15 @@ from fedkin.core.object_repr import listed
 from fedkin.core.storage import write_atomic
 from fedkin.core.validation import check_positive_integer
 from fedkin.data.federated import FederatedData
-from fedkin.data.fit_encoding import EncodingRules, vocabulary_of
+from fedkin.data.fit_encoding import EncodingRules, check_feature_names, vocabulary_of
 from fedkin.data.missing_values import PresentSums, imputation
 from fedkin.data.table_encoding import TableEncoding, encoded_names
 from fedkin.data.table_transform import RAW, STANDARD, TableTransform
 
 _VERSION = 1
+# The sums of fewer training samples say much about each of them.
+LEAST_SAMPLES = 6
+_ALL_SITES = "the tables of all sites"  # with which messages begin
 # A smaller deviation, as a share of the mean, comes from rounding.
 _ROUNDING = 4 * np.finfo(np.float64).eps
 
@@ -71,7 +75,8 @@ class ClientColumns:
         """The samples of a column of categories; None counts missing values."""
         named = self.categories.get(column, {})
         known = sum(named.values()) + self.unnamed.get(column, 0)
-        return Counter({**named, None: self.samples - known})
+        missing = self.samples - known
+        return Counter({**named, None: missing} if missing else named)
 
 
 class ColumnFacts(NamedTuple):
@@ -114,8 +119,13 @@ class TableSums:
             self, clients=tuple(_named_only(client, frequent) for client in self.clients)
         )
 
+    @property
+    def small_clients(self) -> int:
+        """Number of clients with so few training samples that the sums say much about each."""
+        return sum(0 < client.samples < LEAST_SAMPLES for client in self.clients)
+
     def facts(self) -> list[ColumnFacts]:
-        """What the sums tell about each column, in words."""
+        """What the sums tell about each column of all clients together, in words."""
         samples = sum(client.samples for client in self.clients)
         return [self._facts_of(column, samples) for column in self.columns]
 
@@ -125,18 +135,18 @@ class TableSums:
             sums = _pooled([client.numbers[column] for client in self.clients])
             words = "no value"
             if sums.present:
-                words = f"mean {sums.mean:.5g}, standard deviation {_deviation(sums, samples):.5g}"
+                deviation = float(np.sqrt(sums.squares / sums.present))
+                words = f"mean {sums.mean:.5g}, standard deviation {deviation:.5g}"
             return ColumnFacts(column, "numbers", samples - sums.present, words)
         total: Counter[str | None] = Counter()
         for client in self.clients:
             total.update(client.counts(column))
         missing = total.pop(None, 0)
-        names = [f"{name} ({count})" for name, count in total.most_common()]
-        words = listed(names)
+        parts = [f"{name} ({count})" for name, count in total.most_common()]
         unnamed = sum(client.unnamed.get(column, 0) for client in self.clients)
         if unnamed:
-            words += f"; {unnamed} samples without a name"
-        return ColumnFacts(column, "categories", missing, words)
+            parts.append(f"without a name ({unnamed})")
+        return ColumnFacts(column, "categories", missing, ", ".join(parts))
 
     def save(self, path: Path) -> None:
         """Write the sums into a JSON file."""
@@ -168,10 +178,11 @@ class TableSums:
             values = json.loads(path.read_text(encoding="utf-8"))
             if values["table_sums"] != _VERSION:
                 raise ValueError(f"version {values['table_sums']} is unknown")
+            columns = tuple(map(str, values["columns"]))
             return cls(
-                columns=tuple(map(str, values["columns"])),
+                columns=columns,
                 renamed={str(old): str(new) for old, new in values["renamed"].items()},
-                clients=tuple(_client_of(client) for client in values["clients"]),
+                clients=tuple(_client_of(client, columns) for client in values["clients"]),
             )
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise ConfigError(
@@ -180,8 +191,9 @@ class TableSums:
             ) from error
 
 
-def _client_of(values: Mapping[str, Any]) -> ClientColumns:
-    """A client's columns, from values of a file. Raises ValueError for impossible sums."""
+def _client_of(values: Mapping[str, Any], columns: Sequence[str]) -> ClientColumns:
+    """A client's columns, from values of a file. Raises ValueError for missing or impossible
+    sums."""
     samples = int(values["samples"])
     numbers = {
         str(name): NumberSums(int(sums["present"]), float(sums["mean"]), float(sums["squares"]))
@@ -193,6 +205,8 @@ def _client_of(values: Mapping[str, Any]) -> ClientColumns:
     }
     unnamed = {str(name): int(count) for name, count in values["unnamed"].items()}
     found = ClientColumns(samples, numbers=numbers, categories=categories, unnamed=unnamed)
+    if sorted([*numbers, *categories]) != sorted(columns):
+        raise ValueError("a client has the sums of other columns")
     for name, sums in numbers.items():
         is_finite = np.isfinite([sums.mean, sums.squares]).all()
         if not is_finite or sums.squares < 0 or not 0 <= sums.present <= samples:
@@ -248,7 +262,6 @@ def _clients(data: FederatedData) -> list[np.ndarray]:
 
 def _sums_of(x: Float64[np.ndarray, "s f"], transform: TableTransform) -> ClientColumns:
     """The columns of a client, from features that hold all that the table has."""
-    names = transform.columns
     encoding = transform.encoding
     vocabularies = {} if encoding is None else encoding.vocabularies
     numbers: dict[str, NumberSums] = {}
@@ -274,7 +287,6 @@ def _sums_of(x: Float64[np.ndarray, "s f"], transform: TableTransform) -> Client
             values = values[x[:, indicators[column]] < 0.5]
         numbers[column] = _number_sums(values)
         place += 1
-    assert place <= len(names)
     return ClientColumns(
         samples=len(x),
         numbers=numbers,
@@ -302,7 +314,8 @@ def joined(sites: Sequence[TableSums], rules: EncodingRules | None = None) -> Ta
     Raises:
         ConfigError: sites have different columns, or a column has numbers at one site and text at
             another.
-        DataError: a column has no value at any site, or too many categories.
+        DataError: a column has no value at any site, or too many categories, or the features of
+            two columns have one name.
     """
     if not sites:
         raise ConfigError("expected the sums of at least one site")
@@ -322,7 +335,7 @@ def joined(sites: Sequence[TableSums], rules: EncodingRules | None = None) -> Ta
             [client.counts(name) for client in clients],
             name,
             rules=rules,
-            place="the tables of all sites",
+            place=_ALL_SITES,
             unnamed=sum(client.unnamed.get(name, 0) for client in clients),
         )
         for name in encoded_columns
@@ -333,6 +346,7 @@ def joined(sites: Sequence[TableSums], rules: EncodingRules | None = None) -> Ta
     samples = sum(client.samples for client in clients)
     filling = imputation(_present(pooled, names, samples), names)
     encoding = TableEncoding(columns, vocabularies, filling)
+    check_feature_names(encoding, _ALL_SITES)
     mean = [pooled[name].mean if name in pooled else 0.0 for name in names]
     scale = [_deviation(pooled[name], samples) if name in pooled else 1.0 for name in names]
     indicators = len(filling.indicated)
@@ -341,7 +355,7 @@ def joined(sites: Sequence[TableSums], rules: EncodingRules | None = None) -> Ta
         kind=STANDARD,
         mean=(*mean, *[0.0] * indicators),
         scale=(*scale, *[1.0] * indicators),
-        renamed=sites[0].renamed,
+        renamed=_renamed(sites),
         encoding=encoding,
     )
 
@@ -351,7 +365,7 @@ def _category_columns(clients: Sequence[ClientColumns], columns: Sequence[str]) 
     has numbers at another site."""
     found = []
     for name in columns:
-        if not any(client.counts(name).total() and name in client.categories for client in clients):
+        if not any(name in client.categories for client in clients):
             continue
         if any(client.numbers[name].present for client in clients if name in client.numbers):
             raise ConfigError(
@@ -360,6 +374,14 @@ def _category_columns(clients: Sequence[ClientColumns], columns: Sequence[str]) 
             )
         found.append(name)
     return found
+
+
+def _renamed(sites: Sequence[TableSums]) -> dict[str, str]:
+    """The new names that any site gives to columns of its file; the first site's if two differ."""
+    renamed: dict[str, str] = {}
+    for site in reversed(sites):
+        renamed |= site.renamed
+    return renamed
 
 
 def _pooled(parts: Sequence[NumberSums]) -> NumberSums:

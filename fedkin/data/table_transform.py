@@ -155,12 +155,18 @@ class TableTransform:
             place: file or name with which the message begins.
 
         Raises:
-            DataError: there are no statistics of a column.
+            DataError: there are no statistics of a column, or the columns are the features of an
+                encoding, which have one order.
         """
         if tuple(names) == self.columns:
             return self
         if self.kind == RAW:
             return replace(TableTransform.identity(names), kind=RAW)
+        if self.encoding is not None:
+            raise DataError(
+                f"{place}: the encoding makes the features {listed(self.columns)} in this order, "
+                f"got {listed(names)}; leave out the names of the features"
+            )
         for name in names:
             if name not in self.columns:
                 raise DataError(
@@ -174,7 +180,6 @@ class TableTransform:
             mean=tuple(self.mean[number] for number in numbers),
             scale=tuple(self.scale[number] for number in numbers),
             renamed=self.renamed,
-            encoding=self.encoding,
         )
 
     def as_given(self) -> TableTransform:

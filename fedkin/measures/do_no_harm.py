@@ -63,7 +63,8 @@ class Service(NamedTuple):
         best: the best alternative, 1 .. A.
         vetoed: clients that keep their own model although the gate is open [N].
         worse: clients whose own paired t-test says that the best alternative is worse than their
-            own model [N]. If it is equal for all, these are about 5% of the clients by chance.
+            own model [N]. Clients with few held-out samples have no test. If it is equal for all
+            others, these are about 5% of them by chance.
     """
 
     model: Int[np.ndarray, "N"]

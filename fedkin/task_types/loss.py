@@ -29,12 +29,13 @@ def targets_of(y: Any) -> Targets:
     """The label, offset and weight of samples.
 
     Args:
-        y: labels [B], or columns [B q]: label, offset and, if there is a third, weight.
+        y: labels [B], or columns [B q]: label and, if there are more, offset and weight.
     """
     if y.ndim == 1:
         return Targets(y, 0.0, None)
+    offset = y[:, 1] if y.shape[1] > 1 else 0.0
     weight = y[:, 2] if y.shape[1] > 2 else None
-    return Targets(y[:, 0], y[:, 1], weight)
+    return Targets(y[:, 0], offset, weight)
 
 
 def relative_weights(y: np.ndarray, sizes: Int[np.ndarray, "n"]) -> Float[np.ndarray, "t"] | None:

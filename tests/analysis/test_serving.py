@@ -64,6 +64,13 @@ def test_alike_clients_of_few_samples_share() -> None:
     assert summary["served_by"]["own + global"] > CLIENTS / 2
 
 
+def test_only_clients_with_a_test_can_be_worse_by_chance() -> None:
+    """A client with fewer than 8 held-out samples has no test."""
+    for samples, expected in ((6, 0.0), (8, 0.05 * CLIENTS)):
+        served = fk.serve(trained(federation(np.ones(CLIENTS), samples, noise=1.0)), folds=2)
+        assert served.summary()["expected_by_chance"] == pytest.approx(expected)
+
+
 def test_clients_with_opposite_lines_keep_their_own_models() -> None:
     slopes = np.where(np.arange(CLIENTS) % 2, 2.0, -2.0)
     served = fk.serve(trained(federation(slopes, samples=60, noise=0.1)), folds=3)

@@ -174,6 +174,8 @@ def test_the_columns_of_two_sites_are_joined_by_sums(tmp_path: Path) -> None:
         result = fedkin("data", "sums", *one, "--least", "5", "--out", f"{site}.json")
         assert result.exit_code == 0, result.output
         assert "nurse (" in result.output and "astronaut" not in result.output
+        assert "training samples of 1 client" in result.output
+        assert "say much about each" not in result.output
     assert "astronaut" not in Path("b.json").read_text()
     joined = fedkin("data", "join", "a.json", "b.json")
     assert joined.exit_code == 0, joined.output

@@ -320,6 +320,12 @@ def test_columns_that_are_named_like_lags() -> None:
     other = table.assign(sales_lag1=table["price"] * 100.0)
     with pytest.raises(DataError, match=r"'sales_lag1' is by its name 'sales' 1 steps before, but"):
         read(other, lags=[1])
+    # The cure of both messages helps: the column is left out, and a wanted lag is made.
+    cured = read(other.assign(sales_lag0=0.0), lags=[1], drop=["sales_lag0", "sales_lag1"])
+    assert sorted(cured.feature_names or ()) == ["price", "sales_lag1"]
+    assert unscaled(cured, "sales_lag1") == pytest.approx(
+        unscaled(read(table.drop(columns="sales_lag1"), lags=[1]), "sales_lag1"), abs=1e-3
+    )
     with pytest.raises(DataError, match=r"column 'sales_lag2': the lag in row 0 .*is 'no'"):
         read(table.assign(sales_lag2="no"), lags=[1])
     # The lag of another column is a feature like any other.

@@ -12,6 +12,7 @@ import pytest
 
 import fedkin as fk
 from fedkin.core.errors import ConfigError, DataError
+from fedkin.data.label_tasks import RAW
 from fedkin.data.packed import open_packed, pack
 from fedkin.export import load
 from fedkin.measures.number_bins import bins_of, quantile_edges
@@ -162,3 +163,25 @@ def test_a_client_keeps_its_facts_whichever_rows_are_left_out() -> None:
     timed.loc[0, "region"] = "east"  # it has no lag, so it is no sample
     with pytest.raises(DataError, match="'region' has 2 values in the samples of client 0"):
         fk.data.from_pandas(timed, **options, **series)
+
+
+def test_labels_that_a_server_scales_later_can_be_divided_for_validation() -> None:
+    """A site's labels are columns in their own unit, without an offset: one or two."""
+    for task, exposure, columns in (
+        ("regression", None, 1),
+        ("count", None, 1),
+        ("count", np.ones(ROWS), 2),
+    ):
+        data = fk.data.from_arrays(
+            X,
+            np.arange(ROWS),
+            clients=CLIENTS,
+            task=task,
+            exposure=exposure,
+            label_scale_from=RAW,
+        )
+        assert data.y.shape == (ROWS, columns)
+        divided = data.with_validation(0.25)
+        assert divided.validation is not None
+        assert (divided.validation.sizes > 0).all()
+        assert divided.y is data.y

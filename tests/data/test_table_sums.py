@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import fedkin as fk
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.data.fit_encoding import EncodingRules
 from fedkin.data.table_options import FOR_SUMS
-from fedkin.data.table_sums import TableSums, joined, table_sums
+from fedkin.data.table_sums import NumberSums, TableSums, joined, table_sums
 from fedkin.data.table_transform import TableTransform
 
 SITES = ("north", "east", "west")
@@ -130,7 +131,9 @@ def test_a_site_may_keep_the_names_of_rare_categories() -> None:
     names = joined([kept], rules).columns
     # The rare category still has a feature, with the others that have no name.
     assert "job_infrequent" in names and "job_pilot" in names
-    assert "1 samples without a name" in str(kept.facts())
+    assert "without a name (1)" in str(kept.facts())
+    with pytest.raises(DataError, match=r"'job' has 47 training .* no site has named .*--least"):
+        joined([full.without_rare_names(1000)])
 
 
 def test_columns_that_do_not_agree_are_refused() -> None:
@@ -146,6 +149,91 @@ def test_columns_that_do_not_agree_are_refused() -> None:
         joined([])
 
 
+def test_the_printed_facts_are_those_of_the_file() -> None:
+    jobs = [f"job-{number % 7}" for number in range(60)]
+    table = tables()["north"].assign(age=3.0, dose=[np.nan, 1.0, 3.0, *[np.nan] * 57], job=jobs)
+    age, dose, job, _ = sums_of("north", table).facts()
+    assert age.content == "mean 3, standard deviation 0"
+    assert (dose.missing, dose.content) == (46, "mean 2, standard deviation 1")
+    assert all(f"job-{number} (" in job.content for number in range(7))
+
+
+def test_a_site_may_have_many_rare_categories() -> None:
+    """60 jobs, of which 10 have a feature with all sites together."""
+    jobs = [f"job-{number if number < 50 else 50 + number % 10}" for number in range(200)]
+    rows: dict[str, Any] = {"outcome": ["ill", "well"] * 100, "split": "train"}
+    sites = [pd.DataFrame({"job": jobs, "site": site, **rows}) for site in SITES]
+    pooled = read(pd.concat(sites, ignore_index=True)).transform
+    assert pooled is not None
+    found = joined([sums_of(site, table) for site, table in zip(SITES, sites, strict=True)])
+    assert len(found.columns) == 11
+    close(found, pooled)
+
+
+def test_a_single_sample_may_miss_a_value() -> None:
+    table = tables()["north"].iloc[16:21].assign(split=["train", *["test"] * 4], dose=np.nan)
+    (client,) = sums_of("north", table).clients
+    assert (client.samples, client.numbers["dose"].present) == (1, 0)
+
+
+def test_validation_samples_do_not_count_and_a_column_may_be_empty() -> None:
+    data = read(tables()["west"], scale_from=FOR_SUMS)
+    (client,) = table_sums(data.with_validation(0.25)).clients
+    assert client.samples < data.train.sizes[0]
+    assert client.numbers["dose"].present == 0
+    assert client.numbers["age"].mean == pytest.approx(1e6 + 70, abs=5)
+
+
+def test_clients_without_samples_do_not_count_as_clients() -> None:
+    """With one client, no category can be in two."""
+    alone = sums_of("north")
+    (client,) = alone.clients
+    empty = replace(
+        client,
+        samples=0,
+        numbers=dict.fromkeys(client.numbers, NumberSums(0, 0.0, 0.0)),
+        categories={"job": {}},
+    )
+    assert joined([replace(alone, clients=(client, empty))]) == joined([alone])
+    assert "job_pilot" in joined([alone]).columns
+
+
+def test_features_of_two_sites_with_one_name_are_refused() -> None:
+    rows: dict[str, Any] = {"outcome": ["ill", "well"] * 20, "split": "train", "site": "a"}
+    first = pd.DataFrame({"a": ["b_c", "z"] * 20, "a_b": ["q", "r"] * 20, **rows})
+    other = pd.DataFrame({"a": ["x", "z"] * 20, "a_b": ["c", "r"] * 20, **rows})
+    sums = [sums_of("a", first), sums_of("a", other)]
+    with pytest.raises(DataError, match="'a' and 'a_b' would both have a feature named 'a_b_c'"):
+        joined(sums, EncodingRules(min_clients=1))
+
+
+def test_each_site_may_rename_its_own_columns() -> None:
+    first = tables()["north"].rename(columns={"age": "years"})
+    other = tables()["east"].rename(columns={"age": "Alter"})
+    sums = [
+        table_sums(read(first, scale_from=FOR_SUMS, rename={"years": "age"})),
+        table_sums(read(other, scale_from=FOR_SUMS, rename={"Alter": "age"})),
+    ]
+    assert joined(sums).renamed == {"years": "age", "Alter": "age"}
+
+
+def test_features_of_an_encoding_have_one_order() -> None:
+    transform = joined([sums_of("north")])
+    names = transform.columns
+    assert transform.of_columns(names, "here") is transform
+    for other in (names[::-1], names[:2]):
+        with pytest.raises(DataError, match="here: the encoding makes the features age, dose"):
+            transform.of_columns(other, "here")
+
+
+def test_small_clients_are_counted() -> None:
+    sums = sums_of("north")
+    (client,) = sums.clients
+    sizes = (0, 1, 5, 6)
+    clients = tuple(replace(client, samples=samples) for samples in sizes)
+    assert (sums.small_clients, replace(sums, clients=clients).small_clients) == (0, 2)
+
+
 def test_images_have_no_columns() -> None:
     data = fk.data.from_arrays(np.zeros((8, 2, 2)), [0, 1] * 4, clients=[0] * 4 + [1] * 4)
     with pytest.raises(DataError, match="sums of columns need a table"):
@@ -159,6 +247,7 @@ DAMAGES = {
     "more values than samples": lambda text: text.replace('"present": ', '"present": 9'),
     "negative squares": lambda text: text.replace('"squares": ', '"squares": -'),
     "more categories than samples": lambda text: text.replace('"nurse": ', '"nurse": 9'),
+    "a client without a column": lambda text: text.replace('"age": {', '"height": {'),
     "no number": lambda text: text.replace('"mean": ', '"mean": "x", "old": '),
 }
 

@@ -17,7 +17,7 @@ from fedkin.core.strict_json import finite_or_none, json_text
 from fedkin.export.forecast_inputs import in_label_units, new_rows, with_client
 from fedkin.export.input_samples import exposures
 from fedkin.export.predictor import probabilities
-from fedkin.measures.do_no_harm import LEVEL, HeldOutGains, Service
+from fedkin.measures.do_no_harm import LEAST_SAMPLES, LEVEL, HeldOutGains, Service
 from fedkin.task_types.forecast import Forecast
 from fedkin.task_types.task_type import TaskType
 
@@ -87,7 +87,7 @@ class ServedModels:
         service = self.service
         names = self.candidates.names
         counts = np.bincount(service.model, minlength=len(names))
-        measured = int((self.gains.samples > 0).sum())
+        tested = int((self.gains.samples >= LEAST_SAMPLES).sum())
         return {
             "rule": self.rule,
             "folds": self.folds,
@@ -100,7 +100,7 @@ class ServedModels:
             "gain_high": finite_or_none(service.high),
             "vetoed": int(service.vetoed.sum()),
             "worse_by_own_test": int(service.worse.sum()),
-            "expected_by_chance": LEVEL * measured,
+            "expected_by_chance": LEVEL * tested,
             "own_rounds": self.candidates.own_rounds,
         }
 
