@@ -21,8 +21,8 @@ from fedkin.reporting.style import INK, headline, new_figure, spread
 
 _MOST_RANKS = 15  # with a number each
 _ABOVE = 30  # points between the axis and the bar of the critical difference
-# Share of the axis below which two ranks would be drawn as one; and, since lines that are moved apart
-# show wrong ranks, the largest part of the axis that all these gaps may take.
+# Share of the axis below which two ranks would be drawn as one. Lines that are moved apart show
+# slightly wrong ranks, so all gaps together take at most this part of the axis.
 _TIED = 0.02
 _GAPS = 0.2
 
