@@ -369,8 +369,8 @@ def _common_frequency(
         raise DataError(
             f"{place}: mixed frequencies: most clients have a row every {_spoken(common)} "
             f"(column {time[0]!r}), but client {others[0]} every {_spoken(other)} "
-            f"({len(others)} such clients); bring all clients to one frequency, such as with pandas' "
-            "resample, or leave these clients out"
+            f"({len(others)} such clients); bring all clients to one frequency, such as with "
+            "pandas' resample, or leave these clients out"
         )
     return common
 
