@@ -34,7 +34,7 @@ PACKAGES: dict[str, str] = {
     "options.noise": "core data scenarios options",
     "options.late": "aggregation core options",
     "options.secret": "core security secret tasks options",
-    "options.privacy": "core task_types secret tracking options options.secret",
+    "options.privacy": "core secret tracking options options.secret",
     "simulation": "core task_types data scenarios simulation.jax simulation.ray",
     "simulation.jax": "core task_types models data simulation",
     "simulation.torch": "core task_types models data simulation simulation.jax",
