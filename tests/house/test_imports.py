@@ -51,11 +51,11 @@ PACKAGES: dict[str, str] = {
     "simulation simulation.torch config run.folder run.metrics run.trained",
     "server.deploy": "core measures task_types security secret data tracking options simulation "
     "simulation.torch config export server run.folder run.metrics run.trained run reporting",
-    "analysis": "core clustering task_types measures tasks methods data tracking options "
+    "analysis": "core clustering measures tasks methods data tracking options "
     "options.secret "
     "options.privacy simulation simulation.ray config run.folder run.metrics run",
     "analysis.compare": "core measures data config run.folder run analysis",
-    "analysis.advise": "core clustering task_types measures tasks methods data simulation config "
+    "analysis.advise": "core clustering measures tasks methods data simulation config "
     "run analysis",
     "analysis.serving": "core task_types measures methods data options config export run.trained "
     "run",
