@@ -55,8 +55,7 @@ PACKAGES: dict[str, str] = {
     "options.secret "
     "options.privacy simulation simulation.ray config run.folder run.metrics run",
     "analysis.compare": "core measures data config run.folder run analysis",
-    "analysis.advise": "core clustering measures tasks methods data simulation config "
-    "run analysis",
+    "analysis.advise": "core clustering measures tasks methods data simulation config run analysis",
     "analysis.serving": "core task_types measures methods data options config export run.trained "
     "run",
     "reporting": "core task_types measures options.privacy config run.folder run.metrics run "
