@@ -44,11 +44,18 @@ def column_table(data: FederatedData) -> pd.DataFrame | None:
     columns = {
         "mean": facts.mean,
         "SD": facts.deviation,
-        "min": facts.low,
-        "max": facts.high,
+        "min": _without_rounding(facts.low, facts.deviation),
+        "max": _without_rounding(facts.high, facts.deviation),
     }
     table = pd.DataFrame(columns, index=pd.Index(data.feature_names, name="column"))
     return table.assign(scaling=scaling)
+
+
+def _without_rounding(
+    values: Float64[np.ndarray, "d"], deviation: Float64[np.ndarray, "d"]
+) -> Float64[np.ndarray, "d"]:
+    """Values with 0 for those that are near 0 because float32 has rounded scaled features."""
+    return np.where(np.abs(values) < 1e-6 * deviation, 0.0, values)
 
 
 def _scaling(kind: str, mean: float, scale: float) -> str:

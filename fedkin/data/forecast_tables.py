@@ -187,19 +187,22 @@ def read_series(
     return ReadSeries(history, names, tuple(distinct.tolist()), steps)
 
 
-def resolved_time(table: Table, names: Sequence[str], place: Path | str) -> list[Any]:
+def resolved_time(
+    table: Table, names: Sequence[str], place: Path | str, cure: str = "name it with time="
+) -> list[Any]:
     """Columns of the time as the table names them.
 
     Args:
         table: the table.
         names: the columns, as text.
         place: file or name with which the message begins.
+        cure: advice for a column that does not exist.
 
     Raises:
         DataError: a column does not exist.
     """
     of_table = {str(name): name for name in table.columns}
-    check_columns(_Names(list(of_table)), names, place, {names[0]: "name it with time="})
+    check_columns(_Names(list(of_table)), names, place, dict.fromkeys(names, cure))
     return [of_table[name] for name in names]
 
 

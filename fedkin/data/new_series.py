@@ -71,7 +71,8 @@ def prepare_new(
     """
     series = task_type.series
     assert series is not None
-    time = resolved_time(table, series.time, place)
+    cure = "the model needs the time of each row; add the column, as in the training data"
+    time = resolved_time(table, series.time, place, cure)
     if series.client not in table.columns:
         if client is None:
             place = f"{place} (one series, because it has no column {series.client!r})"

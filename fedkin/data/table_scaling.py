@@ -172,9 +172,16 @@ def raw_statistics(
     facts = column_statistics(raw, _is_taken(x, train))
     if transform is None or transform.kind != STANDARD:
         return facts
-    # The transform has the statistics of the file's numbers, which float32 has rounded.
+    # The transform has the statistics of the file's numbers, which float32 has rounded. Features
+    # that are 0 or 1 are not scaled, so it has no statistics of them.
+    binary = np.zeros(len(facts.mean), bool)
+    if transform.encoding is not None:
+        binary = transform.encoding.is_binary
     deviation = np.where(facts.constant, 0, transform.scale)
-    return facts._replace(mean=np.array(transform.mean), deviation=deviation)
+    return facts._replace(
+        mean=np.where(binary, facts.mean, transform.mean),
+        deviation=np.where(binary, facts.deviation, deviation),
+    )
 
 
 def _is_taken(x: Any, rows: Int[np.ndarray, "n"]) -> Bool[np.ndarray, "M"]:

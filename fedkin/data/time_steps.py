@@ -339,6 +339,13 @@ def _refuse_unread(dates: Any, column: Any, name: str, *, clients: Any, place: P
         )
 
 
+def _spoken(frequency: Frequency) -> str:
+    """A frequency for messages. Months are counted in days if another client has days."""
+    if frequency.unit == SECONDS and frequency.every in range(28 * DAY, 32 * DAY, DAY):
+        return "one month"
+    return str(frequency)
+
+
 def _common_frequency(
     units: _Units, names: np.ndarray, time: Sequence[str], place: Path | str
 ) -> Frequency:
@@ -360,10 +367,10 @@ def _common_frequency(
     if others:
         other = Frequency(units.unit, of_clients[others[0]])
         raise DataError(
-            f"{place}: mixed frequencies: most clients have a row every {common} "
-            f"(column {time[0]!r}), but client {others[0]} every {other} ({len(others)} such "
-            "clients); bring all clients to one frequency, such as with pandas' resample, or leave "
-            "these clients out"
+            f"{place}: mixed frequencies: most clients have a row every {_spoken(common)} "
+            f"(column {time[0]!r}), but client {others[0]} every {_spoken(other)} "
+            f"({len(others)} such clients); bring all clients to one frequency, such as with "
+            "pandas' resample, or leave these clients out"
         )
     return common
 

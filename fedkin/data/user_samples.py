@@ -120,7 +120,7 @@ class OwnSamples:
             client_names = ClientNames.of(np.unique(owners))
         owned, true_clusters = _divided(y, owners, partition, seed)
         facts = values_by_client(self.client_columns, owned, client_names, self.place)
-        train, test, validation = self._split(owned, train_fraction, seed)
+        train, test, validation = self._split(owned, train_fraction, seed, client_names)
         transform = None
         if x is None:
             x, transform = self._scaled(train, client_names)
@@ -181,7 +181,7 @@ class OwnSamples:
         # A client keeps its facts, whichever of its samples have a label.
         facts = values_by_client(self.client_columns, owned, client_names, self.place)
         owned = _select(owned, labelled)
-        train, test, validation = self._split(owned, train_fraction, seed)
+        train, test, validation = self._split(owned, train_fraction, seed, client_names)
         if self.task_type_is_given:
             task_type, y = given(self.task_type, raw, self.place)
         else:
@@ -229,7 +229,11 @@ class OwnSamples:
         return Scaled(clean_features(x, self.place, transform=transform), transform)
 
     def _split(
-        self, owned: Ragged, train_fraction: float | int, seed: int
+        self,
+        owned: Ragged,
+        train_fraction: float | int,
+        seed: int,
+        client_names: ClientNames | None = None,
     ) -> tuple[Ragged, Ragged, Ragged | None]:
         """Training, test and validation rows (samples) of each client; for validation, None if
         there are no such rows."""
@@ -238,13 +242,7 @@ class OwnSamples:
                 owned, Stream(seed, purpose="data/split"), train_fraction
             )
             if train_fraction < 1 and not test.sizes.all():
-                untested = int((test.sizes == 0).sum())
-                _log.warning(
-                    "%s: %d of %d clients have no test sample, because they have too few samples",
-                    self.place,
-                    untested,
-                    len(test),
-                )
+                _warn_of_untested(test, client_names, self.place)
             return train, test, None
         number = split_numbers(self.split, self.place)
         train, test, validation = (_select(owned, number == n) for n in range(3))
@@ -269,6 +267,21 @@ class OwnSamples:
                 raise DataError(
                     f"{self.place}: x has {self.x.shape[0]} samples, but {name} has shape {shape}"
                 )
+
+
+def _warn_of_untested(test: Ragged, client_names: ClientNames | None, place: Path | str) -> None:
+    """Warn of clients without a test sample."""
+    untested = np.flatnonzero(test.sizes == 0)
+    first = int(untested[0])
+    _log.warning(
+        "%s: %d of %d clients have no test sample, because they have too few samples, such as "
+        "client %s; they train and have no score; leave them out, or mark test samples with a "
+        "column split",
+        place,
+        len(untested),
+        len(test),
+        first if client_names is None else client_names[first],
+    )
 
 
 def _feature_names(names: Names | None, transform: TableTransform | None) -> Names | None:

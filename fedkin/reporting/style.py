@@ -184,7 +184,7 @@ def _break_lines(axes: Axes, note: Text) -> None:
 
 
 def _move_apart(axes: Axes) -> None:
-    """Move the labels at the ends of a panel's curves apart, and away from the panel's ends."""
+    """Move the labels at the ends of a panel's curves apart, and above the panel's lower end."""
     labels = [text for text in axes.texts if text.get_label() == _END]
     if not labels:
         return
@@ -192,8 +192,8 @@ def _move_apart(axes: Axes) -> None:
     extents = [label.get_window_extent() for label in labels]
     gap = 1.06 * max(float(extent.height) for extent in extents)
     middles = [float(extent.y0 + extent.y1) / 2 for extent in extents]
-    # A label may be half a label above or below the panel.
-    heights = spread(middles, gap, float(frame.y0), float(frame.y1))
+    # A label may be half a label above the panel. Below, it would touch the last tick's number.
+    heights = spread(middles, gap, float(frame.y0) + gap / 2, float(frame.y1))
     to_axes = axes.transAxes.inverted()
     for label, height in zip(labels, heights, strict=True):
         assert isinstance(label, Annotation)

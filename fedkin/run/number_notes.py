@@ -28,7 +28,7 @@ def number_notes(summaries: Sequence[Mapping[str, Any]]) -> list[str]:
     score = scores.of_round
     unit = ", in units of the label" if score.unit == LABEL else ""
     return [
-        f"{score.head}: per sample, over all test samples together{unit}; {score.direction} is "
+        f"{score.heading}: per sample, over all test samples together{unit}; {score.direction} is "
         "better. Per client: every client has the same weight.",
         f"{ranking_note(summaries)}.",
     ]

@@ -132,6 +132,7 @@ def test_a_client_with_one_sample_trains_on_it(caplog: pytest.LogCaptureFixture)
         data = from_arrays(X, Y, clients=ids, name="few")
     assert data.train.sizes.tolist() == [1, 1, 14] and data.test.sizes.tolist() == [0, 0, 4]
     assert "few: 2 of 3 clients have no test sample, because they have too few" in caplog.text
+    assert "such as client a; they train and have no score; leave them out" in caplog.text
     caplog.clear()
     from_arrays(X, Y, clients=ids, test=0)
     assert not caplog.text

@@ -15,6 +15,7 @@ import pytest
 
 import fedkin as fk
 from fedkin.core.errors import DataError
+from fedkin.data.describe import column_table
 from fedkin.data.table_transform import TableTransform
 from tests.task_vectors import task_case
 
@@ -228,3 +229,22 @@ def test_a_client_with_one_row_trains() -> None:
     table = wards().query("hospital != 'h1' or index == 1")
     data = federation(table)
     assert data.train.sizes.tolist()[1] == 1 and data.test.sizes.tolist()[1] == 0
+
+
+def test_the_described_columns_are_those_of_the_table() -> None:
+    """Categories are not scaled, but their mean is their share, and booleans begin at 0."""
+    data = federation(wards())
+    rows = data.train.rows
+    found = column_table(data)
+    assert found is not None
+    raw = wards().iloc[rows]
+    for category in ("er", "icu", "surgery"):
+        share = float((raw["ward"] == category).mean())
+        row = found.loc[f"ward_{category}"]
+        assert row["mean"] == pytest.approx(share)
+        assert row["SD"] == pytest.approx(np.sqrt(share * (1 - share)))
+        assert row["scaling"] == "(x - 0) / 1"
+    assert found.loc["dose_missing", "mean"] == pytest.approx(raw["dose"].isna().mean())
+    assert found.loc["age", "mean"] == pytest.approx(raw["age"].mean())
+    assert found.loc["smokes", "min"] == 0.0
+    assert found.loc["smokes", "mean"] == pytest.approx(raw["smokes"].mean())

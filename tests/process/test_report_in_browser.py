@@ -405,6 +405,19 @@ def test_axes_of_shares_end_with_100_per_cent(browser: Browser, tmp_path: Path) 
     assert browser.evaluate(ticks) == ["0%", "20%", "40%", "60%", "80%", "100%"]
 
 
+def test_an_axis_of_forecasts_shows_errors_above_one(browser: Browser, tmp_path: Path) -> None:
+    mase = "mean_absolute_scaled_error"
+    errors = [2.5, 1.9, 1.7, 1.5, 1.4]
+    scores: dict[str, Any] = {mase: errors, f"{mase}_worst_decile": errors}
+    scores |= {f"{mase}_by_cluster": [[error] * 3 for error in errors]}
+    run = a_run(wandering(8, 4), measure=[mase] * 5, **scores)
+    browser.open(fk.report(run, tmp_path / "report.html"), fragment="#all")
+    browser.wait(ALL)
+    for chart in ("accuracy", "bottom", "clusters"):
+        low, high = layout(browser, chart, "yaxis.range")
+        assert low < 1.4 and 2.5 < high, chart
+
+
 def test_a_method_has_the_same_colour_in_any_order(browser: Browser, tmp_path: Path) -> None:
     rows = wandering(8, 4)
     ifca = a_run(rows, "ifca")

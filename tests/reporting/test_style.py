@@ -85,6 +85,17 @@ def test_labels_at_the_ends_of_lines_do_not_overlap(values: list[float]) -> None
     assert frame.y0 - 1 <= middles[0] and middles[-1] <= frame.y1 + 1
 
 
+def test_a_label_at_the_lower_end_does_not_touch_the_last_tick() -> None:
+    """For errors, the best curve ends at the bottom."""
+    axes = panel([1.79, 1.86, 2.77])
+    label_ends(axes, [(1.79, "local", "k"), (1.86, "flexcfl", "k"), (2.77, "fedavg", "k")])
+    figure = axes.figure
+    fit(figure)  # pyright: ignore[reportArgumentType]
+    figure.draw_without_rendering()  # pyright: ignore[reportAttributeAccessIssue]
+    lowest = min(text.get_window_extent().y0 for text in axes.texts)
+    assert lowest >= axes.get_window_extent().y0
+
+
 def test_a_written_figure_has_fitted_labels(tmp_path: Path) -> None:
     axes = panel([0.8, 0.801])
     share_axis(axes)

@@ -156,6 +156,8 @@ def test_a_forecast_is_in_units_of_the_client(run: fk.Run) -> None:
         run.predict(np.zeros((3, 13)), client="shop-0")
     with pytest.raises(DataError, match="has no column 'sales'"):
         run.predict(table.drop(columns="sales"), client="shop-0")
+    with pytest.raises(DataError, match="the model needs the time of each row; add the column"):
+        run.predict(table.drop(columns="date"), client="shop-0")
 
 
 def test_a_newcomer_is_scaled_by_its_own_past(run: fk.Run) -> None:

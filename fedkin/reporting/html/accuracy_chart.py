@@ -14,11 +14,12 @@ from jaxtyping import Bool, Float, Int
 
 from fedkin.analysis.statistics import LEAST_SEEDS, Band, interval
 from fedkin.core.method import UNASSIGNED
+from fedkin.measures.measure import Measure
 from fedkin.measures.run_scores import scores_in
 from fedkin.reporting.html.json_values import Json, rounded_scores, thinned
 from fedkin.run.run import Run
 
-_LIMITS = {"share": (0.0, 1.0), "index": (-1.0, 1.0)}  # range of values by unit
+_LOWEST = {"share": 0.0, "index": -1.0}  # lowest value by unit, if there is a highest one
 
 
 def accuracy_over_rounds(runs: Sequence[Run]) -> Json:
@@ -37,7 +38,7 @@ def accuracy_over_rounds(runs: Sequence[Run]) -> Json:
     length = min(len(run.records) for run in runs)
     scores = scores_in(runs[0].records[-1])
     unit = scores.of_round.unit
-    limits = _limits(unit)
+    limits = _limits(scores.of_round)
     accuracy = _column(runs, scores.names.score, length)
     decile = _column(runs, scores.names.worst, length)
     ari = _column(runs, "ari", length)
@@ -55,7 +56,7 @@ def accuracy_over_rounds(runs: Sequence[Run]) -> Json:
     units = {"accuracy": unit, "bottom_decile": unit}
     units |= {measure.name: measure.unit for measure in runs[0].measures}
     for measure in runs[0].measures:
-        least, most = _limits(measure.unit)
+        least, most = _limits(measure)
         bands[measure.name] = _band(
             _column(runs, measure.column, length), np.full(length, True), least, most
         )
@@ -119,9 +120,12 @@ def events(run: Run, assignments: Sequence[Int[np.ndarray, "N"]]) -> Json:
     }
 
 
-def _limits(unit: str) -> tuple[float, float]:
-    """The lowest and the highest possible value of a measure with this unit."""
-    return _LIMITS.get(unit, (-math.inf, math.inf))
+def _limits(measure: Measure) -> tuple[float, float]:
+    """The lowest and the highest possible value of a measure. Errors without a unit, such as MASE,
+    may be above 1."""
+    if math.isinf(measure.highest):
+        return -math.inf, math.inf
+    return _LOWEST[measure.unit], measure.highest
 
 
 def _scored(accuracy: Float[np.ndarray, "S R"]) -> Int[np.ndarray, "r"]:

@@ -23,7 +23,8 @@ function write(value, { unit, digits }) {
   return value.toLocaleString("en", { minimumFractionDigits: places, maximumFractionDigits: places });
 }
 const hoverFormat = ({ unit, digits }) => (unit === "share" ? "%{y:.1%}" : unit === "label" ? "%{y:,.6~r}" : `%{y:.${digits}f}`);
-const axisOf = (unit) => (unit === "index" ? indices : unit === "share" ? shares : numbers);
+// Errors without a unit, such as MASE, may be above 1, so they have an axis of numbers.
+const axisOf = ({ unit, bounded }) => (unit === "share" ? shares : unit === "index" && bounded ? indices : numbers);
 const run = () => report.runs[state.run];
 const similarity = () => report.similarities[run().similarity];
 
@@ -147,7 +148,7 @@ function some(count, limit = 12) { // evenly spread places of a list
 const scoredSplit = () => report.accuracy[state.setting].split; // the samples on which rounds were scored
 
 // Curves of all methods in a setting, with their intervals.
-function overRounds(kind, title, what, measure = { unit: kind === "ari" ? "index" : "share", digits: kind === "ari" ? 2 : 1 }) {
+function overRounds(kind, title, what, measure = { unit: kind === "ari" ? "index" : "share", digits: kind === "ari" ? 2 : 1, bounded: true }) {
   const hover = hoverFormat(measure), text = (value) => write(value, measure);
   const chart = report.accuracy[state.setting], traces = [], pale = kind === "accuracy" && chart.lines.some((l) => l.partial);
   const lines = chart.lines.map((line) => ({ ...line, y: line[kind], low: line[kind + "_low"], high: line[kind + "_high"] })).filter((line) => line.y);
@@ -171,7 +172,7 @@ function overRounds(kind, title, what, measure = { unit: kind === "ari" ? "index
   const longest = lines.reduce((a, b) => (b.rounds.length > a.rounds.length ? b : a));
   const drawn = lines.flatMap((line) => [line.y, line.low, line.high, kind === "accuracy" ? line.partial || [] : []]);
   return {
-    traces, layout: layout({ ...unified, showlegend: true, xaxis: rounds(last(longest.rounds)), yaxis: axisOf(measure.unit)(drawn, title), ...eventLines(chart.events) }),
+    traces, layout: layout({ ...unified, showlegend: true, xaxis: rounds(last(longest.rounds)), yaxis: axisOf(measure)(drawn, title), ...eventLines(chart.events) }),
     label: `${what} Over the rounds: ${lines.map((line) => `${line.method} ends at ${end(line)}`).join("; ")}.${eventText(chart.events)}`,
     note: what + (some_band ? " Bands: 95% intervals over the seeds." : "") + (pale ? " Pale: some clients have no cluster yet, or are away." : ""),
     heads: ["round", ...lines.map((line) => line.method)],
@@ -218,7 +219,7 @@ const charts = {
       layout: layout({
         ...unified, showlegend: true,
         xaxis: { title: { text: `clients, ${SCORE.worst_word} ${SCORE.head} first` }, tickformat: ".0%", range: [0, 1], tickvals: [0, 0.2, 0.4, 0.6, 0.8, 1], showgrid: false, unifiedhovertitle: { text: `%{x:.0%} of the clients have at ${SCORE.worst_word === "highest" ? "least" : "most"}` } },
-        yaxis: axisOf(SCORE.unit)(lines.map((line) => line.clients.accuracy), `client's test ${SCORE.head}`),
+        yaxis: axisOf(SCORE)(lines.map((line) => line.clients.accuracy), `client's test ${SCORE.head}`),
         shapes: [{ type: "rect", x0: 0, x1: 0.1, yref: "paper", y0: 0, y1: 1, fillcolor: faded(rgb(t.soft), 0.15), line: { width: 0 }, layer: "below" }],
       }),
       label: `Test ${SCORE.head} of single clients after the last round, ${SCORE.worst_word} first. ${lines.map((l) => `${l.method}: ${SCORE.worst} ${text(l.clients.bottom)}, median ${text(l.clients.quartiles[1])}, standard deviation ${text(l.clients.spread)}`).join("; ")}.`,
@@ -241,7 +242,7 @@ const charts = {
     if (scored.length === 1) return { empty: `Only round ${scored[0]} was scored: ${lines.map((line) => `cluster ${line.cluster} ${text(line.accuracy[x.indexOf(scored[0])])}`).join(", ")}.` };
     const ends = lines.map((line) => `cluster ${line.cluster} ends at ${text(last(line.accuracy))}`);
     return {
-      traces, layout: layout({ ...unified, xaxis: rounds(last(x)), yaxis: axisOf(SCORE.unit)(lines.map((line) => line.accuracy), `${run().split} ${SCORE.head}`), showlegend: true, ...eventLines(run().events) }),
+      traces, layout: layout({ ...unified, xaxis: rounds(last(x)), yaxis: axisOf(SCORE)(lines.map((line) => line.accuracy), `${run().split} ${SCORE.head}`), showlegend: true, ...eventLines(run().events) }),
       label: `${run().split === "test" ? "Test" : "Validation"} ${SCORE.head} of each cluster's clients. ${ends.join("; ")}.${eventText(run().events)}`,
       note: omitted > 0 ? `${lines.length === 1 ? "The largest cluster" : `The ${lines.length} largest clusters`}; ${count(omitted, "other is", "others are")} omitted.` : "All clients of a cluster together.",
       heads: ["round", ...lines.map((l) => `cluster ${l.cluster}`)],

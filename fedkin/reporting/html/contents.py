@@ -4,6 +4,7 @@ page and the paper figures are drawn."""
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -229,6 +230,7 @@ def _score_words(report: ReportInput) -> Json:
         "heading": score.heading,
         "unit": score.unit,
         "digits": score.digits,
+        "bounded": math.isfinite(score.highest),
         "direction": score.direction,
         "worst": roles.worst_words,
         "worst_word": score.worst_word,
@@ -245,6 +247,7 @@ def _measure_chart(measure: Measure) -> Json:
         "title": f"{measure.title[:1].upper()}{measure.title[1:]}.{better}",
         "unit": measure.unit,
         "digits": measure.digits,
+        "bounded": math.isfinite(measure.highest),
     }
 
 

@@ -39,6 +39,11 @@ function draw(name) {
   if (drawn.size === names.length) document.documentElement.dataset.all = Math.round(performance.now());
 }
 
+// A table that is wider than the page gets smaller letters, and then cells of several lines.
+for (const place of document.querySelectorAll("main > section > .table")) {
+  for (const narrow of ["dense", "folded"]) if (place.scrollWidth > place.clientWidth) place.classList.add(narrow);
+}
+
 const redraw = (some) => some.filter((name) => drawn.has(name)).forEach(draw);
 const drawAll = () => names.forEach((name) => drawn.has(name) || draw(name));
 const OF_SETTING = ["accuracy", "bottom", "clients", "ari", ...report.measures.map((one) => "measure-" + one.name)];

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from fedkin.reporting.html.json_values import Json
@@ -26,7 +27,7 @@ _GREY = "#9AA3AD"
 
 
 def legend(figure: Figure, axes: Axes, title: str | None = None) -> None:
-    """Write the legend of a panel below it, in up to six columns.
+    """Write the legend of a panel below it, in up to six columns that fit the figure.
 
     Args:
         figure: the figure.
@@ -34,15 +35,21 @@ def legend(figure: Figure, axes: Axes, title: str | None = None) -> None:
         title: heading of the legend; default: none.
     """
     handles, names = axes.get_legend_handles_labels()
-    columns = 3 if any(len(name) > 4 for name in names) else 6
-    figure.legend(
-        handles,
-        names,
-        title=title if names else None,
-        loc="outside lower center",
-        ncols=min(columns, max(1, len(names))),
-        handlelength=3,  # the longest dashes twice
-    )
+    columns = min(3 if any(len(name) > 4 for name in names) else 6, max(1, len(names)))
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    while True:
+        drawn = figure.legend(
+            handles,
+            names,
+            title=title if names else None,
+            loc="outside lower center",
+            ncols=columns,
+            handlelength=3,  # the longest dashes twice
+        )
+        if columns == 1 or drawn.get_window_extent(renderer).width <= figure.bbox.width:
+            return
+        drawn.remove()
+        columns -= 1
 
 
 def hue(run: Json, cluster: int) -> int:

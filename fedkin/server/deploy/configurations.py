@@ -94,14 +94,14 @@ def configurations(
         data = values["data"]
         values["samples"] = with_columns(values["samples"])
         hidden = bool(values["secret"] or values["privacy"])
-        scaling = samples_scaling(
-            data, values["samples"], sites=[folder / name for name in names], hidden=hidden
-        )
-        values["samples"] = with_columns(values["samples"] | scaling)
-        if "scale_from" in values["samples"]:
-            data = {**data, "scale_from": values["samples"]["scale_from"]}
+        # The files are read with their labels, which may be numbers.
         labels = {key: values["samples"][key] for key in LABEL_KEYS if key in values["samples"]}
         described = {**data, **labels}
+        folders = [folder / name for name in names]
+        scaling = samples_scaling(described, values["samples"], sites=folders, hidden=hidden)
+        values["samples"] = with_columns(values["samples"] | scaling)
+        if "scale_from" in values["samples"]:
+            described["scale_from"] = values["samples"]["scale_from"]
         server["samples"] = _samples(described, folder / names[0], values["samples"])
     first = _next_number(folder)
     sites = {
@@ -256,9 +256,12 @@ def _samples(data: Values, site: Path, changes: Values) -> Values:
     if "shape" in changes and says_outputs:
         return changes
     if _is_per_site(data) and not (site / str(data.get("path", ""))).exists():
+        outputs = f"samples.task={data['task']}" if data.get("task") else "samples.classes=2"
         raise ConfigError(
-            f"data.path: {site / str(data.get('path', ''))} does not exist; if the data are on "
-            "another machine, describe their samples: samples.shape=[30] samples.classes=2"
+            f"data.path: {site / str(data.get('path', ''))} does not exist, and a relative path "
+            "starts in each site's folder; copy the files there first, or give one file for all "
+            "sites by its absolute path; if the data are on another machine, describe their "
+            f"samples: samples.shape=[30] {outputs}"
         )
     values = data
     # A path in [data] is relative to the site's folder.

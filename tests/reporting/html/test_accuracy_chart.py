@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -41,6 +43,20 @@ def test_a_band_is_cut_at_nothing_and_the_table_has_the_whole_interval() -> None
     half = 4.302652729911275 * np.std([0.0, 0.1, 0.5], ddof=1) / np.sqrt(3)
     assert 0.2 < half and accuracy_over_rounds(runs)["accuracy_low"] == [0.0]
     assert mean_with_unit(MEASURES["accuracy"], [0.0, 0.1, 0.5]) == f"20.0 ± {100 * half:.1f}%"
+
+
+def test_an_interval_of_errors_without_a_unit_may_be_above_one() -> None:
+    """MASE is 1 for a forecast that is as good as the seasonal naive one, and has no upper end."""
+    mase = "mean_absolute_scaled_error"
+    values = [1.3, 1.4, 1.6]
+    rows = np.zeros((1, 4), np.int64)
+    records: list[dict[str, Any]] = [{"measure": [mase], mase: [value]} for value in values]
+    runs = [a_run(rows, seed=seed, **record) for seed, record in enumerate(records)]
+    chart = accuracy_over_rounds(runs)
+    half = 4.302652729911275 * np.std(values, ddof=1) / np.sqrt(3)
+    assert chart["accuracy"] == pytest.approx([np.mean(values)], abs=1e-4)
+    assert chart["accuracy_high"] == pytest.approx([np.mean(values) + half], abs=1e-4)
+    assert chart["accuracy_low"] == pytest.approx([np.mean(values) - half], abs=1e-4)
 
 
 def test_partial_rounds_are_pale_and_not_the_best() -> None:

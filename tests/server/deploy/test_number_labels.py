@@ -303,6 +303,40 @@ def test_init_needs_no_file_if_the_samples_are_described(tmp_path: Path) -> None
     assert server["samples"]["task"] == "count" and "classes" not in server["samples"]
 
 
+@pytest.mark.parametrize("label", ["task=regression", "quantiles=[0.1, 0.9]"])
+def test_init_reads_labels_that_are_numbers(tmp_path: Path, label: str) -> None:
+    """The files of all sites are on this machine, so init computes the scaling from them."""
+    names = ["site-0", "site-1"]
+    pooled = []
+    for site, name in enumerate(names):
+        folder = tmp_path / name
+        folder.mkdir()
+        TABLES[site][["a", "b", "score", "split"]].to_csv(folder / "t.csv", index=False)
+        pooled.append(TABLES[site][TABLES[site]["split"] == "train"][["a", "b"]])
+    settings = ["data.name=file", "data.path=t.csv", "data.label=score", f"data.{label}"]
+    settings += ["data.partition=iid", "data.clients=1"]
+    server, sites = configurations(tmp_path, names, new=names, settings=settings, secure=False)
+    found = server["samples"]
+    assert found["shape"] == [2] and found["features"] == ["a", "b"]
+    mean = pd.concat(pooled).mean()
+    assert found["scale_from"]["mean"] == pytest.approx({"a": mean["a"], "b": mean["b"]})
+    for content in sites.values():
+        assert content["samples"] == found
+        assert "task" not in content["data"] and "quantiles" not in content["data"]
+
+
+def test_init_says_where_a_relative_path_starts(tmp_path: Path) -> None:
+    settings = ["data.name=file", "data.path=t.csv", "data.label=score", "data.task=regression"]
+    settings += ["data.partition=iid", "data.clients=1"]
+    names = ["site-0"]
+    wrong = (
+        r"site-0/t.csv does not exist, and a relative path starts in each site's folder; copy the "
+        r"files there.*absolute path.*samples.shape=\[30\] samples.task=regression"
+    )
+    with pytest.raises(ConfigError, match=wrong):
+        configurations(tmp_path, names, new=names, settings=settings, secure=False)
+
+
 def test_init_moves_the_task_to_the_samples(tmp_path: Path) -> None:
     (tmp_path / "site-1").mkdir()
     TABLES[0].to_csv(tmp_path / "site-1" / "t.csv", index=False)
