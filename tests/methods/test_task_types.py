@@ -29,8 +29,13 @@ TRUE_CLUSTERS = np.arange(CLIENTS) % 2
 
 
 @cache
-def data_of(task: str) -> FederatedData:
-    """Clients of two clusters, whose labels depend on the features with other signs."""
+def data_of(task: str, missing: bool = False) -> FederatedData:
+    """Clients of two clusters, whose labels depend on the features with other signs.
+
+    Args:
+        task: the task type.
+        missing: whether 30% of all cells of a table of numbers are missing.
+    """
     rng = np.random.default_rng(0)
     x = rng.normal(size=(CLIENTS * PER_CLIENT, FEATURES)).astype(np.float32)
     owner = np.repeat(np.arange(CLIENTS), PER_CLIENT)
@@ -40,7 +45,10 @@ def data_of(task: str) -> FederatedData:
         return survival(x, rng.exponential(np.exp(-score)), rng.random(len(x)) < 0.7)
     noise = rng.normal(scale=0.3, size=len(x))
     y = 5 + 3 * (score + noise) if task == "regression" else rng.poisson(2 * np.exp(score))
-    data = table_of(x, y, owner, task)
+    if missing:
+        data = table_of(x, y, owner, task)
+    else:
+        data = fk.data.from_arrays(x, y.astype(float), clients=owner, task=task)
     return replace(data, true_clusters=TRUE_CLUSTERS)
 
 
@@ -79,20 +87,22 @@ def survival(x: np.ndarray, times: np.ndarray, died: np.ndarray) -> FederatedDat
 
 
 @cache
-def model_of(task: str, hidden: bool) -> Model:
+def model_of(task: str, hidden: bool, missing: bool = False) -> Model:
     """A model for a method that needs layers before the last one, or for others."""
-    data = data_of(task)
+    data = data_of(task, missing)
     if task == "survival":
         return fk.models.cox(data, hidden=(4,) if hidden else ())
     return fk.models.mlp(data, hidden=(4,)) if hidden else fk.models.mclr(data)
 
 
-def trained(method: Any, task: str, hidden: bool = False, **arguments: Any) -> fk.Run:
+def trained(
+    method: Any, task: str, hidden: bool = False, missing: bool = False, **arguments: Any
+) -> fk.Run:
     local = fk.LocalTraining(epochs=1, batch_size=10, lr=0.05)
     return fk.simulate(
         method,
-        data_of(task),
-        model_of(task, hidden),
+        data_of(task, missing),
+        model_of(task, hidden, missing),
         rounds=3,
         cohort=CLIENTS,
         local=local,
@@ -125,9 +135,9 @@ def test_every_method_trains_or_is_refused(name: str, task: str) -> None:
     hidden = CASES[name].hidden
     if words := refusal(name, task):
         with pytest.raises(ConfigError, match=words):
-            trained(method, task, hidden)
+            trained(method, task, hidden, missing=True)
         return
-    run = trained(method, task, hidden)
+    run = trained(method, task, hidden, missing=True)
     score = data_of(task).task_type.names.score
     assert all(np.isfinite(record[score]) for record in run.records[1:])
     assert np.isfinite(run.models).all()

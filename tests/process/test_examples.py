@@ -149,6 +149,17 @@ def test_the_peers_refuse_a_folder_that_exists(checkout: Path) -> None:
     assert refused.strip() == "error: runs/three-peers exists: remove it, or name another folder"
 
 
+def test_the_forecasts_begin(checkout: Path, tmp_path: Path) -> None:
+    """The series and a first run; the next test has all commands."""
+    nothing = {"FEDKIN_DATA": "", "FEDKIN_CACHE": str(tmp_path / "cache")}
+    said = [run(checkout, line, nothing) for line in commands(f"forecast/{README}")[:2]]
+    assert "the series are made up" in said[0]
+    assert "MASE" in said[1]
+    check_clean(checkout)
+
+
+# Ten processes, one after another.
+@pytest.mark.process
 def test_the_forecasts(checkout: Path, tmp_path: Path) -> None:
     """All commands of the README, without data on the machine."""
     nothing = {"FEDKIN_DATA": "", "FEDKIN_CACHE": str(tmp_path / "cache")}
@@ -173,6 +184,16 @@ def test_the_forecasts(checkout: Path, tmp_path: Path) -> None:
     check_clean(checkout)
 
 
+def test_the_lengths_of_stay_begin(checkout: Path, tmp_path: Path) -> None:
+    """The table and a first command; the next test has all commands but the advice."""
+    nothing = {"FEDKIN_DATA": "", "FEDKIN_CACHE": str(tmp_path / "cache")}
+    said = [run(checkout, line, nothing) for line in commands(f"length_of_stay/{README}")[:2]]
+    assert "17 hospitals" in "".join(said)
+    check_clean(checkout)
+
+
+# Ten processes, one after another.
+@pytest.mark.process
 def test_the_lengths_of_stay(checkout: Path, tmp_path: Path) -> None:
     """All commands of the README but the advice, without data on the machine; the comparisons with
     fewer rounds."""
