@@ -164,7 +164,8 @@ def rows_of(data: FederatedData, loss: str, trained_rows: int) -> Rows:
     offset = np.zeros(len(x))
     if loss == COUNTS:
         # The offset has the exposure and the pooled rate.
-        y, offset = y[:, 0], y[:, 1]
+        offset = y[:, 1]
+        y = y[:, 0]
     elif loss == CLASSES:
         offset += logit(y[:trained_rows].mean())
     return Rows(loss, x[None], y[None], offset[None])

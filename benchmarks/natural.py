@@ -5,11 +5,11 @@ models, and clusters, on five draws, with reference figures.
     python -m benchmarks.natural --page docs/measured-levels.md
 
 The first writes ``benchmarks/natural_results/exam.json``; the second writes the page of all such
-files. The shared model is FedAvg's and clusters
-are IFCA's, both trained by the simulator; own intercepts, personal and local models are exact fits
-(``fedkin.analysis.level_fits``). The reference figures are means over five other draws, by code
-that shares nothing with the library. Draw s of a set without a time is the division of
-``fk.data.natural(set, seed=s)``; a set with a time is divided by rolling years.
+files. The shared model is FedAvg's and clusters are IFCA's, both trained by the simulator; every
+second start of IFCA has the K-means clusters of local models. Own intercepts, personal and local
+models are exact fits (``fedkin.analysis.level_fits``). The reference figures are means over five
+other draws, by code that shares nothing with the library. Draw s of a set without a time is the
+division of ``fk.data.natural(set, seed=s)``; a set with a time is divided by rolling years.
 
 Columns of text become columns of 0 and 1, missing values are filled, heavy columns are on the scale
 of the log, and all columns are standardised and cut to 8 standard deviations.
@@ -206,8 +206,10 @@ from {len(records)} of the {len(REFERENCE)} sets that it can measure. The number
 the share of the constant's loss that a model saves, mean of five draws. Numbers in brackets are
 reference figures of other code on other draws.
 
-* *shared* is FedAvg, and *clusters* is IFCA. Its number of clusters K is chosen on validation
-  samples, and K = 1 is offered. Both are trained by the simulator, as linear models.
+* *shared* is FedAvg, and *clusters* is IFCA. Both are trained by the simulator, as linear models.
+  Every second start of IFCA has random models, and the others have the K-means clusters of local
+  models. The start and the number of clusters K are chosen on validation samples, and K = 1 is
+  offered.
 * *own intercept*, *personal* and *local* are exact fits.
 * *clusters beyond the intercept* is the gain of clusters with own intercepts over the shared model
   with own intercepts, in percent of its loss, with the corrected 95% interval.

@@ -283,7 +283,8 @@ def join_command(
 
         check_output(out, sums, _COLUMNS_BEGIN)
         rules = TableOptions.of(min_frequency=min_frequency, min_clients=min_clients).rules
-        transform = joined([TableSums.load(path) for path in sums], rules)
+        sites = [TableSums.load(path) for path in sums]
+        transform = joined(sites, rules, [str(path) for path in sums])
         write_atomic(out, json.dumps(transform.values(), indent=1, ensure_ascii=False) + "\n")
         rows = [
             [name, f"{mean:.5g}", f"{scale:.5g}"]

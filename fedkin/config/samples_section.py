@@ -4,14 +4,17 @@ their tables, and their labels."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import model_validator
 
 from fedkin.config.schema import Positive, Section
 from fedkin.core.object_repr import listed
-from fedkin.data.label_tasks import given_statistics, task_type_of
-from fedkin.data.table_options import whole_transform
+from fedkin.core.storage import user_path
+from fedkin.data.label_statistics import given_statistics
+from fedkin.data.label_tasks import task_type_of
+from fedkin.data.table_options import read_statistics, whole_transform
 from fedkin.data.table_transform import NONE, TableTransform, given_transform
 from fedkin.task_types.classification import CLASSIFICATION
 from fedkin.task_types.task_type import TaskType
@@ -55,16 +58,6 @@ class SamplesSection(Section):
     # statistics of labels that are numbers, by which all sites scale them; not set: the server
     # computes them, by sums over the training samples of all sites
     label_scale_from: dict[str, float] | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _columns(cls, values: Any) -> Any:
-        """The values with the names and the number of the features, if ``scale_from`` has them."""
-        given = values.get("scale_from")
-        if not isinstance(given, Mapping) or "encoding" not in given:
-            return values
-        names = list(given.get("columns", ()))
-        return {"features": names, "shape": [len(names)], **values}
 
     @model_validator(mode="before")
     @classmethod
@@ -152,3 +145,25 @@ class SamplesSection(Section):
         if isinstance(found, TableTransform):
             return found.of_columns(self.features, "samples.scale_from").as_given()
         return given_transform(found, self.features, "samples")
+
+
+def with_columns(samples: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """The section [samples] with the content of the file that ``scale_from`` names, and with the
+    names and the number of the features if ``scale_from`` has them.
+
+    Args:
+        samples: the section, before it is checked.
+        folder: the folder at which a relative path starts.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
+    given = samples.get("scale_from")
+    if isinstance(given, str):
+        given = read_statistics(folder / user_path(given))
+    if not isinstance(given, Mapping):
+        return dict(samples)
+    if "encoding" not in given:
+        return {**samples, "scale_from": given}
+    names = list(given.get("columns", ()))
+    return {"shape": [len(names)], "features": names, **samples, "scale_from": given}

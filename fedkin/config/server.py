@@ -23,7 +23,7 @@ from fedkin.config.option_registry import made_options, own_sections, resolve_op
 from fedkin.config.plan import Compute, RunSettings
 from fedkin.config.registry import Entry, resolve, resolve_model
 from fedkin.config.run import DECLARED, LocalSection, described_run, resolve_against
-from fedkin.config.samples_section import SamplesSection
+from fedkin.config.samples_section import SamplesSection, with_columns
 from fedkin.config.schema import DEFAULT, Place, Values, toml_values
 from fedkin.config.score_goals import check_goals
 from fedkin.config.server_settings import ServerSettings, SiteSettings
@@ -31,7 +31,6 @@ from fedkin.core.codec import digest
 from fedkin.core.errors import ConfigError
 from fedkin.core.storage import user_path
 from fedkin.core.training import LocalTraining
-from fedkin.data.table_options import read_statistics
 from fedkin.data.table_transform import TableTransform
 from fedkin.measures.measure import Measure
 from fedkin.options import SECTIONS
@@ -217,8 +216,7 @@ def server_from_dict(raw: dict[str, Any], place: Place, folder: Path) -> ServerC
         folder: the file's folder, where relative paths start.
     """
     own = own_sections(raw, SERVER)
-    raw = _with_columns(raw, folder)
-    sections = _sections(raw, (*SERVER, *own), place)
+    sections = _sections(raw, (*SERVER, *own), place, folder)
     method = sections.resolve("method", "method", registry.methods(), METHOD)
     run = _run_settings(sections)
     against = resolve_against(run.against, method, sections)
@@ -254,20 +252,6 @@ def server_from_dict(raw: dict[str, Any], place: Place, folder: Path) -> ServerC
     return config
 
 
-def _with_columns(raw: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """The sections with the content of the file that ``scale_from`` in [samples] names.
-
-    Args:
-        raw: the sections.
-        folder: the folder at which a relative path starts.
-    """
-    samples = raw.get("samples")
-    if not isinstance(samples, dict) or not isinstance(samples.get("scale_from"), str):
-        return raw
-    columns = read_statistics(folder / user_path(samples["scale_from"]))
-    return {**raw, "samples": {**samples, "scale_from": columns}}
-
-
 def _run_settings(sections: Sections) -> RunSettings:
     """The settings [run] of a server's file. Raises ConfigError for those of simulations only."""
     given = sections["run"]
@@ -296,7 +280,7 @@ def client_from_dict(raw: dict[str, Any], place: Place, folder: Path) -> ClientC
         place: function that turns ``section.key`` into its name in messages.
         folder: the file's folder, where relative paths start.
     """
-    sections = _sections(_with_columns(raw, folder), CLIENT, place)
+    sections = _sections(raw, CLIENT, place, folder)
     site = sections.validate("client", SiteSettings)
     data = dict(sections["data"])
     for key in ("path", "scale_from") if data.get("name") == "file" else ():
@@ -331,8 +315,18 @@ def _signing(site: SiteSettings, folder: Path) -> dict[str, str]:
     return {name: str(folder / user_path(value)) for name, value in given.items()}
 
 
-def _sections(raw: dict[str, Any], known: Sequence[str], place: Place) -> Sections:
-    """The sections of a server's or site's file. Raises ConfigError if [samples] is missing."""
+def _sections(raw: dict[str, Any], known: Sequence[str], place: Place, folder: Path) -> Sections:
+    """The sections of a server's or site's file. Raises ConfigError if [samples] is missing.
+
+    Args:
+        raw: the sections.
+        known: the names of sections.
+        place: function that turns ``section.key`` into its name in messages.
+        folder: the file's folder, where relative paths start.
+    """
+    samples = raw.get("samples")
+    if isinstance(samples, dict):
+        raw = {**raw, "samples": with_columns(samples, folder)}
     sections = Sections(raw, known, place)
     if "samples" not in sections:
         raise ConfigError(

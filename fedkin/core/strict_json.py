@@ -6,8 +6,6 @@ import json
 import math
 from typing import Any
 
-import numpy as np
-
 
 def finite_or_none(value: float) -> float | None:
     """The value, or None if it is not finite, since JSON has no NaN and infinity."""
@@ -17,6 +15,9 @@ def finite_or_none(value: float) -> float | None:
 def json_value(value: Any) -> Any:
     """A value as a JSON value, also within lists and dictionaries: NumPy numbers become Python
     numbers, NaN and infinity become None."""
+    # Imported here, so that the command does not load NumPy before it needs it.
+    import numpy as np
+
     if isinstance(value, (list, tuple)):
         return [json_value(entry) for entry in value]
     if isinstance(value, dict):

@@ -83,15 +83,7 @@ class ForecastReader:
         """
         check_table(table, place)
         columns = resolved_columns(table, columns)
-        if columns.client is None:
-            raise ConfigError(
-                f"{place}: a forecast needs the client of each row, since each client is a "
-                "series, and a partition would divide a series; name the column: client = 'shop'"
-            )
-        if columns.exposure is not None:
-            raise ConfigError(
-                "exposure applies to counts only; set task = 'count', or leave exposure out"
-            )
+        _check_roles(columns, place)
         # Facts are read from all rows, also from those that do not become samples.
         owners = whole_ids(client_ids(table[columns.client], place, str(columns.client)))
         of_clients = {str(name): table[name] for name in columns.client_columns}
@@ -136,4 +128,17 @@ class ForecastReader:
             task_type=prepared.task_type,
             task_type_is_given=True,
             series=prepared.rows,
+        )
+
+
+def _check_roles(columns: Columns, place: Path | str) -> None:
+    """Raise ConfigError if no column has the client of each row, or one has exposures."""
+    if columns.client is None:
+        raise ConfigError(
+            f"{place}: a forecast needs the client of each row, since each client is a "
+            "series, and a partition would divide a series; name the column: client = 'shop'"
+        )
+    if columns.exposure is not None:
+        raise ConfigError(
+            "exposure applies to counts only; set task = 'count', or leave exposure out"
         )

@@ -118,14 +118,7 @@ def prepare(
     )
     kept &= _of_trained_clients(read, kept & (part == "train"), lags, place)
     _check_order(read, part, kept, split=split, place=place)
-    if not kept.all():
-        _log.info(
-            "%s: left out %d of %d rows, which have no label or lack a value at one of the lags %s",
-            place,
-            int((~kept).sum()),
-            len(kept),
-            listed(lags),
-        )
+    _log_left_out(kept, lags, place)
     series = Series(
         time=tuple(map(str, time)),
         unit=read.time.frequency.unit,
@@ -282,6 +275,19 @@ def _cut(step: Int64[np.ndarray, "m"], test_share: float) -> int:
     from_here = np.cumsum(count[::-1])[::-1]
     allowed = np.flatnonzero(from_here <= test_share * len(step))
     return int(distinct[allowed[0] if len(allowed) else -1])
+
+
+def _log_left_out(kept: Bool[np.ndarray, "M"], lags: Sequence[int], place: Path | str) -> None:
+    """Log how many rows do not become samples, if there are any."""
+    if kept.all():
+        return
+    _log.info(
+        "%s: left out %d of %d rows, which have no label or lack a value at one of the lags %s",
+        place,
+        int((~kept).sum()),
+        len(kept),
+        listed(lags),
+    )
 
 
 def _of_trained_clients(

@@ -233,16 +233,17 @@ def from_pandas(
     frame = table_options.rename(frame, name)
     split = test if isinstance(test, str) else None
     chosen = [features] if isinstance(features, str) else features
-    roles = (label, client, split, exposure, weight, *names_of(client_columns), *(chosen or ()))
+    facts = names_of(client_columns)
+    used = (label, client, split, exposure, weight, *facts, *(chosen or ()))
     columns = Columns(
         label=label,
         client=client,
         features=None if chosen is None else list(chosen),
         split=split,
-        unused=table_options.dropped(frame, [role for role in roles if role is not None], name),
+        unused=table_options.dropped(frame, used, name),
         exposure=exposure,
         weight=weight,
-        client_columns=names_of(client_columns),
+        client_columns=facts,
     )
     task_type = task_type_of(task, loss, quantiles, loss_options, known=label_scale_from)
     forecast = ForecastReader.of(

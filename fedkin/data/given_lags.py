@@ -16,7 +16,7 @@ from jaxtyping import Float64
 
 from fedkin.core.errors import DataError
 from fedkin.data.files import Table
-from fedkin.data.label_tasks import numbers_of
+from fedkin.data.number_columns import numbers_of
 from fedkin.data.series_history import SeriesHistory
 
 # Rows whose values differ by more than this share of the labels' deviation are not the same number,

@@ -2,7 +2,8 @@
 
 Real numbers are centred and scaled by the pooled mean and standard deviation of the training
 labels. Counts keep their values; the log of the pooled rate (sum of labels / sum of exposures) is
-added to the offset of every sample. So a model that starts at 0 starts at the pooled constant.
+added to the offset of every sample. So a model that starts at 0 starts at the pooled constant
+(with the link softplus, at 0.69 of the pooled rate).
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ class TableOptions:
 
         Args:
             table: a DataFrame with renamed columns; it needs no rows.
-            used: columns with another role.
+            used: columns with another role; None for a role that no column has.
             place: file or name with which messages begin.
 
         Raises:
@@ -139,10 +139,11 @@ class TableOptions:
             ConfigError: a column is needed as label, client, split or feature.
         """
         by_text = {str(name): name for name in table.columns}
+        used_names = {str(name) for name in used if name is not None}
         for name in self.drop:
             if name not in by_text:
                 raise DataError(f"{place}: drop: {unknown('column', name, by_text)}")
-            if name in map(str, used):
+            if name in used_names:
                 raise ConfigError(
                     f"{place}: drop: column {name!r} is named as the label, the client, the split "
                     "or a feature, too; leave it out of one of the two options"

@@ -30,14 +30,14 @@ from fedkin.data.federated import FederatedData
 from fedkin.data.fit_encoding import EncodingRules, check_feature_names, vocabulary_of
 from fedkin.data.missing_values import PresentSums, imputation
 from fedkin.data.table_encoding import TableEncoding, encoded_names
+from fedkin.data.table_scaling import scales_of
 from fedkin.data.table_transform import RAW, STANDARD, TableTransform
+from fedkin.measures.moments import Moments, above_rounding
 
 _VERSION = 1
 # The sums of fewer training samples say much about each of them.
 LEAST_SAMPLES = 6
 _ALL_SITES = "the tables of all sites"  # with which messages begin
-# A smaller deviation, as a share of the mean, comes from rounding.
-_ROUNDING = 4 * np.finfo(np.float64).eps
 
 
 @dataclass(frozen=True)
@@ -251,13 +251,10 @@ def table_sums(data: FederatedData) -> TableSums:
     return TableSums(
         columns=transform.inputs,
         renamed=transform.renamed,
-        clients=tuple(_sums_of(data.x[rows], transform) for rows in _clients(data)),
+        clients=tuple(
+            _sums_of(data.x[data.train[client]], transform) for client in range(data.clients)
+        ),
     )
-
-
-def _clients(data: FederatedData) -> list[np.ndarray]:
-    """The training rows of each client."""
-    return [data.train[client] for client in range(data.clients)]
 
 
 def _sums_of(x: Float64[np.ndarray, "s f"], transform: TableTransform) -> ClientColumns:
@@ -303,13 +300,18 @@ def _number_sums(values: Float64[np.ndarray, "s"]) -> NumberSums:
     return NumberSums(len(values), mean, float(((values - mean) ** 2).sum()))
 
 
-def joined(sites: Sequence[TableSums], rules: EncodingRules | None = None) -> TableTransform:
+def joined(
+    sites: Sequence[TableSums],
+    rules: EncodingRules | None = None,
+    site_names: Sequence[str] | None = None,
+) -> TableTransform:
     """The transform of all sites' tables: their shared categories, the means that fill missing
     values, and the scaling by mean and standard deviation.
 
     Args:
         sites: the sums of each site.
         rules: which categories get a feature; None for the defaults.
+        site_names: names of the sites in messages, such as their files; None for site 1, site 2, ..
 
     Raises:
         ConfigError: sites have different columns, or a column has numbers at one site and text at
@@ -321,10 +323,12 @@ def joined(sites: Sequence[TableSums], rules: EncodingRules | None = None) -> Ta
         raise ConfigError("expected the sums of at least one site")
     rules = EncodingRules() if rules is None else rules
     columns = sites[0].columns
-    for number, site in enumerate(sites[1:], 2):
+    if site_names is None:
+        site_names = [f"site {number}" for number in range(1, len(sites) + 1)]
+    for name, site in zip(site_names, sites, strict=True):
         if site.columns != columns:
             raise ConfigError(
-                f"the tables of site 1 and site {number} have different columns: "
+                f"the tables of {site_names[0]} and {name} have different columns: "
                 f"{listed(columns)}; and {listed(site.columns)}. Name the columns that all have, "
                 "in one order: features=a,b"
             )
@@ -347,14 +351,16 @@ def joined(sites: Sequence[TableSums], rules: EncodingRules | None = None) -> Ta
     filling = imputation(_present(pooled, names, samples), names)
     encoding = TableEncoding(columns, vocabularies, filling)
     check_feature_names(encoding, _ALL_SITES)
-    mean = [pooled[name].mean if name in pooled else 0.0 for name in names]
-    scale = [_deviation(pooled[name], samples) if name in pooled else 1.0 for name in names]
+    mean = np.array([pooled[name].mean if name in pooled else 0.0 for name in names])
+    squares = np.array([pooled[name].squares if name in pooled else 0.0 for name in names])
+    # Missing values become the mean, so they add nothing to the squares.
+    scale = scales_of(above_rounding(mean, np.sqrt(squares / samples)))
     indicators = len(filling.indicated)
     return TableTransform(
         columns=encoding.names,
         kind=STANDARD,
-        mean=(*mean, *[0.0] * indicators),
-        scale=(*scale, *[1.0] * indicators),
+        mean=(*mean.tolist(), *[0.0] * indicators),
+        scale=(*scale.tolist(), *[1.0] * indicators),
         renamed=_renamed(sites),
         encoding=encoding,
     )
@@ -385,13 +391,16 @@ def _renamed(sites: Sequence[TableSums]) -> dict[str, str]:
 
 
 def _pooled(parts: Sequence[NumberSums]) -> NumberSums:
-    """The sums of several clients together (Chan, Golub and LeVeque 1983)."""
-    present = sum(part.present for part in parts)
-    if not present:
-        return NumberSums(0, 0.0, 0.0)
-    mean = sum(part.present * part.mean for part in parts) / present
-    squares = sum(part.squares + part.present * (part.mean - mean) ** 2 for part in parts)
-    return NumberSums(present, mean, squares)
+    """The sums of several clients together."""
+    of_clients = Moments(
+        count=np.array([part.present for part in parts]),
+        mean=np.array([part.mean for part in parts]),
+        squares=np.array([part.squares for part in parts]),
+    )
+    pooled = of_clients.pooled()
+    return NumberSums(
+        present=int(pooled.count[0]), mean=float(pooled.mean[0]), squares=float(pooled.squares[0])
+    )
 
 
 def _present(pooled: Mapping[str, NumberSums], names: Sequence[str], samples: int) -> PresentSums:
@@ -402,10 +411,3 @@ def _present(pooled: Mapping[str, NumberSums], names: Sequence[str], samples: in
     return PresentSums(
         samples=np.array([samples]), present=np.array([present]), total=np.array([total])
     )
-
-
-def _deviation(sums: NumberSums, samples: int) -> float:
-    """The standard deviation of a column whose missing values are its mean; 1 for a constant
-    column."""
-    deviation = float(np.sqrt(sums.squares / samples))
-    return 1.0 if deviation <= _ROUNDING * abs(sums.mean) else deviation

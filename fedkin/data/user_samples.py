@@ -21,6 +21,7 @@ from fedkin.data.client_ids import client_ids, whole_ids
 from fedkin.data.client_names import ClientNames
 from fedkin.data.features import Features as Features
 from fedkin.data.federated import FederatedData, Ragged
+from fedkin.data.label_statistics import RawLabels
 from fedkin.data.label_tasks import fitted, given, read_labels
 from fedkin.data.labels import LABELS, Names, encode_labels
 from fedkin.data.partition import by_writer, split_train_test
@@ -182,16 +183,7 @@ class OwnSamples:
         facts = values_by_client(self.client_columns, owned, client_names, self.place)
         owned = _select(owned, labelled)
         train, test, validation = self._split(owned, train_fraction, seed, client_names)
-        if self.task_type_is_given:
-            task_type, y = given(self.task_type, raw, self.place)
-        else:
-            task_type, y = fitted(
-                self.task_type,
-                raw,
-                train=train.rows,
-                place=self.place,
-                known=self.label_scale_from,
-            )
+        task_type, y = self._fitted(self.task_type, raw, train)
         assert task_type.loss is not None
         transform = None
         if x is None:
@@ -213,6 +205,16 @@ class OwnSamples:
             transform=transform,
             task_type=task_type,
             client_columns=facts,
+        )
+
+    def _fitted(
+        self, task_type: TaskType, raw: RawLabels, train: Ragged
+    ) -> tuple[TaskType, Shaped[np.ndarray, "M ..."]]:
+        """The task type with the statistics of the labels, and ``y`` of all samples."""
+        if self.task_type_is_given:
+            return given(task_type, raw, self.place)
+        return fitted(
+            task_type, raw, train=train.rows, place=self.place, known=self.label_scale_from
         )
 
     def _scaled(self, train: Ragged, client_names: Sequence[str] | None) -> Scaled:

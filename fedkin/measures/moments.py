@@ -16,6 +16,9 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float64, Int, Real
 
+# A smaller deviation, as a share of the mean, comes from rounding.
+_ROUNDING = 4 * np.finfo(np.float64).eps
+
 
 class Moments(NamedTuple):
     """Three sums of a number over the samples of each client.
@@ -93,6 +96,14 @@ def moments_of_sums(
     variance = (squares - total**2 / count) / count
     # Rounding must not make the variance of equal values negative.
     return MeanAndDeviation(centre + total / count, np.sqrt(np.maximum(variance, 0)))
+
+
+def above_rounding(
+    mean: Float64[np.ndarray, "d"], deviation: Float64[np.ndarray, "d"]
+) -> Float64[np.ndarray, "d"]:
+    """The deviations of columns; 0 where a deviation is so small, as a share of the mean, that it
+    comes from rounding. So a column of equal numbers is constant."""
+    return np.where(deviation <= _ROUNDING * np.abs(mean), 0.0, deviation)
 
 
 def between_share(parts: Moments) -> float:

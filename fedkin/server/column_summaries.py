@@ -19,7 +19,7 @@ from fedkin.core.randomness import Stream
 from fedkin.core.replies import Reply
 from fedkin.core.task import Task
 from fedkin.core.world import World, client_names
-from fedkin.measures.moments import moments_of_sums
+from fedkin.measures.moments import above_rounding, moments_of_sums
 from fedkin.measures.quantile_search import RankCounts, search_quantiles
 from fedkin.server.remote_world import RemoteWorld
 from fedkin.task_types.task_type import TaskType
@@ -32,8 +32,6 @@ _FARTHEST_QUARTILE = 2.0
 # 64^7 bins, of which the last one has 1e-12 of the standard deviation.
 _HISTOGRAMS = 7
 _BINS = 64
-# A smaller deviation, as a share of the mean, comes from rounding.
-_ROUNDING = 4 * np.finfo(np.float64).eps
 _log = logging.getLogger("fedkin")
 
 
@@ -127,7 +125,7 @@ def _moments(
 ) -> tuple[Float64[np.ndarray, "d"], Float64[np.ndarray, "d"]]:
     """Mean and standard deviation of each column, from sums of differences from ``shift``."""
     mean, deviation = moments_of_sums(sums.count, sums.total, sums.squares, centre=shift)
-    return mean, np.where(deviation <= _ROUNDING * np.abs(mean), 0, deviation)
+    return mean, above_rounding(mean, deviation)
 
 
 def _quantiles(

@@ -10,6 +10,7 @@ from functools import lru_cache, partial
 import numpy as np
 
 from fedkin import data as sets
+from fedkin.analysis.level_fits import merged
 from fedkin.core.randomness import Stream
 from fedkin.data.drifting import StreamData
 from fedkin.data.federated import FederatedData, Ragged
@@ -72,7 +73,7 @@ class Setting:
         made = _made(self, seed)
         if made.validation is not None:
             # The data are divided by date.
-            return made if validated else _without_validation(made)
+            return made if validated else replace(made, train=merged(made), validation=None)
         if validated and not isinstance(made, StreamData):
             return made.with_validation(VALIDATION)
         return made
@@ -81,16 +82,6 @@ class Setting:
 @lru_cache(maxsize=4)
 def _made(setting: Setting, seed: int) -> FederatedData:
     return setting.make(seed)
-
-
-def _without_validation(data: FederatedData) -> FederatedData:
-    """The data whose validation samples are training samples."""
-    assert data.validation is not None
-    together = [
-        np.concatenate([data.train[client], data.validation[client]])
-        for client in range(data.clients)
-    ]
-    return replace(data, train=Ragged.of(together), validation=None)
 
 
 def _digits(partition: str, seed: int, **options: float | int) -> FederatedData:
@@ -193,20 +184,18 @@ def _natural(name: str, seed: int) -> FederatedData:
     rng = np.random.default_rng(seed)
     kept = rng.permutation(data.clients)[:CLIENTS]
     data = data.select(kept)
-    parts = {"train": TRAINED, "validation": TESTED, "test": TESTED}
-    drawn = {
-        split: Ragged.of(
-            [np.sort(rng.permutation(rows)[:most]) for rows in _rows_of(data.part(split))]
-        )
-        for split, most in parts.items()
-        if split in data.splits
-    }
-    return replace(data, **drawn)
+    return replace(
+        data,
+        train=_drawn(data.train, TRAINED, rng),
+        validation=None if data.validation is None else _drawn(data.validation, TESTED, rng),
+        test=_drawn(data.test, TESTED, rng),
+    )
 
 
-def _rows_of(part: Ragged) -> list[np.ndarray]:
-    """The rows of each client."""
-    return [part[client] for client in range(len(part.sizes))]
+def _drawn(part: Ragged, most: int, rng: np.random.Generator) -> Ragged:
+    """At most so many rows of each client, drawn at random, in their order."""
+    clients = range(len(part.sizes))
+    return Ragged.of([np.sort(rng.permutation(part[client])[:most]) for client in clients])
 
 
 SLOW = (0.01, 0.03, 0.1)

@@ -139,8 +139,7 @@ def _accuracy(
         sums: sums over the samples, as the task type names them.
         examples: number of samples.
     """
-    named = dict(zip(task_type.sums, np.moveaxis(sums, -1, 0), strict=False))
-    values = task_type.values(named, examples)
+    values = task_type.values(task_type.named(sums), examples)
     gains = [name for name in GAINS if name in values]
     if not gains:
         return values[task_type.measures[0]]
@@ -158,7 +157,7 @@ def _of_clients(task_type: TaskType, scores: Scores) -> Line:
 
 
 def _client_losses(
-    task_type: TaskType, scores: Scores, clients: Int[np.ndarray, "n"], total: int
+    task_type: TaskType, scores: Scores, clients: Int[np.ndarray, "n"], all_clients: int
 ) -> list[float | None]:
     """The mean test loss of each client to four digits, for ``worse_than_alone``: the training loss
     of classes and survival times, and of numbers the error by which runs are scored. It is
@@ -168,14 +167,12 @@ def _client_losses(
         task_type: what the labels are.
         scores: scores of the evaluated clients.
         clients: these clients.
-        total: number of all clients.
+        all_clients: number of all clients.
     """
-    values = scores.loss
-    if task_type.measure.direction == "lower":
-        column = task_type.sums.index(task_type.score_sum)
-        values = scores.sums[:, column] / np.maximum(scores.examples, 1)
+    total_loss = task_type.score_loss_sums(scores.sums, scores.loss, scores.examples)
+    values = total_loss / np.maximum(scores.examples, 1)
     values = np.nan_to_num(values, nan=DIVERGED, posinf=DIVERGED)
-    losses: list[float | None] = [None] * total
+    losses: list[float | None] = [None] * all_clients
     for client, samples, loss in zip(clients, scores.examples, values, strict=True):
         if samples >= LEAST_SAMPLES:
             losses[int(client)] = float(f"{min(loss, DIVERGED):.4g}")

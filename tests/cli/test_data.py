@@ -187,4 +187,7 @@ def test_the_columns_of_two_sites_are_joined_by_sums(tmp_path: Path) -> None:
     assert fedkin("data", "join", "a.json", "b.json").exit_code == 0
     refused(fedkin("data", "join", "a.json", "--out", "b.csv"), "b.csv")
     refused(fedkin("data", "join", "a.csv"), "expected the sums of a table")
+    narrow = fedkin("data", "sums", *one, "drop=age", "--out", "narrow.json")
+    assert narrow.exit_code == 0, narrow.output
+    refused(fedkin("data", "join", "a.json", "narrow.json"), "of a.json and narrow.json")
     refused(fedkin("data", "sums", "a.csv", "label=outcome", "--out", "a.csv"), "a.csv")

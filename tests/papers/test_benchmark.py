@@ -175,14 +175,14 @@ def test_clients_that_do_not_count_and_models_that_diverged() -> None:
         np.array([19, 18, 17, 9]),
         loss=np.array([0.1234567, np.inf, np.nan, 0.5]),
     )
-    losses = runs._client_losses(CLASSIFICATION, scores, np.array([3, 0, 1, 2]), total=5)
+    losses = runs._client_losses(CLASSIFICATION, scores, np.array([3, 0, 1, 2]), all_clients=5)
     assert losses == [runs.DIVERGED, runs.DIVERGED, None, 0.1235, None]
 
 
 def test_of_numbers_the_squared_errors_are_stored() -> None:
     sums = np.array([[80.0, 20.0, 400.0, 90.0]])
     scores = Scores(sums, np.array([20]), loss=np.array([-7.0]))
-    assert runs._client_losses(Regression(), scores, np.array([0]), total=1) == [4.0]
+    assert runs._client_losses(Regression(), scores, np.array([0]), all_clients=1) == [4.0]
     # R2 = 1 - 80 / 400.
     assert runs._accuracy(Regression(), sums[0], 20) == pytest.approx(0.8)
     diverged = np.array([1e9, 20.0, 400.0, 90.0])

@@ -64,7 +64,7 @@ from fedkin.run.folder.fingerprint import (
     environment_changes,
     first_difference,
 )
-from fedkin.run.folder.label_statistics import LABELS
+from fedkin.run.folder.kept_label_statistics import LABELS
 from fedkin.run.folder.migrations import Migrations
 from fedkin.run.folder.record_lines import line_of, lines_of, records_up_to
 

@@ -28,7 +28,7 @@ from fedkin.run.folder.fingerprint import (
     fingerprint,
     model_digest,
 )
-from fedkin.run.folder.label_statistics import kept_statistics
+from fedkin.run.folder.kept_label_statistics import kept_label_statistics
 from fedkin.run.folder.run_folder import main_folder, read_transform
 from fedkin.run.trained.ingredients import Ingredients, parts_of
 
@@ -69,7 +69,7 @@ def parts_again(
     transform = read_transform(folder)
     loadable = _as_scaled(located(config, folder, stored), folder, transform)
     parts = _with_transform(parts_of(loadable, model, method=method), transform)
-    parts = _with_labels(parts, kept_statistics(main_folder(folder)))
+    parts = _with_labels(parts, kept_label_statistics(main_folder(folder)))
     if isinstance(parts.samples, FederatedData) and not _is_own(config, parts, identity):
         what = config.data.get("path") or config.data_name
         # The fingerprint also depends on versions (e.g. of JAX). If they have changed, another

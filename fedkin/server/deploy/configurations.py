@@ -14,6 +14,7 @@ from fedkin.config import registry
 from fedkin.config.list_values import with_lists
 from fedkin.config.loader import parse_override, read_toml
 from fedkin.config.registry import resolve
+from fedkin.config.samples_section import with_columns
 from fedkin.config.schema import Values, error_context
 from fedkin.config.server import (
     CLIENT,
@@ -29,7 +30,7 @@ from fedkin.server.deploy import deployment_folder as files
 from fedkin.server.deploy.build_node import node_from_config
 from fedkin.server.deploy.check import checked_model
 from fedkin.server.deploy.removed_sites import REMOVED
-from fedkin.server.deploy.site_scaling import samples_scaling, with_columns
+from fedkin.server.deploy.site_scaling import samples_scaling
 
 # The trial: handwritten digits in two clusters of sites, with different permutations of the labels.
 TRIAL: dict[str, Values] = {
@@ -92,14 +93,13 @@ def configurations(
         server = {name: values[name] for name in SERVER}
         _move_labels(values)
         data = values["data"]
-        values["samples"] = with_columns(values["samples"])
         hidden = bool(values["secret"] or values["privacy"])
         # The files are read with their labels, which may be numbers.
         labels = {key: values["samples"][key] for key in LABEL_KEYS if key in values["samples"]}
         described = {**data, **labels}
         folders = [folder / name for name in names]
         scaling = samples_scaling(described, values["samples"], sites=folders, hidden=hidden)
-        values["samples"] = with_columns(values["samples"] | scaling)
+        values["samples"] = with_columns(values["samples"] | scaling, Path())
         if "scale_from" in values["samples"]:
             described["scale_from"] = values["samples"]["scale_from"]
         server["samples"] = _samples(described, folder / names[0], values["samples"])

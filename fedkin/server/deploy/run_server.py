@@ -34,7 +34,7 @@ from fedkin.measures.run_scores import scores_in
 from fedkin.options.base import Option
 from fedkin.run.experiment import Experiment
 from fedkin.run.federation_state import FederationState, server_state_file, write_state
-from fedkin.run.folder.label_statistics import read_statistics, write_statistics
+from fedkin.run.folder.kept_label_statistics import read_label_statistics, write_label_statistics
 from fedkin.run.folder.lock import lock_file
 from fedkin.run.folder.run_folder import LABELS, TRANSFORM, holds_run, read_transform
 from fedkin.run.metrics.partial_rounds import scored_text
@@ -297,10 +297,10 @@ class RemoteWorlds:
             folder = Path(self.config.federation.folder)
             file = folder / LABELS
             if holds_run(folder):
-                self.task_type = self.task_type.with_statistics(read_statistics(file))
+                self.task_type = self.task_type.with_statistics(read_label_statistics(file))
             else:
                 self.task_type = label_statistics(world, self.task_type)
-                write_statistics(file, self.task_type.statistics)
+                write_label_statistics(file, self.task_type.statistics)
             self._labels_known = True
         world.task_type = self.task_type
 

@@ -12,11 +12,10 @@ from typing import Any
 from fedkin.config import registry
 from fedkin.config.schema import Values
 from fedkin.core.errors import ConfigError, FedkinError
-from fedkin.core.storage import user_path
 from fedkin.data.column_statistics import combined
 from fedkin.data.federated import FederatedData
 from fedkin.data.files import is_table_file
-from fedkin.data.table_options import FOR_SUMS, TableOptions, read_statistics
+from fedkin.data.table_options import FOR_SUMS, TableOptions
 from fedkin.data.table_scaling import raw_statistics, scales_of
 from fedkin.data.table_sums import joined, table_sums
 from fedkin.data.table_transform import STANDARD, TableTransform
@@ -61,18 +60,6 @@ def samples_scaling(
     return {}
 
 
-def with_columns(samples: Values) -> Values:
-    """The user's section [samples] with the content of the file that ``scale_from`` names, and with
-    the names and the number of the features in it."""
-    given = samples.get("scale_from")
-    if isinstance(given, str):
-        given = dict(read_statistics(user_path(given)))
-    if not isinstance(given, dict) or "encoding" not in given:
-        return samples
-    names = list(given.get("columns", ()))
-    return {"shape": [len(names)], "features": names, **samples, "scale_from": given}
-
-
 def common_scaling(data: Values, files: Sequence[Path]) -> Values | None:
     """The mean and the scale of each column over the training samples of all sites, for
     ``scale_from`` in [samples]; of tables with text or missing values, also their encoding. None if
@@ -85,7 +72,7 @@ def common_scaling(data: Values, files: Sequence[Path]) -> Values | None:
     try:
         whole = _tables(data, files, scale_from=dict(FOR_SUMS))
         if any(table.transform is not None and table.transform.encoding for table in whole):
-            return _joined(data, whole).values()
+            return _joined(data, whole, files).values()
         tables = _tables(data, files, scale=STANDARD)
     except FedkinError as error:
         raise ConfigError(f"data: {error}; nothing was written") from error
@@ -112,12 +99,13 @@ def _tables(data: Values, files: Sequence[Path], **scaling: Any) -> list[Federat
     ]
 
 
-def _joined(data: Values, tables: Sequence[FederatedData]) -> TableTransform:
+def _joined(data: Values, tables: Sequence[FederatedData], files: Sequence[Path]) -> TableTransform:
     """The encoding and the scaling of all sites' tables, from sums of each."""
     options = TableOptions.of(
         min_frequency=data.get("min_frequency"), min_clients=data.get("min_clients")
     )
-    return joined([table_sums(table) for table in tables], options.rules)
+    sums = [table_sums(table) for table in tables]
+    return joined(sums, options.rules, [str(file) for file in files])
 
 
 def _other_columns(first: Path, names: Sequence[str], file: Path, others: Sequence[str]) -> str:

@@ -15,13 +15,13 @@ from fedkin.core.storage import write_atomic
 LABELS = "labels.json"
 
 
-def write_statistics(file: Path, statistics: Float64[np.ndarray, "L"]) -> None:
+def write_label_statistics(file: Path, statistics: Float64[np.ndarray, "L"]) -> None:
     """Write the statistics of a task type (``TaskType.statistics``) to a file."""
     file.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(file, json.dumps(statistics.tolist()))
 
 
-def kept_statistics(folder: Path | None) -> Float64[np.ndarray, "L"] | None:
+def kept_label_statistics(folder: Path | None) -> Float64[np.ndarray, "L"] | None:
     """The statistics that a run has computed with its sites; None if it has computed none.
 
     Args:
@@ -33,10 +33,10 @@ def kept_statistics(folder: Path | None) -> Float64[np.ndarray, "L"] | None:
     if folder is None:
         return None
     file = folder / LABELS
-    return read_statistics(file) if file.exists() else None
+    return read_label_statistics(file) if file.exists() else None
 
 
-def read_statistics(file: Path) -> Float64[np.ndarray, "L"]:
+def read_label_statistics(file: Path) -> Float64[np.ndarray, "L"]:
     """The statistics in a file. Raises CheckpointError if it is missing or damaged."""
     try:
         return np.array(json.loads(file.read_text()), np.float64)
