@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Float32, Int, Shaped
 
 from fedkin.core.errors import ConfigError, DataError
+from fedkin.core.model_spec import BackboneFeatures
 from fedkin.core.object_repr import count, html_table, listed
 from fedkin.core.plain import plain
 from fedkin.core.randomness import Stream
@@ -64,6 +65,8 @@ class FederatedData:
             other data.
         task_type: what the labels are: classes, numbers, counts, ...
         client_columns: facts about clients, such as their sector: a value for each client, by name.
+        features_of: for samples that ``fk.models.features`` computed: from which backbone; None for
+            other data.
         patients: for risk sets: the patients from whom they are made; None if they are not kept.
         packed: the files of packed data (``fedkin.data.pack``), from which the arrays are mapped;
             None for data in memory.
@@ -92,6 +95,7 @@ class FederatedData:
     task_type: TaskType = CLASSIFICATION
     client_columns: Mapping[str, tuple[str, ...]] | None = None
     patients: Patients | None = None
+    features_of: BackboneFeatures | None = None
     # Not a field of the dataclass: the class method ``trusted`` sets it on an instance.
     packed: ClassVar[PackedFiles | None] = None
 

@@ -332,7 +332,9 @@ def _jax_scores(
         block = x[start : start + _WIDTH]
         # The last batch is filled up with zeros, whose scores are cut off.
         padding = [(0, _WIDTH - len(block))] + [(0, 0)] * (x.ndim - 1)
-        parts.append(np.asarray(score(vector, np.pad(block, padding)))[: len(block)])
+        parts.append(
+            np.asarray(score(vector, np.pad(block, padding), model.frozen_arrays))[: len(block)]
+        )
     return np.concatenate(parts)
 
 
@@ -342,7 +344,7 @@ def _compiled(model: Any) -> Callable[..., Any]:
     model."""
     import jax
 
-    return jax.jit(lambda vector, x: model.apply(model.unflatten(vector), x, None))
+    return jax.jit(model.scores)
 
 
 def _torch_scores(

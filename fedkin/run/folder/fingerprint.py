@@ -85,15 +85,20 @@ def _jax_digest(model: Model, data: FederatedData) -> str:
     memory addresses.
     """
 
-    def program(flat: jax.Array, x: jax.Array, key: jax.Array) -> tuple:
+    def program(flat: jax.Array, x: jax.Array, key: jax.Array, frozen: Any) -> tuple:
         tree = model.unflatten(flat)
-        trained = model.apply(tree, x, key) if model.random else None
-        return model.apply(tree, x, None), trained, model.penalty(tree) if model.penalty else None
+        apply = model.bound(frozen).apply
+        trained = apply(tree, x, key) if model.random else None
+        return apply(tree, x, None), trained, model.penalty(tree) if model.penalty else None
 
     flat = jax.ShapeDtypeStruct((model.spec.parameters,), jnp.float32)
-    lowered = jax.jit(program).lower(flat, jnp.asarray(data.x[:1]), jax.random.key(0))
+    sample = jnp.asarray(data.x[:1])
+    lowered = jax.jit(program).lower(flat, sample, jax.random.key(0), model.frozen_arrays)
     digest = hashlib.sha256(lowered.as_text().encode())
     add_array(digest, model.initial(np.array([1, 2], np.uint32)))
+    # The frozen arrays are an argument of the program, so its text does not have them.
+    if model.frozen is not None:
+        digest.update(model.frozen.digest.encode())
     return digest.hexdigest()
 
 

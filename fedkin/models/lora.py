@@ -1,0 +1,375 @@
+"""Low-rank adapters: a pretrained network stays frozen, and small factors and a last layer are
+trained.
+
+Source: Hu et al., LoRA: Low-Rank Adaptation of Large Language Models (ICLR 2022), section 4.1.
+
+A dense layer y = W0 x + b becomes y = W0 x + b + (alpha / rank) B A x, with A [rank, in] and
+B [out, rank]. B starts at 0, so that the first output is the backbone's. The flat vector of the
+model has only A, B and the last layer: every method clusters and averages these.
+
+A is drawn from ``seed`` once, equal for all clients, clusters and initial models. Only then can
+B be compared between clients: B is the gradient seen through A.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from fedkin.core.errors import ConfigError, ModelError
+from fedkin.core.model_spec import BackboneFeatures, Factor, ModelSpec, Samples, spec_from_shapes
+from fedkin.core.object_repr import listed
+from fedkin.models.backbone import Backbone, from_transformers
+from fedkin.models.encoder import Projection
+from fedkin.models.frozen import FrozenPart
+from fedkin.models.layers import Dense
+from fedkin.models.model import Model, Tree, check_samples, parameter_tree, prepare_jax
+
+_HEAD_DEVIATION = 0.02  # standard deviation of a new last layer, as in BERT
+_TRAINED = ("AB", "B")
+_DENSE = (eqx.nn.Linear, Projection, Dense)
+
+
+class Factors(NamedTuple):
+    """The two factors of one adapted layer."""
+
+    a: Any  # [rank, in]; None if it is frozen
+    b: Any  # [out, rank]
+
+
+class Trained(NamedTuple):
+    """What clients train: the factors of all adapted layers, then the last layer."""
+
+    factors: tuple[Factors, ...]
+    head: Any  # a Projection; None without one
+
+
+class Frozen(NamedTuple):
+    """What nobody trains: the arrays of the backbone, and A where only B is trained."""
+
+    backbone: Any
+    a: Any
+
+
+class Adapted(eqx.Module):
+    """A frozen dense layer and its two factors: the layer's output plus scale B A x."""
+
+    layer: Any
+    a: Float[Array, "r i"]
+    b: Float[Array, "o r"]
+    scale: float = eqx.field(static=True)
+
+    def __call__(self, x: Float[Array, "... i"], **options: Any) -> Float[Array, "... o"]:
+        return self.layer(x, **options) + self.scale * ((x @ self.a.T) @ self.b.T)
+
+
+def lora(
+    data: Samples,
+    backbone: Backbone | eqx.Module | str | Path,
+    *,
+    rank: int = 8,
+    alpha: float = 16.0,
+    targets: Sequence[str] = ("query", "value"),
+    layers: Sequence[int] | None = None,
+    train: str = "AB",
+    head: bool | str = True,
+    batched: bool = False,
+    seed: int = 0,
+) -> Model:
+    """A model whose clients train low-rank factors of a frozen network and its last layer.
+
+    Args:
+        data: federated data: token numbers [M, L] for a backbone, or the features that
+            ``fk.models.features`` has computed from them.
+        backbone: a backbone of ``fk.models.from_transformers``, or its folder; or an Equinox
+            module.
+        rank: rank of the factors.
+        alpha: the factors' product is multiplied by alpha / rank.
+        targets: ends of the names of the dense layers that get factors.
+        layers: numbers of the backbone's layers that get factors; None for all.
+        train: ``AB`` to train both factors; ``B`` to train B only (FFA-LoRA, Sun et al., ICLR
+            2024), which halves the bytes and makes means of models exact.
+        head: for a backbone: True for a new last layer on the mean over the tokens. For a module:
+            the end of the name of its last dense layer, which is drawn again and trained whole;
+            False if only factors are trained.
+        batched: whether a module takes a batch instead of one sample.
+        seed: seed of A. It is equal for all clients and clusters.
+
+    Returns:
+        The model.
+
+    Raises:
+        ModelError: no layer has a name of ``targets``, or the backbone does not fit the data.
+        ConfigError: rank, ``train`` or a layer is none of those that there are.
+    """
+    prepare_jax()
+    check_samples(data)
+    if isinstance(backbone, (str, Path)):
+        backbone = from_transformers(backbone)
+    if train not in _TRAINED:
+        raise ConfigError(f"train must be 'AB' or 'B', got {train!r}")
+    network = _network(backbone, data, head, batched)
+    adapted = network.adapted(tuple(targets), None if layers is None else tuple(layers), rank)
+    drawn = _drawn_a(adapted, rank, seed)
+    parts = _Parts(network=network, adapted=adapted, scale=alpha / rank, rank=rank)
+    trained_a = None if train == "B" else drawn
+    frozen = Frozen(backbone=network.arrays, a=drawn if train == "B" else None)
+    return parts.model(trained_a, FrozenPart(network.name, frozen), data.classes)
+
+
+class _Layer(NamedTuple):
+    """A dense layer of a network."""
+
+    name: str
+    position: int  # among the leaves of the network, where dense layers are leaves
+    shape: tuple[int, int]  # [out, in]
+
+
+class _Network(NamedTuple):
+    """A frozen network: its arrays, and everything else of it."""
+
+    name: str
+    arrays: Tree
+    static: Any
+    dense: dict[str, _Layer]
+    call: Callable[[Any, Array, Array | None], Array]  # from module, batch and key to outputs
+    new_head: int | None  # number of inputs of a new last layer; None without one
+    own_head: _Layer | None  # the module's last layer, which is trained whole
+
+    def adapted(
+        self, targets: tuple[str, ...], layers: tuple[int, ...] | None, rank: int
+    ) -> list[_Layer]:
+        """The layers that get factors."""
+        found = [
+            layer
+            for layer in self.dense.values()
+            if layer is not self.own_head and layer.name.endswith(targets)
+        ]
+        if layers is not None:
+            found = [layer for layer in found if _number(layer.name) in layers]
+        if not targets or not found:
+            numbers = "" if layers is None else f" in the layers {', '.join(map(str, layers))}"
+            ends = dict.fromkeys(name.rpartition(".")[2] for name in self.dense)
+            raise ModelError(
+                f"no dense layer of {self.name!r} has a name that ends with "
+                f"{' or '.join(targets) or 'nothing'}{numbers}; there are {listed(list(ends))}"
+            )
+        smallest = min(min(layer.shape) for layer in found)
+        if not 1 <= rank <= smallest:
+            raise ConfigError(
+                f"rank must be between 1 and {smallest}, the size of the smallest layer that gets "
+                f"factors, got {rank}"
+            )
+        return found
+
+
+def _network(backbone: Any, data: Samples, head: bool | str, batched: bool) -> _Network:
+    """The parts of a backbone or of an Equinox module."""
+    if isinstance(backbone, Backbone):
+        backbone = _fitting(backbone, data)
+        module = backbone.encoder
+        name = backbone.name
+    elif isinstance(backbone, eqx.Module):
+        module = eqx.nn.inference_mode(backbone)
+        name = type(backbone).__name__.lower()
+    else:
+        raise ModelError(
+            "a backbone is what fk.models.from_transformers returns, its folder, or an Equinox "
+            f"module, got {type(backbone).__name__}"
+        )
+    arrays, static = eqx.partition(module, eqx.is_inexact_array)
+    is_encoder = isinstance(backbone, Backbone)
+    dense = _dense_layers(module, backbone.encoder.first if is_encoder else 0)
+    return _Network(
+        name=name,
+        arrays=jax.tree.map(np.asarray, arrays),
+        static=static,
+        dense=dense,
+        call=_whole_batch if is_encoder or batched else _each_sample,
+        new_head=backbone.encoder.width if is_encoder else None,
+        own_head=None if is_encoder or head is False else _own_head(name, dense, head),
+    )
+
+
+def _fitting(backbone: Backbone, data: Samples) -> Backbone:
+    """The backbone for these samples: whole for token numbers, without its first layers for
+    features."""
+    if np.issubdtype(data.x.dtype, np.integer) and data.x.ndim == 2:
+        if data.x.shape[1] > backbone.positions:
+            raise ModelError(
+                f"{data.name}: texts have {data.x.shape[1]} tokens, but the backbone "
+                f"{backbone.name!r} has {backbone.positions} positions; give a smaller length"
+            )
+        return backbone
+    computed: BackboneFeatures | None = getattr(data, "features_of", None)
+    width = backbone.encoder.width
+    if computed is None:
+        raise ModelError(
+            f"{data.name}: the backbone {backbone.name!r} takes token numbers [M, L] of its "
+            f"tokenizer, or features [M, L, {width}] of fk.models.features; got samples of shape "
+            f"{data.x.shape[1:]}, {data.x.dtype}"
+        )
+    if computed.digest != backbone.digest:
+        raise ModelError(
+            f"{data.name}: the features were computed by the backbone {computed.backbone!r} with "
+            f"the digest {computed.digest[:12]}, but {backbone.name!r} has {backbone.digest[:12]}: "
+            "give the backbone of the features, or compute them again with fk.models.features"
+        )
+    return backbone.starting_at(computed.layer)
+
+
+def _is_dense(node: Any) -> bool:
+    """Whether a part of a module is a dense layer."""
+    return isinstance(node, _DENSE)
+
+
+def _number(name: str) -> int:
+    """The first number in the name of a dense layer, that of its layer; -1 for none."""
+    digits = [int(part) for part in name.split(".") if part.isdecimal()]
+    return digits[0] if digits else -1
+
+
+def _dense_layers(module: Any, first: int) -> dict[str, _Layer]:
+    """The dense layers of a module by name, in the order of its fields.
+
+    Args:
+        module: the module.
+        first: the number of its first layer in the whole backbone, from which names count.
+    """
+    leaves = jax.tree_util.tree_leaves_with_path(module, is_leaf=_is_dense)
+    found = {}
+    for position, (path, leaf) in enumerate(leaves):
+        if _is_dense(leaf):
+            name = jax.tree_util.keystr(path, simple=True, separator=".")
+            if first:
+                own = _number(name)
+                name = name.replace(f".{own}.", f".{own + first}.", 1)
+            found[name] = _Layer(name=name, position=position, shape=tuple(leaf.weight.shape))
+    return found
+
+
+def _own_head(name: str, dense: dict[str, _Layer], head: bool | str) -> _Layer:
+    """The last layer of a module: the one with the given end of a name, or the last one."""
+    found = [layer for layer in dense.values() if head is True or layer.name.endswith(str(head))]
+    if not found:
+        raise ModelError(
+            f"no dense layer of {name!r} has a name that ends with {head!r}; there are "
+            f"{listed(list(dense)) or 'none'}"
+        )
+    return found[-1]
+
+
+def _whole_batch(module: Any, x: Array, key: Array | None) -> Array:
+    """Outputs of a module that takes a batch."""
+    return module(x)
+
+
+def _each_sample(module: Any, x: Array, key: Array | None) -> Array:
+    """Outputs of a module that takes one sample."""
+    return jax.vmap(module)(x)
+
+
+def _drawn_a(adapted: list[_Layer], rank: int, seed: int) -> tuple[Array, ...]:
+    """A of every adapted layer: uniform between -1/sqrt(in) and 1/sqrt(in), as in PyTorch."""
+    keys = jax.random.split(jax.random.key(seed), len(adapted))
+    drawn = []
+    for key, layer in zip(keys, adapted, strict=True):
+        inputs = layer.shape[1]
+        bound = inputs**-0.5
+        drawn.append(jax.random.uniform(key, (rank, inputs), jnp.float32, -bound, bound))
+    return tuple(drawn)
+
+
+class _Parts(NamedTuple):
+    """What the functions of an adapter's model need."""
+
+    network: _Network
+    adapted: list[_Layer]
+    scale: float
+    rank: int
+
+    def model(self, trained_a: tuple[Array, ...] | None, frozen: FrozenPart, classes: int) -> Model:
+        """The model, for A that is trained (or None) and the frozen part."""
+
+        def init(key: Array) -> Tree:
+            return self.initial(key, trained_a, classes)
+
+        def applied(arrays: Frozen) -> Callable[[Trained, Array, Array | None], Array]:
+            return lambda tree, x, key: self.scores(arrays, tree, x, key)
+
+        example = init(jax.random.key(0))
+        return Model(
+            name=f"{self.network.name}-lora-{self.rank}",
+            spec=self.spec(example, frozen.digest),
+            init=init,
+            apply=applied(frozen.tree),
+            unflatten=parameter_tree(example),
+            frozen=frozen,
+            applied=applied,
+        )
+
+    def initial(self, key: Array, trained_a: tuple[Array, ...] | None, classes: int) -> Trained:
+        """New parameters: A as drawn, B = 0, and a last layer drawn from the key."""
+        factors = []
+        for number, layer in enumerate(self.adapted):
+            a = None if trained_a is None else trained_a[number]
+            factors.append(Factors(a=a, b=jnp.zeros((layer.shape[0], self.rank), jnp.float32)))
+        shape = None
+        if self.network.new_head is not None:
+            shape = (classes, self.network.new_head)
+        elif self.network.own_head is not None:
+            shape = self.network.own_head.shape
+        head = None
+        if shape is not None:
+            weight = _HEAD_DEVIATION * jax.random.normal(key, shape, jnp.float32)
+            head = Projection(weight=weight, bias=jnp.zeros(shape[0], jnp.float32))
+        return Trained(factors=tuple(factors), head=head)
+
+    def scores(self, frozen: Frozen, tree: Trained, x: Array, key: Array | None) -> Array:
+        """Scores of a batch."""
+        module = eqx.combine(frozen.backbone, self.network.static)
+        leaves, structure = jax.tree.flatten(module, is_leaf=_is_dense)
+        for number, layer in enumerate(self.adapted):
+            factors = tree.factors[number]
+            a = factors.a if frozen.a is None else frozen.a[number]
+            leaves[layer.position] = Adapted(
+                layer=leaves[layer.position], a=a, b=factors.b, scale=self.scale
+            )
+        if self.network.own_head is not None:
+            leaves[self.network.own_head.position] = tree.head
+        outputs = self.network.call(jax.tree.unflatten(structure, leaves), x, key)
+        return outputs if self.network.new_head is None else tree.head(outputs)
+
+    def spec(self, example: Trained, digest: str) -> ModelSpec:
+        """The layout of the flat vector: factors by layer, then the last layer."""
+        shapes: dict[str, tuple[int, ...]] = {}
+        for layer, factors in zip(self.adapted, example.factors, strict=True):
+            if factors.a is not None:
+                shapes[f"{layer.name}.lora_A"] = factors.a.shape
+            shapes[f"{layer.name}.lora_B"] = factors.b.shape
+        if example.head is not None:
+            shapes["head.weight"] = example.head.weight.shape
+            shapes["head.bias"] = example.head.bias.shape
+        spec = spec_from_shapes(shapes, detects=False)
+        factors = tuple(
+            Factor(
+                layer=layer.name,
+                a=spec.slices.get(f"{layer.name}.lora_A"),
+                b=spec.slices[f"{layer.name}.lora_B"],
+                rank=self.rank,
+                scale=self.scale,
+            )
+            for layer in self.adapted
+        )
+        # Without a head, the last factors look like a kernel, but are none.
+        head = spec.head if example.head is not None else None
+        bias = spec.head_bias if example.head is not None else None
+        return replace(spec, head=head, head_bias=bias, factors=factors, frozen=digest)

@@ -1,0 +1,127 @@
+"""From texts to token numbers, by the tokenizer of a pretrained model.
+
+Source of the file format: the library tokenizers (extra ``text``), which reads ``tokenizer.json``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int
+
+from fedkin.core.errors import ConfigError, DataError, ModelError
+
+_FILE = "tokenizer.json"
+_SHARE = 0.95  # share of the texts that are not cut, if no length is given
+_MULTIPLE = 8  # lengths are multiples of this number, so that few programs are compiled
+_log = logging.getLogger("fedkin")
+
+
+@dataclass(frozen=True, eq=False)
+class Tokenizer:
+    """The tokenizer of a pretrained model.
+
+    Attributes:
+        path: the file it was read from.
+        padding: the token number of padding.
+        encoder: the tokenizer of the library tokenizers.
+    """
+
+    path: Path
+    padding: int
+    encoder: Any
+
+    @classmethod
+    def from_folder(cls, folder: Path, padding: int) -> Tokenizer:
+        """The tokenizer in a folder of a Hugging Face model.
+
+        Args:
+            folder: a folder with ``tokenizer.json``.
+            padding: the token number of padding.
+        """
+        try:
+            import tokenizers
+        except ImportError as error:
+            raise ModelError(
+                "a text needs the library tokenizers: pip install 'fedkin[text]'"
+            ) from error
+        path = folder / _FILE
+        if not path.is_file():
+            raise ModelError(
+                f"{folder} has no {_FILE}; tokenizer.save_pretrained(folder) of a fast tokenizer "
+                "writes it"
+            )
+        try:
+            encoder = tokenizers.Tokenizer.from_file(str(path))
+        except Exception as error:  # the library raises plain exceptions
+            raise ModelError(f"{path} cannot be read: {error}") from error
+        # The file may ask for a fixed length; texts are cut and filled up here instead.
+        encoder.no_padding()
+        encoder.no_truncation()
+        return cls(path=path, padding=padding, encoder=encoder)
+
+    def check_vocabulary(self, rows: int) -> None:
+        """Raise ModelError if the tokenizer has more tokens than the model has word vectors.
+
+        Args:
+            rows: number of word vectors of the model.
+        """
+        tokens = self.encoder.get_vocab_size(with_added_tokens=True)
+        if tokens > rows:
+            raise ModelError(
+                f"{self.path} has {tokens:,} tokens, but the model has {rows:,} word vectors: "
+                "the tokenizer belongs to another model"
+            )
+
+    def tokens(self, texts: Any, length: int | None, positions: int) -> Int[np.ndarray, "M L"]:
+        """Token numbers of texts, filled up with padding at the end.
+
+        Args:
+            texts: M texts.
+            length: number of tokens L of every text. None: enough for 95% of the texts, rounded up
+                to a multiple of 8.
+            positions: the largest length of the model.
+
+        Raises:
+            ConfigError: the length is above the model's.
+            DataError: a text is no string.
+        """
+        if length is not None and not 2 <= length <= positions:
+            raise ConfigError(
+                f"length must be between 2 and {positions}, the positions of the model, "
+                f"got {length}"
+            )
+        encoded = [found.ids for found in self.encoder.encode_batch(_strings(texts))]
+        sizes = np.array([len(ids) for ids in encoded], np.int64)
+        if length is None:
+            length = self.length_for(sizes, positions)
+        cut = int((sizes > length).sum())
+        if cut:
+            _log.info("%s of %s texts are cut to %d tokens", f"{cut:,}", f"{len(sizes):,}", length)
+        out = np.full((len(encoded), length), self.padding, np.int32)
+        for row, ids in enumerate(encoded):
+            # The last token of a text, such as [SEP], is kept when the text is cut.
+            kept = ids if len(ids) <= length else [*ids[: length - 1], ids[-1]]
+            out[row, : len(kept)] = kept
+        return out
+
+    def length_for(self, sizes: Int[np.ndarray, "M"], positions: int) -> int:
+        """The length that 95% of the texts do not exceed, rounded up to a multiple of 8."""
+        if not len(sizes):
+            return _MULTIPLE
+        wanted = int(np.ceil(np.quantile(sizes, _SHARE)))
+        return min(-(-wanted // _MULTIPLE) * _MULTIPLE, positions)
+
+
+def _strings(texts: Any) -> Sequence[str]:
+    """The texts as a list. Raises DataError if an entry is no text."""
+    found = list(texts)
+    for row, text in enumerate(found):
+        if not isinstance(text, str):
+            raise DataError(f"the text in row {row} is {text!r}, not a string")
+    return found
