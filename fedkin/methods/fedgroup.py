@@ -46,11 +46,13 @@ from fedkin.measures.cosine import dissimilarity
 from fedkin.measures.ternary import base_directions, ternary_similarity
 from fedkin.methods.about import (
     COLD_START_CLIENTS,
+    COMPARED_PART,
     NUMBER_OF_MODELS,
     PROXIMAL_WEIGHT,
     RATE_BETWEEN_CLUSTERS,
     About,
 )
+from fedkin.methods.compared_part import PARTS, Part, only_part
 from fedkin.methods.fedavg import train_and_average
 from fedkin.methods.group_cold_start import GroupColdStart, first_updates, sampled_updates
 
@@ -103,6 +105,7 @@ class FedGroup:
             "newcomers": "as in FedGroup",
             "normalize": "as in FedGroup",
             "start": "as in FedGroup",
+            "part": COMPARED_PART,
         },
     )
 
@@ -120,6 +123,8 @@ class FedGroup:
     normalize: bool = True  # divides the inter-group sum; False: the paper's plain sum
     # First models of the groups: means of their clients' solutions, or "initial": w_0, as printed.
     start: Literal["solutions", "initial"] = "solutions"
+    # Compared part of updates: of an adapter's model, "B" or "head" find clusters best.
+    part: Part = "all"
 
     def __post_init__(self) -> None:
         for name in ("clusters", "alpha", "components"):
@@ -130,6 +135,7 @@ class FedGroup:
         check_choice("newcomers", self.newcomers, ("similarity", "latest", "random"))
         check_choice("normalize", self.normalize, (True, False))
         check_choice("start", self.start, ("solutions", "initial"))
+        check_choice("part", self.part, PARTS)
 
     def requirements(self) -> Requirements:
         return Requirements(
@@ -166,7 +172,8 @@ class FedGroup:
         start = world.initial(stream.child("model"))
         work = self._pretraining(world)
         clients, updates = sampled_updates(world, self, start=start, work=work, stream=stream)
-        return GroupColdStart(start, clients, updates, groups=self._partition(updates, stream))
+        compared = only_part(updates, world.spec, self.part)
+        return GroupColdStart(start, clients, updates, groups=self._partition(compared, stream))
 
     def round(
         self, world: World, state: FedGroupState, cohort: Int[np.ndarray, "n"], stream: Stream
@@ -203,7 +210,9 @@ class FedGroup:
         portion = self.alpha * self.clusters
         for part in np.split(newcomers, range(portion, len(newcomers), portion)):
             clients, updates = first_updates(world, start, clients=part, work=work, stream=stream)
-            assignment[clients] = np.argmin(dissimilarity(updates, state.directions), axis=1)
+            compared = only_part(updates, world.spec, self.part)
+            directions = only_part(state.directions, world.spec, self.part)
+            assignment[clients] = np.argmin(dissimilarity(compared, directions), axis=1)
         return replace(state, assignment=assignment)
 
     def embedding(self, updates: Float[np.ndarray, "a P"]) -> Float[np.ndarray, "a k"]:

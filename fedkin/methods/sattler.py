@@ -50,7 +50,8 @@ from fedkin.core.validation import check_choice, check_not_negative, check_posit
 from fedkin.core.world import World
 from fedkin.measures.cosine import cosine
 from fedkin.methods import cluster_steps
-from fedkin.methods.about import SHIFTED_SHARE, About
+from fedkin.methods.about import COMPARED_PART, SHIFTED_SHARE, About
+from fedkin.methods.compared_part import PARTS, Part, only_part
 from fedkin.methods.fedavg import single_model_state
 from fedkin.tasks.train import train
 
@@ -88,6 +89,7 @@ class SattlerCFL:
         leaves="updates",
         meanings={
             "threshold": SHIFTED_SHARE,
+            "part": COMPARED_PART,
         },
     )
 
@@ -101,6 +103,8 @@ class SattlerCFL:
     migration: cluster_steps.Migration = "none"  # shift test of clients
     threshold: float = 0.2  # largest change of labels without a shift, in the unit of migration
     eta_g: float = 0.0  # learning rate between clusters; 0: clusters share nothing
+    # Compared part of updates: of an adapter's model, "B" or "head" find clusters best.
+    part: Part = "all"
 
     def __post_init__(self) -> None:
         for name in ("eps1", "eps2", "first_split"):
@@ -113,6 +117,7 @@ class SattlerCFL:
                     f"gamma_max must be a number from 0 to 1, or None, got {self.gamma_max!r}"
                 )
         check_choice("weighting", self.weighting, ("simple", "examples"))
+        check_choice("part", self.part, PARTS)
         cluster_steps.check_policies(self, ("loss", "direction", "random"))
 
     def requirements(self) -> Requirements:
@@ -152,7 +157,8 @@ class SattlerCFL:
 
         # The split comes before the means: a new cluster gets the mean of its clients.
         if stream.round > self.first_split:
-            state = self._split(world, state, clients, updates)
+            compared = only_part(updates, world.spec, self.part)
+            state = self._split(world, state, clients, compared)
 
         weight = np.ones(len(clients), np.int64)
         if self.weighting == "examples":
