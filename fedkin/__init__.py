@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from fedkin.measures.measure import ScoredClients as ScoredClients
     from fedkin.methods import *  # noqa: F403
     from fedkin.models import as_model as as_model
+    from fedkin.models.lora import lora as lora
     from fedkin.options.attack.byzantine import Byzantine as Byzantine
     from fedkin.options.base import Option as Option
     from fedkin.options.late.late_replies import LateReplies as LateReplies
@@ -211,6 +212,7 @@ _HOME = {
     "draw": "fedkin.reporting.draw",
     "jax_client": "fedkin.server.deploy.custom_clients",
     "ks_similarity": "fedkin.analysis.ks_similarity",
+    "lora": "fedkin.models.lora",
     "mase": "fedkin.measures.forecasts",
     "non_iid_index": "fedkin.analysis.non_iid_index",
     "planted": "fedkin.scenarios.planted_clusters",

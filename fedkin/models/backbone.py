@@ -33,7 +33,7 @@ from fedkin.models.tokenizer import Tokenizer
 
 _CONFIG = "config.json"
 _WEIGHTS = "model.safetensors"
-_PICKLES = ("pytorch_model.bin", "*.bin", "*.pt", "*.pth")
+_PICKLES = ("*.bin", "*.pt", "*.pth")
 # Settings of a BERT model for which the encoder computes something else.
 _ASSUMED = {"hidden_act": "gelu", "position_embedding_type": "absolute"}
 _FLOATS = ("F64", "F32", "F16", "BF16")
@@ -163,7 +163,7 @@ def _arrays(folder: Path) -> dict[str, np.ndarray]:
     """The weights in a folder as float32 arrays, without the prefix ``bert.``."""
     path = folder / _WEIGHTS
     if not path.is_file():
-        if any(folder.glob(pattern) for pattern in _PICKLES):
+        if any(found for pattern in _PICKLES for found in folder.glob(pattern)):
             raise ModelError(
                 f"{folder} has its weights in pickles only, which can run code. Load the model "
                 f"where you trust it, and write {_WEIGHTS} by model.save_pretrained(folder)"

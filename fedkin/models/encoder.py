@@ -7,11 +7,16 @@ and normalisation. There is no dropout, so the same text always has the same fea
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+# AnyArray and samples are NumPy arrays until a compiled program takes them.
+AnyArray = Array | np.ndarray
 # Score of a padded position before the softmax.
 _HIDDEN = -1e9
 
@@ -19,8 +24,8 @@ _HIDDEN = -1e9
 class Projection(eqx.Module):
     """A dense layer on the last axis, y = x w^T + b."""
 
-    weight: Float[Array, "o i"]
-    bias: Float[Array, "o"]
+    weight: Float[AnyArray, "o i"]
+    bias: Float[AnyArray, "o"]
 
     def __call__(self, x: Float[Array, "... i"]) -> Float[Array, "... o"]:
         return x @ self.weight.T + self.bias
@@ -29,8 +34,8 @@ class Projection(eqx.Module):
 class LayerNorm(eqx.Module):
     """Normalisation of the last axis to mean 0 and variance 1, then a scale and a shift."""
 
-    weight: Float[Array, "d"]
-    bias: Float[Array, "d"]
+    weight: Float[AnyArray, "d"]
+    bias: Float[AnyArray, "d"]
     eps: float = eqx.field(static=True)
 
     def __call__(self, x: Float[Array, "... d"]) -> Float[Array, "... d"]:
@@ -49,7 +54,7 @@ class Attention(eqx.Module):
     heads: int = eqx.field(static=True)
 
     def __call__(self, x: Float[Array, "B L d"], mask: Bool[Array, "B L"]) -> Float[Array, "B L d"]:
-        def by_head(projection: Projection) -> Float[Array, "B h L e"]:
+        def by_head(projection: Callable[[Array], Array]) -> Float[Array, "B h L e"]:
             projected = projection(x).reshape(*x.shape[:2], self.heads, -1)
             return projected.transpose(0, 2, 1, 3)
 
@@ -78,14 +83,14 @@ class EncoderLayer(eqx.Module):
 class Embeddings(eqx.Module):
     """From token numbers to the input of the first layer."""
 
-    word: Float[Array, "V d"]
-    position: Float[Array, "S d"]
-    token_type: Float[Array, "t d"]
+    word: Float[AnyArray, "V d"]
+    position: Float[AnyArray, "S d"]
+    token_type: Float[AnyArray, "t d"]
     norm: LayerNorm
 
-    def __call__(self, tokens: Int[Array, "B L"]) -> Float[Array, "B L d"]:
+    def __call__(self, tokens: Int[AnyArray, "B L"]) -> Float[Array, "B L d"]:
         positions = self.position[: tokens.shape[1]]
-        return self.norm(self.word[tokens] + positions + self.token_type[0])
+        return self.norm(jnp.asarray(self.word)[tokens] + positions + self.token_type[0])
 
 
 class Encoder(eqx.Module):
@@ -108,7 +113,7 @@ class Encoder(eqx.Module):
         """Length d of the vector of a token."""
         return int(self.layers[0].output.bias.shape[0])
 
-    def __call__(self, x: Array) -> Float[Array, "B d"]:
+    def __call__(self, x: AnyArray) -> Float[Array, "B d"]:
         """The mean over the tokens of each text.
 
         Args:
@@ -119,11 +124,12 @@ class Encoder(eqx.Module):
         hidden = self.through(hidden, mask)
         return pooled(hidden, mask)
 
-    def inputs(self, x: Array) -> tuple[Float[Array, "B L d"], Bool[Array, "B L"]]:
+    def inputs(self, x: AnyArray) -> tuple[Float[Array, "B L d"], Bool[Array, "B L"]]:
         """The input of layer ``first``, and which positions are tokens."""
         if self.embeddings is None:
+            x = jnp.asarray(x)
             return x, jnp.any(x != 0, axis=-1)
-        return self.embeddings(x), x != self.padding
+        return self.embeddings(x), jnp.asarray(x) != self.padding
 
     def through(
         self, hidden: Float[Array, "B L d"], mask: Bool[Array, "B L"]

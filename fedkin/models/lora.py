@@ -73,7 +73,7 @@ class Adapted(eqx.Module):
 
 def lora(
     data: Samples,
-    backbone: Backbone | eqx.Module | str | Path,
+    backbone: Any,
     *,
     rank: int = 8,
     alpha: float = 16.0,
@@ -267,12 +267,12 @@ def _own_head(name: str, dense: dict[str, _Layer], head: bool | str) -> _Layer:
     return found[-1]
 
 
-def _whole_batch(module: Any, x: Array, key: Array | None) -> Array:
+def _whole_batch(module: Any, x: Any, key: Array | None) -> Array:
     """Outputs of a module that takes a batch."""
     return module(x)
 
 
-def _each_sample(module: Any, x: Array, key: Array | None) -> Array:
+def _each_sample(module: Any, x: Any, key: Array | None) -> Array:
     """Outputs of a module that takes one sample."""
     return jax.vmap(module)(x)
 
@@ -333,7 +333,7 @@ class _Parts(NamedTuple):
             head = Projection(weight=weight, bias=jnp.zeros(shape[0], jnp.float32))
         return Trained(factors=tuple(factors), head=head)
 
-    def scores(self, frozen: Frozen, tree: Trained, x: Array, key: Array | None) -> Array:
+    def scores(self, frozen: Frozen, tree: Trained, x: Any, key: Array | None) -> Array:
         """Scores of a batch."""
         module = eqx.combine(frozen.backbone, self.network.static)
         leaves, structure = jax.tree.flatten(module, is_leaf=_is_dense)

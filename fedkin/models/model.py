@@ -144,7 +144,7 @@ class Model:
             return self
         return dataclasses.replace(self, apply=self.applied(frozen))
 
-    def scores(self, flat: Array, x: Array, frozen: Tree) -> Array:
+    def scores(self, flat: Any, x: Any, frozen: Tree) -> Array:
         """The scores [B C] of samples in inference mode, by a flat model, as a program computes
         them.
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from fedkin.core.errors import ConfigError, DataError, ModelError
+from fedkin.core.errors import ConfigError, DataError, MissingExtra, ModelError
 
 _FILE = "tokenizer.json"
 _SHARE = 0.95  # share of the texts that are not cut, if no length is given
@@ -47,8 +47,8 @@ class Tokenizer:
         try:
             import tokenizers
         except ImportError as error:
-            raise ModelError(
-                "a text needs the library tokenizers: pip install 'fedkin[text]'"
+            raise MissingExtra(
+                "texts need the library tokenizers: pip install 'fedkin[text]'"
             ) from error
         path = folder / _FILE
         if not path.is_file():
