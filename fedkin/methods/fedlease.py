@@ -166,7 +166,9 @@ class FedLEASE:
         """Step 2: the cluster of each client, by the update of its factors B."""
         if self.most == 1:
             return np.zeros(len(updates), np.int64)
-        matrices = [factor.b for factor in spec.factors] or list(spec.slices.values())
+        matrices = [factor.b for factor in spec.factors]
+        if not matrices:
+            matrices = list(spec.slices.values()) or [slice(0, spec.parameters)]
         return best_silhouette(
             mean_cosine_distances(updates, matrices),
             linkage="average",
