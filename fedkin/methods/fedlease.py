@@ -104,6 +104,7 @@ class FedLEASE:
             reads=ClientReads(updates="single"),
             parts=ModelParts(shared_head=cluster_steps.shared_head(self)),
             memory=MemoryNeeds(compares_all=True),
+            keeps_clusters=True,
         )
 
     def init(self, world: World, stream: Stream) -> FedLEASEState:
@@ -121,7 +122,7 @@ class FedLEASE:
         usable = reply.arrived & reply.update.any(axis=1)
         if not usable.any():
             raise MethodError(
-                f"the warm-up of FedLEASE: none of {len(reachable)} clients sent an update"
+                f"the warm-up of FedLEASE: 0 of {len(reachable)} clients sent an update"
             )
         clients = reachable[usable]
         updates = reply.update[usable]

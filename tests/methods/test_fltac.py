@@ -10,6 +10,7 @@ import pytest
 
 from fedkin.clustering.kmeans import kmeans
 from fedkin.core.errors import MethodError
+from fedkin.core.method import UNASSIGNED
 from fedkin.core.randomness import Stream
 from fedkin.methods.fltac import FLTAC
 from tests.methods.adapter_world import adapter_world
@@ -24,7 +25,10 @@ def after(cohorts: list[list[int]], updates: Any = UPDATES, **options: Any) -> t
     method = FLTAC(clusters=2, **options)
     state = method.init(world, Stream(1, 0, "method/init"))
     for number, cohort in enumerate(cohorts, 1):
-        state = method.round(world, state, np.array(cohort), Stream(1, number, "method"))
+        cohort = np.array(cohort)
+        new = cohort[state.assignment[cohort] == UNASSIGNED]
+        state = method.place(world, state, new, Stream(1, number, "place"))
+        state = method.round(world, state, cohort, Stream(1, number, "method"))
     return world, state
 
 
@@ -38,6 +42,7 @@ def test_labels_and_means_are_the_oracles(oracle: Oracle) -> None:
     world.examples = np.array(case["sizes"]).astype(np.int64)
     method = FLTAC(clusters=3)
     state = method.init(world, Stream(1, 0, "method/init"))
+    state = method.place(world, state, np.arange(7), Stream(1, 1, "place"))
     state = method.round(world, state, np.arange(7), Stream(1, 1, "method"))
     assert same_partition(state.assignment, case["labels"])
     served = state.models[state.assignment]
@@ -46,8 +51,10 @@ def test_labels_and_means_are_the_oracles(oracle: Oracle) -> None:
 
 def test_the_first_round_starts_from_one_model() -> None:
     world = adapter_world(UPDATES)
-    state = FLTAC(clusters=2).init(world, Stream(1, 0, "method/init"))
+    method = FLTAC(clusters=2)
+    state = method.init(world, Stream(1, 0, "method/init"))
     assert not state.models.any()
+    state = method.place(world, state, np.arange(4), Stream(1, 1, "place"))
     assert set(state.assignment.tolist()) == {0}
 
 
@@ -58,19 +65,22 @@ def test_clusters_follow_from_the_trained_models() -> None:
     assert state.models[state.assignment[0], 0] == pytest.approx(8.75)
 
 
-def test_an_absent_client_is_served_by_the_nearest_model() -> None:
+def test_clusters_keep_their_numbers_and_absent_clients_their_clusters() -> None:
     _, first = after([[0, 1, 2, 3]])
-    _, second = after([[0, 1, 2, 3], [0, 1]])
-    served = second.models[second.assignment]
-    assert np.argmax(served, axis=1).tolist() == [0, 1, 0, 1]
-    assert not np.array_equal(served, first.models[first.assignment])
+    _, second = after([[0, 1, 2, 3], [0, 2]])
+    np.testing.assert_array_equal(second.assignment, first.assignment)
+    # Nobody of the other cluster was selected, so its model stays.
+    other = first.assignment[1]
+    np.testing.assert_array_equal(second.models[other], first.models[other])
+    # Half of the way from 8.75 to 16 and 18, weighted by 10 and 30.
+    own = first.assignment[0]
+    assert second.models[own, 0] == pytest.approx(0.25 * 12.375 + 0.75 * 13.375)
 
 
-def test_fewer_clients_than_clusters_leave_models_as_they_are() -> None:
-    _, first = after([[0, 1, 2, 3]])
-    _, second = after([[0, 1, 2, 3], [0]])
-    of_others = first.models[first.assignment[1]]
-    assert any(np.array_equal(model, of_others) for model in second.models)
+def test_a_client_that_never_trained_is_not_clustered() -> None:
+    _, state = after([[0, 1]])
+    assert state.assignment.tolist()[2:] == [UNASSIGNED, UNASSIGNED]
+    assert state.trained.tolist() == [True, True, False, False]
 
 
 def test_equal_clients_are_one_cluster() -> None:
