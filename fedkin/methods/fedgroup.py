@@ -40,7 +40,7 @@ from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import AtLeast, ClientReads, Requirements
 from fedkin.core.training import LocalTraining
-from fedkin.core.validation import check_choice, check_not_negative, check_positive_integer
+from fedkin.core.validation import check_choices, check_not_negative, check_positive_integer
 from fedkin.core.world import World
 from fedkin.measures.cosine import dissimilarity
 from fedkin.measures.ternary import base_directions, ternary_similarity
@@ -52,7 +52,7 @@ from fedkin.methods.about import (
     RATE_BETWEEN_CLUSTERS,
     About,
 )
-from fedkin.methods.compared_part import PARTS, Part, only_part
+from fedkin.methods.compared_part import Part, only_part
 from fedkin.methods.fedavg import train_and_average
 from fedkin.methods.group_cold_start import GroupColdStart, first_updates, sampled_updates
 
@@ -123,19 +123,14 @@ class FedGroup:
     normalize: bool = True  # divides the inter-group sum; False: the paper's plain sum
     # First models of the groups: means of their clients' solutions, or "initial": w_0, as printed.
     start: Literal["solutions", "initial"] = "solutions"
-    # Compared part of updates: of an adapter's model, "B" or "head" find clusters best.
-    part: Part = "all"
+    part: Part = "all"  # compared part of updates; of adapters, "B" or "head" finds clusters best
 
     def __post_init__(self) -> None:
         for name in ("clusters", "alpha", "components"):
             check_positive_integer(name, getattr(self, name))
         for name in ("eta_g", "mu"):
             check_not_negative(name, getattr(self, name))
-        check_choice("centers", self.centers, ("kmeans", "random"))
-        check_choice("newcomers", self.newcomers, ("similarity", "latest", "random"))
-        check_choice("normalize", self.normalize, (True, False))
-        check_choice("start", self.start, ("solutions", "initial"))
-        check_choice("part", self.part, PARTS)
+        check_choices(self)
 
     def requirements(self) -> Requirements:
         return Requirements(
@@ -205,13 +200,13 @@ class FedGroup:
             assignment[newcomers] = rng.integers(self.clusters, size=len(newcomers))
             return replace(state, assignment=assignment)
         start = state.global_model if self.newcomers == "latest" else state.start
+        directions = only_part(state.directions, world.spec, self.part)
         work = self._pretraining(world)
         # Portions of this size hold no more updates in memory than the group cold start.
         portion = self.alpha * self.clusters
         for part in np.split(newcomers, range(portion, len(newcomers), portion)):
             clients, updates = first_updates(world, start, clients=part, work=work, stream=stream)
             compared = only_part(updates, world.spec, self.part)
-            directions = only_part(state.directions, world.spec, self.part)
             assignment[clients] = np.argmin(dissimilarity(compared, directions), axis=1)
         return replace(state, assignment=assignment)
 

@@ -44,7 +44,7 @@ from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import ClientReads, MemoryNeeds, ModelParts, Requirements
 from fedkin.core.training import LocalTraining
-from fedkin.core.validation import check_choice, check_not_negative, check_positive_integer
+from fedkin.core.validation import check_choices, check_not_negative, check_positive_integer
 from fedkin.core.world import World
 from fedkin.measures.factor_distances import mean_cosine_distances
 from fedkin.methods import cluster_steps
@@ -97,7 +97,7 @@ class FedLEASE:
         check_positive_integer("most", self.most)
         check_positive_integer("warm_up", self.warm_up)
         check_not_negative("floor", self.floor)
-        check_choice("newcomers", self.newcomers, ("loss", "direction", "random"))
+        check_choices(self)
 
     def requirements(self) -> Requirements:
         return Requirements(

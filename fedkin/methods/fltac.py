@@ -38,7 +38,7 @@ from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import AtLeast, ClientReads, MemoryNeeds, ModelParts, Requirements
-from fedkin.core.validation import check_choice, check_positive_integer
+from fedkin.core.validation import check_choices, check_positive_integer
 from fedkin.core.world import World
 from fedkin.methods import cluster_steps
 from fedkin.methods.about import NUMBER_OF_MODELS, About
@@ -83,7 +83,7 @@ class FLTAC:
 
     def __post_init__(self) -> None:
         check_positive_integer("clusters", self.clusters)
-        check_choice("newcomers", self.newcomers, ("loss", "random"))
+        check_choices(self)
 
     def requirements(self) -> Requirements:
         return Requirements(

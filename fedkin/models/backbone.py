@@ -7,7 +7,6 @@ The folder holds ``config.json``, ``model.safetensors`` and ``tokenizer.json``, 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,6 +19,7 @@ from jaxtyping import Int
 from safetensors import SafetensorError, safe_open
 
 from fedkin.core.errors import ModelError
+from fedkin.data.tokenizer import CONFIG, Tokenizer, model_config
 from fedkin.models.encoder import (
     Attention,
     Embeddings,
@@ -29,9 +29,7 @@ from fedkin.models.encoder import (
     Projection,
 )
 from fedkin.models.frozen import FrozenPart
-from fedkin.models.tokenizer import Tokenizer
 
-_CONFIG = "config.json"
 _WEIGHTS = "model.safetensors"
 _PICKLES = ("*.bin", "*.pt", "*.pth")
 # Settings of a BERT model for which the encoder computes something else.
@@ -47,13 +45,11 @@ class Backbone:
         name: name of the folder.
         encoder: the encoder, with NumPy arrays.
         tokenizer: from texts to token numbers.
-        positions: the largest number of tokens of a text.
     """
 
     name: str
     encoder: Encoder
     tokenizer: Tokenizer
-    positions: int
 
     def __repr__(self) -> str:
         return (
@@ -79,7 +75,7 @@ class Backbone:
             length: number of tokens L of every text; longer texts are cut, and a message says how
                 many. None: enough for 95% of the texts, rounded up to a multiple of 8.
         """
-        return self.tokenizer.tokens(texts, length, self.positions)
+        return self.tokenizer.tokens(texts, length)
 
     def starting_at(self, layer: int) -> Backbone:
         """The backbone without the embeddings and the layers below ``layer``, for features that
@@ -114,37 +110,25 @@ def from_transformers(folder: str | Path) -> Backbone:
     folder = Path(folder)
     config = _config(folder)
     weights = _Weights(folder / _WEIGHTS, _arrays(folder))
-    padding = _padding(folder, config)
+    tokenizer = Tokenizer.from_folder(folder)
     encoder = Encoder(
         embeddings=weights.embeddings(_eps(config)),
         layers=tuple(weights.layer(number, config) for number in range(_layers(folder, config))),
         first=0,
-        padding=padding,
+        padding=tokenizer.padding,
     )
-    tokenizer = Tokenizer.from_folder(folder, padding)
     tokenizer.check_vocabulary(len(encoder.embeddings.word))  # type: ignore[union-attr]
     return Backbone(
         name=folder.resolve().name,
         encoder=encoder,
         tokenizer=tokenizer,
-        positions=int(config["max_position_embeddings"]),
     )
 
 
 def _config(folder: Path) -> dict[str, Any]:
     """The settings of the model in a folder."""
-    path = folder / _CONFIG
-    if not folder.is_dir():
-        raise ModelError(
-            f"{folder} is no folder; give a local folder of a Hugging Face model, as "
-            "model.save_pretrained(folder) writes it (nothing is downloaded)"
-        )
-    if not path.is_file():
-        raise ModelError(f"{folder} has no {_CONFIG}, so it is no folder of a Hugging Face model")
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ModelError(f"{path} is no JSON: {error}") from error
+    path = folder / CONFIG
+    config = model_config(folder)
     kind = config.get("model_type")
     if kind != "bert":
         raise ModelError(
@@ -191,24 +175,13 @@ def _layers(folder: Path, config: Mapping[str, Any]) -> int:
     """Number of layers."""
     count = config.get("num_hidden_layers")
     if not isinstance(count, int) or count < 1:
-        raise ModelError(f"{folder / _CONFIG}: num_hidden_layers is {count!r}, not a whole number")
+        raise ModelError(f"{folder / CONFIG}: num_hidden_layers is {count!r}, not a whole number")
     return count
 
 
 def _eps(config: Mapping[str, Any]) -> float:
     """The number that normalisation adds to the variance."""
     return float(config.get("layer_norm_eps", 1e-12))
-
-
-def _padding(folder: Path, config: Mapping[str, Any]) -> int:
-    """The token number of padding."""
-    padding = config.get("pad_token_id")
-    if not isinstance(padding, int):
-        raise ModelError(
-            f"{folder / _CONFIG} names no pad_token_id, so texts of different lengths cannot be "
-            'put into one array; write the number of the padding token there: "pad_token_id": 0'
-        )
-    return padding
 
 
 @dataclass(frozen=True)

@@ -203,10 +203,11 @@ def _fitting(backbone: Backbone, data: Samples) -> Backbone:
     """The backbone for these samples: whole for token numbers, without its first layers for
     features."""
     if np.issubdtype(data.x.dtype, np.integer) and data.x.ndim == 2:
-        if data.x.shape[1] > backbone.positions:
+        if data.x.shape[1] > backbone.tokenizer.positions:
             raise ModelError(
                 f"{data.name}: texts have {data.x.shape[1]} tokens, but the backbone "
-                f"{backbone.name!r} has {backbone.positions} positions; give a smaller length"
+                f"{backbone.name!r} has {backbone.tokenizer.positions} positions; give a "
+                "smaller length"
             )
         return backbone
     computed: BackboneFeatures | None = getattr(data, "features_of", None)
