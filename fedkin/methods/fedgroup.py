@@ -15,9 +15,8 @@ Differs from the paper, as the authors' code does:
 * All reachable clients that reply are placed before the first round, so all rounds test them.
 * A newcomer trains from w_0 (eq. 10 says the current global model): one start for all directions.
 
-Differs from both: the update of a newcomer is compared with the mean first update of a group's
-clients in the cold start, since all these updates start from w_0. The paper compares it with the
-group's latest update, the code with the change of the group's model by inter-group aggregation.
+Differs from both: a newcomer's update is compared with the mean first update of a group, as both
+start from w_0; the paper takes the group's latest update, the code its inter-group change.
 
 ``newcomers="latest"`` is eq. 10 as printed: a client joins when it is first selected, trains from
 the current global model, and is compared with each group's latest update. We read this as the
@@ -81,8 +80,8 @@ class FedGroup:
     Examples:
         >>> import fedkin as fk
         >>> data = fk.data.digits(clients=6)
-        >>> method = fk.FedGroup(clusters=2)
-        >>> run = fk.simulate(method, data, fk.models.mclr(data), rounds=1, cohort=6)
+        >>> model = fk.models.mclr(data)
+        >>> run = fk.simulate(fk.FedGroup(clusters=2), data, model, rounds=1, cohort=6)
         >>> run.models.shape
         (2, 650)
     """
@@ -178,8 +177,7 @@ class FedGroup:
             state = self.place(world, state, cohort[~state.pretrained[cohort]], stream)
 
         # Alg. 2, l. 5-8
-        work = self._work(world)
-        trained = train_and_average(world, state, cohort, work=work, stream=stream)
+        trained = train_and_average(world, state, cohort, work=self._work(world), stream=stream)
 
         directions = state.directions
         if self.newcomers == "latest":
@@ -217,8 +215,7 @@ class FedGroup:
 
     def _partition(self, updates: Float[np.ndarray, "a P"], stream: Stream) -> Int[np.ndarray, "a"]:
         """The group of each client, by the direction of its first update."""
-        # The RCC ablation: every drawn client is a group.
-        if self.centers == "random":
+        if self.centers == "random":  # the RCC ablation: every drawn client is a group
             return np.arange(len(updates))
         # Alg. 4, l. 3
         seed = int(stream.child("kmeans").words()[0])
