@@ -77,6 +77,20 @@ class Backbone:
         """
         return self.tokenizer.tokens(texts, length)
 
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The weights by the names of transformers, as ``model.safetensors`` has them."""
+        found: dict[str, Any] = {}
+        if self.encoder.embeddings is not None:
+            embeddings = self.encoder.embeddings
+            for name in ("word", "position", "token_type"):
+                found[f"embeddings.{name}_embeddings.weight"] = getattr(embeddings, name)
+            found |= _named("embeddings.LayerNorm", embeddings.norm)
+        for number, layer in enumerate(self.encoder.layers, self.encoder.first):
+            place = f"encoder.layer.{number}"
+            for name, part in _parts(layer).items():
+                found |= _named(f"{place}.{name}", part)
+        return {name: np.asarray(array, np.float32) for name, array in found.items()}
+
     def starting_at(self, layer: int) -> Backbone:
         """The backbone without the embeddings and the layers below ``layer``, for features that
         ``fk.models.features`` has computed."""
@@ -91,6 +105,26 @@ class Backbone:
             self.encoder, embeddings=None, layers=self.encoder.layers[layer:], first=layer
         )
         return replace(self, encoder=encoder)
+
+
+def _parts(layer: EncoderLayer) -> dict[str, Projection | LayerNorm]:
+    """The parts of a layer that have weights, by the names of transformers."""
+    attention = layer.attention
+    return {
+        "attention.self.query": attention.query,
+        "attention.self.key": attention.key,
+        "attention.self.value": attention.value,
+        "attention.output.dense": attention.output,
+        "attention.output.LayerNorm": layer.attention_norm,
+        "intermediate.dense": layer.intermediate,
+        "output.dense": layer.output,
+        "output.LayerNorm": layer.output_norm,
+    }
+
+
+def _named(name: str, part: Projection | LayerNorm) -> dict[str, Any]:
+    """Weight and bias of a part, by name."""
+    return {f"{name}.weight": part.weight, f"{name}.bias": part.bias}
 
 
 def from_transformers(folder: str | Path) -> Backbone:
