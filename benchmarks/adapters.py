@@ -252,8 +252,8 @@ trained: 12,288 + 385 C numbers for C classes. All clients take part in six roun
 each. FedLEASE's warm-up counts as two of them.
 
 * *accuracy*: mean over all test texts, with the standard deviation over seeds.
-* *clusters*, *ARI*: one number for each seed. The ARI compares found and planted clusters: 1 if they
-  are equal, 0 for random ones.
+* *clusters*, *ARI*: one number for each seed. The ARI compares found and planted clusters: 1 if
+  they are equal, 0 for random ones.
 * *MB*: megabytes in both directions over the whole run.
 * *B only*: A is frozen (FFA-LoRA).
 * *epsilon 3*: differential privacy of whole clients at delta 0.01. With 4 clients in a cluster, the

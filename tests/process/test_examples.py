@@ -27,6 +27,7 @@ README = "README.md"
 NOTEBOOK = 'jupyter execute examples/quickstart.ipynb --output "$PWD/runs/quickstart.ipynb"'
 HOSPITAL = "python examples/hospital/run.py runs/one-round --rounds 1"
 PEERS = "python examples/peers/run.py runs/three-peers --peers 3 --rounds 2"
+ADAPTERS = "fedkin run examples/adapters/adapters.toml --out runs/desks"
 STAYS = "python examples/length_of_stay/statement.py runs/short --folds 2"
 FORECASTS = (
     "python examples/forecast/clusters.py runs/short --shared runs/short-shared --local runs/local"
@@ -34,6 +35,7 @@ FORECASTS = (
 STAYS_ADVICE = "fedkin advise examples/length_of_stay/stays.toml --out runs/stays-advice.png"
 SHORT = {
     README: NOTEBOOK,
+    f"adapters/{README}": ADAPTERS,
     f"forecast/{README}": FORECASTS,
     f"hospital/{README}": HOSPITAL,
     f"length_of_stay/{README}": STAYS,
@@ -181,6 +183,18 @@ def test_the_forecasts(checkout: Path, tmp_path: Path) -> None:
     assert (
         int(np.isnan(forecasts.to_numpy(float)).sum()) == 125 * 3
     )  # the months before the first lags
+    check_clean(checkout)
+
+
+@pytest.mark.process
+def test_the_adapters(checkout: Path) -> None:
+    """All commands of the README."""
+    said = {line: run(checkout, line) for line in commands(f"adapters/{README}")}
+    result = said[ADAPTERS]
+    # The three regions, and a model for each of them.
+    assert "clusters 3  sizes 4/4/4" in result
+    scores = dict(re.findall(r"(FedLEASE|FedAvg) +([0-9.]+)%", result.split("next:")[0]))
+    assert float(scores["FedLEASE"]) > 90 > 60 > float(scores["FedAvg"])
     check_clean(checkout)
 
 
