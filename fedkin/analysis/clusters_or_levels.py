@@ -97,7 +97,8 @@ class ClustersOrLevels:
     def table(self) -> pd.DataFrame:
         """A row for each kind of model: the share of the constant's loss that it saves (D2, in
         percent), its mean test loss, and the percentage of clients that it serves worse than a
-        local model, by more than 2%. Means over draws."""
+        local model, by more than 2%. Clients with fewer than 10 test samples do not count there,
+        and the percentage is NaN if none counts in some draw. Means over draws."""
         rows = {}
         for kind in self.draws[0].losses:
             losses = [draw.losses[kind].mean for draw in self.draws]
@@ -312,12 +313,10 @@ def groups_of(data: FederatedData, column: str) -> tuple[str, ...]:
 
 
 def _harmed(draw: Draw, kind: str) -> float:
-    """Percentage of clients with test samples whose loss is more than 2% above the loss of their
-    local model."""
+    """Percentage of clients whose loss is more than 2% above the loss of their local model; NaN if
+    no client has enough test samples."""
     own = draw.losses[LOCAL]
-    return 100 * worse_than_alone(
-        draw.losses[kind].total, own.total, samples=own.samples, least_samples=1
-    )
+    return 100 * worse_than_alone(draw.losses[kind].total, own.total, own.samples)
 
 
 def _interval(found: CorrectedInterval) -> str:

@@ -20,6 +20,7 @@ from fedkin.core.object_repr import of_client
 from fedkin.measures.measure import Measure
 from fedkin.measures.scores import ScoreNames
 from fedkin.measures.table import MEASURES
+from fedkin.measures.worse_than_alone import LEAST_SAMPLES
 from fedkin.task_types.loss import Loss, targets_of
 
 Sums = Mapping[str, Any]  # arrays or single numbers
@@ -60,7 +61,7 @@ class TaskType(ABC):
     # Names of the sums over a client's samples: those of the model, then of the constant model.
     sums: ClassVar[tuple[str, ...]]
     # A client with fewer scored samples is not ranked among the worst clients.
-    least_ranked: ClassVar[int] = 10
+    least_ranked: ClassVar[int] = LEAST_SAMPLES
     # Names of the sums that count samples, so that each sample adds at most 1.
     counts: ClassVar[tuple[str, ...]] = ()
     by_time: ClassVar[bool] = False  # whether samples are divided by time, never at random

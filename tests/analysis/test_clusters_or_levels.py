@@ -131,6 +131,20 @@ def test_figures_by_hand() -> None:
     assert "-" not in answer.why.split("own intercepts save ")[1][:4]
 
 
+def test_clients_with_few_test_samples_do_not_count_as_harmed() -> None:
+    """Three clients, of which one has 9 test samples and loses: a client of `fedkin compare` with
+    so few samples does not count there, and it must not count here. Then one of two loses."""
+    samples = np.array([9, 10, 10])
+    own = ModelLosses(1.0 * samples, samples)
+    shared = ModelLosses(np.array([2.0, 2.0, 0.5]) * samples, samples)
+    draw = known({})._replace(losses={SHARED: shared, LOCAL: own})
+    table = ClustersOrLevels("small", (draw, draw)).table
+    assert table.loc[SHARED, "worse than alone %"] == 50
+    few = ModelLosses(own.total, np.full(3, 9))
+    draws = (draw, draw._replace(losses={SHARED: shared, LOCAL: few}))
+    assert np.isnan(ClustersOrLevels("none", draws).table["worse than alone %"]).all()
+
+
 def test_a_small_gain_is_not_worth_clusters() -> None:
     """0.5% in all draws is significant, but below 1% of the loss."""
     base = {kind: [1.0, 1.0] for kind in (SHARED, INTERCEPTS, PERSONAL, LOCAL, CLUSTERS)}
