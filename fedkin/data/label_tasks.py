@@ -22,6 +22,7 @@ from fedkin.data.label_statistics import (
     raw_columns,
     raw_of_rows,
     with_pooled,
+    with_training_constant,
 )
 from fedkin.data.number_columns import check_above_zero, numbers_of
 from fedkin.task_types.catalogue import LOSSES, TASK_TYPES
@@ -65,7 +66,7 @@ def fitted(
     if known == RAW:
         return task_type, raw_columns(raw)
     if known is not None:
-        found = given_statistics(task_type, known)
+        found = with_training_constant(given_statistics(task_type, known), raw, train)
         return found, label_columns(found, raw)
     if not _vary(task_type, raw, train):
         value = f"{raw.label[train][0]:g}" if len(train) else "missing"
