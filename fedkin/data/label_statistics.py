@@ -93,8 +93,8 @@ def _rate(raw: RawLabels, train: Int[np.ndarray, "t"]) -> float:
 def with_training_constant(
     task_type: TaskType, raw: RawLabels, train: Int[np.ndarray, "t"]
 ) -> TaskType:
-    """A task type with given statistics, whose constant model is that of the training samples. So
-    R2 and D2 mean the same whatever is given; a constant of a wrong mean would flatter all models.
+    """A task type with given statistics, whose constant model is the best one of the training
+    samples. So R2 and D2 mean the same whatever is given; a wrong mean would flatter all models.
 
     It stays the same without training samples, or if all their counts are 0.
 

@@ -154,6 +154,37 @@ def test_a_small_gain_is_not_worth_clusters() -> None:
     assert ClustersOrLevels("larger", tuple(draws)).verdict == HELP
 
 
+@pytest.mark.parametrize(
+    ("personal", "verdict", "part", "line"),
+    [
+        # Of the shared model's loss of 1, intercepts save 2%.
+        ((0.98, 0.98, 0.98), LEVELS, "bias", ""),
+        ((0.975, 0.975, 0.975), LEVELS, "bias", ""),  # 0.5% more: too little
+        # 5.1% more in the mean, between -11% and 21%: not significant.
+        ((0.83, 0.98, 0.98), LEVELS, "bias", ""),
+        # 3% in all, of which intercepts save two thirds.
+        ((0.97, 0.97, 0.97), LEVELS, "linear", "; personal models save +1.0% [+1.0, +1.0] more"),
+        # 5.9% in all, of which intercepts save just more than a third.
+        ((0.941, 0.941, 0.941), LEVELS, "linear", "; personal models save +4.0% [+4.0, +4.0] more"),
+        # 30% in all: clients differ by far more than their levels.
+        ((0.7, 0.7, 0.7), OWN, "linear", ""),
+    ],
+)
+def test_personal_models_that_save_more_than_intercepts_are_named(
+    personal: tuple[float, ...], verdict: str, part: str, line: str
+) -> None:
+    base = {kind: [1.0, 1.0] for kind in (SHARED, LOCAL, CLUSTERS)}
+    base |= {kind: [0.98, 0.98] for kind in (INTERCEPTS, CLUSTERS_AND_INTERCEPTS)}
+    draws = tuple(known(base | {PERSONAL: [loss, loss]}) for loss in personal)
+    answer = ClustersOrLevels("levels", draws)
+    assert answer.verdict == verdict
+    assert answer.personal_part == part
+    assert ("more" in answer.why) == bool(line) and answer.why.endswith(line)
+    assert ("personal models save" in answer.why) == (verdict == OWN or bool(line))
+    gain = answer.gains.loc["personal beyond the intercept", "gain %"]
+    assert gain == pytest.approx(100 * (1 - np.mean(personal) / 0.98))
+
+
 def test_draws_divide_each_client_again() -> None:
     data = federation("alike")
     first, second = redrawn(data, 0), redrawn(data, 1)
