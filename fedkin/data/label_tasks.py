@@ -224,7 +224,7 @@ def _asked_type(
     given = {name: value for name, value in (options or {}).items() if value is not None}
     name = task or _task_with(loss, quantiles)
     if name not in TASK_TYPES:
-        raise ConfigError(f"{unknown('task', str(name), TASK_TYPES)}; for example task = 'count'")
+        raise ConfigError(unknown("task", str(name), TASK_TYPES))
     if quantiles is not None:
         if name != Quantile.name:
             raise ConfigError("quantiles applies to task = 'quantile' only; leave it out")
