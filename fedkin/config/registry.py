@@ -392,7 +392,8 @@ def site_values(data: Values) -> Values:
 
 
 def make_site_data(entry: Entry) -> Any:
-    """Load the data of a real site.
+    """Load the data of a real site. It compares models with the given mean or rate of labels, since
+    it does not know those of all sites.
 
     Args:
         entry: the registry entry of the site's section [data].
@@ -400,6 +401,9 @@ def make_site_data(entry: Entry) -> Any:
     Raises ConfigError for text labels without ``label_names``, because each site would number its
     labels differently.
     """
+    # Imported here, so that the command does not load NumPy before it needs it.
+    from fedkin.data.label_statistics import with_given_constant
+
     values = site_values(entry.values)
     data = entry.make() if values == entry.values else make(datasets(), values)
     names = data.label_names
@@ -409,7 +413,7 @@ def make_site_data(entry: Entry) -> Any:
             "labels are text, and other sites may have other labels; list all classes, in the "
             f"same order on every site, such as label_names = {list(names)}"
         )
-    return data
+    return with_given_constant(data)
 
 
 def options(call: Callable[..., Any]) -> set[str]:

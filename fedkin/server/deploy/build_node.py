@@ -21,6 +21,7 @@ from fedkin.core.model_spec import ModelSpec
 from fedkin.core.object_repr import listed
 from fedkin.data.federated import FederatedData
 from fedkin.data.files import is_table_file
+from fedkin.data.label_statistics import with_given_constant
 from fedkin.data.label_tasks import LABEL_KEYS, RAW, with_label_statistics
 from fedkin.data.table_scaling import with_transform
 from fedkin.data.table_transform import RAW_VALUES, scaling_transform
@@ -92,7 +93,8 @@ def build_node(
         given_labels: ``label_scale_from`` of [samples]; None if the server computes the statistics
             of labels that are numbers.
     """
-    of_site = data.select(site.client_numbers(data.clients))
+    # Other sites have other training samples, and all sites compare with the same constant model.
+    of_site = with_given_constant(data.select(site.client_numbers(data.clients)))
 
     def handshake(spec: ModelSpec) -> Handshake:
         return make_handshake(

@@ -98,7 +98,13 @@ def configurations(
         labels = {key: values["samples"][key] for key in LABEL_KEYS if key in values["samples"]}
         described = {**data, **labels}
         folders = [folder / name for name in names]
-        scaling = samples_scaling(described, values["samples"], sites=folders, hidden=hidden)
+        scaling = samples_scaling(
+            described,
+            values["samples"],
+            sites=folders,
+            hidden=hidden,
+            private=bool(values["privacy"]),
+        )
         values["samples"] = with_columns(values["samples"] | scaling, Path())
         if "scale_from" in values["samples"]:
             described["scale_from"] = values["samples"]["scale_from"]
