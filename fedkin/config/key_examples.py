@@ -60,6 +60,7 @@ EXAMPLES: dict[str, tuple[Any, ...]] = {
     "examples_cap": (100,),
     "exposure": ("years",),
     "features": (["age", "weight"],),
+    "frequency": ("month",),
     "gamma_max": (1.0,),
     "glove": ("glove.6B.300d.txt",),
     "goodreads.path": ("goodreads_reviews_spoiler.json.gz",),

@@ -168,6 +168,7 @@ def from_pandas(
     test_from: Any = None,
     validation_from: Any = None,
     label_scale: str | None = None,
+    frequency: str | None = None,
     client_columns: Any = None,
 ) -> FederatedData:
     """A federation from a DataFrame with one row per sample.
@@ -197,9 +198,9 @@ def from_pandas(
         weight: column of the weights of samples.
         categories, min_frequency, min_clients: columns of numbers that are categories, and which
             categories get a feature, as in ``load``.
-        time, season, lags, test_from, validation_from, label_scale: how rows become samples of the
-            task ``forecast``, as in ``load``. ``test`` is the share of the samples at the end, or
-            a column of a split by time.
+        time, season, lags, test_from, validation_from, label_scale, frequency: how rows become
+            samples of the task ``forecast``, as in ``load``. ``test`` is the share of the samples
+            at the end, or a column of a split by time.
         client_columns: columns that describe clients and not samples, such as ``["sector"]``: the
             method ``Given`` can use them, and they are no features.
 
@@ -255,6 +256,7 @@ def from_pandas(
         test_from=test_from,
         validation_from=validation_from,
         label_scale=label_scale,
+        frequency=frequency,
     )
     scaling = table_options.scaling()
     if forecast is not None:

@@ -60,6 +60,7 @@ def load(
     test_from: Any = None,
     validation_from: Any = None,
     label_scale: str | None = None,
+    frequency: str | None = None,
     client_columns: Any = None,
 ) -> FederatedData:
     """A federation from a file with an entry for each sample, or from a folder in LEAF's layout.
@@ -148,6 +149,8 @@ def load(
         validation_from: date of the first validation sample; None without validation samples.
         label_scale: ``client`` scales a forecast's labels and lags by the mean and the deviation of
             each client's own training labels, ``pooled`` by those of all; None for ``client``.
+        frequency: length of a step, such as ``month`` or ``15 minutes``, which the rows of every
+            client must have; None for the commonest distance between a client's rows.
         client_columns: columns of a table that describe clients and not samples, such as
             ``["sector"]``: the method ``given`` can use them, and they are no features.
 
@@ -192,6 +195,7 @@ def load(
         test_from=test_from,
         validation_from=validation_from,
         label_scale=label_scale,
+        frequency=frequency,
     )
     if path.is_dir() and not has_arrays(path):
         of_file = {
