@@ -74,7 +74,6 @@ class SamplesSection(Section):
     lags: list[Positive] | None = None
     # date of the first test sample of all clients; required for forecasts
     test_from: Any = None
-    validation_from: Any = None
     label_scale: str | None = None
 
     @model_validator(mode="before")

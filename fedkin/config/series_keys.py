@@ -24,7 +24,6 @@ SERIES_KEYS = (
     "season",
     "lags",
     "test_from",
-    "validation_from",
     "label_scale",
 )
 # Why a key is required: what no site can find in its own table.
@@ -72,7 +71,8 @@ def check_series(samples: Any) -> None:
         raise ValueError(f"label_scale: {_POOLED.format(samples.label_scale)}")
     try:
         options = series_options(samples)
-        _check_dates(options)
+        assert options.frequency is not None
+        options.frequency.moment_of(options.test_from, "test_from")
     except ConfigError as error:
         key, _, words = str(error).partition(" ")
         raise ValueError(f"{key}: {words}") from error
@@ -94,7 +94,6 @@ def series_options(samples: Any) -> ForecastOptions:
         season=samples.season,
         lags=samples.lags,
         test_from=samples.test_from,
-        validation_from=samples.validation_from,
         label_scale=samples.label_scale,
         frequency=samples.frequency,
     )
@@ -136,21 +135,6 @@ def label_column(samples: Any) -> str:
 def client_column(samples: Any) -> str:
     """The column of the client in the tables of all sites."""
     return CLIENT_COLUMN if samples.client is None else samples.client
-
-
-def _check_dates(options: ForecastOptions) -> None:
-    """Raise ConfigError for a date that cannot be read, or for a validation period that does not
-    begin before the test period."""
-    assert options.frequency is not None
-    test_from = options.frequency.moment_of(options.test_from, "test_from")
-    if options.validation_from is None:
-        return
-    validation_from = options.frequency.moment_of(options.validation_from, "validation_from")
-    if validation_from >= test_from:
-        raise ConfigError(
-            f"validation_from must be before test_from = {options.test_from!r}, got "
-            f"{options.validation_from!r}"
-        )
 
 
 def _check_features(samples: Any) -> None:

@@ -108,7 +108,7 @@ def prepare(
     part = _parts(
         table, read, kept, options=options, split=split, test_share=test_share, place=place
     )
-    kept &= _of_trained_clients(read, kept & (part == "train"), lags, place)
+    kept &= _of_trained_clients(read, kept & (part == "train"), lags, label=label, place=place)
     _check_order(read, part, kept, split=split, place=place)
     _log_left_out(kept, lags, place)
     series = Series(
@@ -180,16 +180,36 @@ def _parts(
                 f"period, which begins at {begins}"
             )
         part[(moment >= validation_from) & (moment < test_from)] = "validation"
-    step = read.time.step
-    for name in ("train", "test"):
-        needed = name == "train" or options.test_from is not None
-        if needed and not (part == name).any():
-            raise ConfigError(
-                f"{place}: no {name} sample: the table is from "
-                f"{frequency.text(int(step.min()))} to {frequency.text(int(step.max()))}, and the "
-                f"test period begins at {begins}; choose another test_from"
-            )
+    _check_periods(read, part, options=options, test_begins=begins, place=place)
     return part
+
+
+def _check_periods(
+    read: ReadSeries,
+    part: np.ndarray,
+    *,
+    options: ForecastOptions,
+    test_begins: str,
+    place: Path | str,
+) -> None:
+    """Raise ConfigError if no row is in the training period, or none in a test period whose date
+    is given."""
+    training_ends = test_begins if options.validation_from is None else options.validation_from
+    option = "test_from" if options.validation_from is None else "validation_from"
+    step = read.time.step
+    frequency = read.time.frequency
+    rows = f"{frequency.text(int(step.min()))} to {frequency.text(int(step.max()))}"
+    begin = f"{place}: column {options.time[0]!r}"
+    if not (part == "train").any():
+        raise ConfigError(
+            f"{begin}: no train sample: the table is from {rows}, and the training period ends "
+            f"before {training_ends}; add earlier rows, or choose another {option}"
+        )
+    if options.test_from is not None and not (part == "test").any():
+        raise ConfigError(
+            f"{begin}: no test sample: the table is from {rows}, and the test period begins at "
+            f"{test_begins}; add later rows, or choose another test_from"
+        )
 
 
 def _moment_of_step(time: TimeSteps, step: int) -> int:
@@ -225,16 +245,22 @@ def _log_left_out(kept: Bool[np.ndarray, "M"], lags: Sequence[int], place: Path 
 
 
 def _of_trained_clients(
-    read: ReadSeries, training: Bool[np.ndarray, "M"], lags: Sequence[int], place: Path | str
+    read: ReadSeries,
+    training: Bool[np.ndarray, "M"],
+    lags: Sequence[int],
+    *,
+    label: Any,
+    place: Path | str,
 ) -> Bool[np.ndarray, "M"]:
     """The rows of clients with a training sample. Warns of the other clients."""
     count = np.bincount(read.history.client[training], minlength=len(read.of_client))
     short = [read.of_client[number] for number in np.flatnonzero(count == 0)]
     if len(short) == len(read.of_client):
         raise DataError(
-            f"{place}: no client has a training sample: each needs values at the lags "
-            f"{listed(lags)} before its first one, within the training period; choose shorter "
-            "lags, such as lags = [1], or a later test_from"
+            f"{place}: column {str(label)!r}: no client has a training sample: each needs values "
+            f"at the lags {listed(lags)} before its first one, within the training period; add "
+            "rows of earlier steps, or choose shorter lags, such as lags = [1], or a later "
+            "test_from"
         )
     if short:
         _log.warning(

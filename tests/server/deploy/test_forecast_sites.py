@@ -4,6 +4,7 @@ series is scaled by its own past, and the deployed run is the simulated one."""
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -22,15 +23,13 @@ from fedkin.data.table_sums import joined, table_sums
 from fedkin.export import load as load_export
 from fedkin.run.run import Run
 from fedkin.server.deploy import run_server as serving
-from fedkin.server.deploy.build_node import node_from_config
-from fedkin.server.deploy.configurations import configurations
+from fedkin.server.deploy.build_node import _site_data, node_from_config
+from fedkin.server.deploy.configurations import check_files, configurations
 from fedkin.server.deploy.export_site import export_site
 from fedkin.task_types.label_words import scaled_label_words
 from tests.server.memory_transport import MemoryTransport
 
-# The first site has two shops, which make other steps of their history than the others.
-SHOPS = (("ann", "bob"), ("cid",), ("dan",))
-SITES = tuple(f"site-{number}" for number in range(len(SHOPS)))
+SITES = ("site-0", "site-1", "site-2", "site-3")
 LEVELS = {"ann": 1.0, "bob": 30.0, "cid": 900.0, "dan": 8.0}
 MONTHS = {"ann": 60, "bob": 48, "cid": 54, "dan": 60}
 SERIES: dict[str, Any] = {
@@ -40,7 +39,6 @@ SERIES: dict[str, Any] = {
     "time": "date",
     "lags": [1, 12],
     "test_from": "2019-01",
-    "validation_from": "2018-07",
     "frequency": "month",
 }
 SCALING = {
@@ -68,7 +66,9 @@ def shop(name: str) -> pd.DataFrame:
     )
 
 
-TABLES = [pd.concat([shop(name) for name in names], ignore_index=True) for names in SHOPS]
+# Each site has one shop.
+TABLES = [shop(name) for name in LEVELS]
+CID = 2  # the number of this shop's site
 
 
 class Lab:
@@ -97,9 +97,9 @@ class Lab:
     def node(self, site: int, **how: Any) -> Any:
         return node_from_config(load_client(self.client(site, **how)))
 
-    def serve(self, rounds: int = 3, **data: Any) -> Run:
-        for site in range(len(SITES)):
-            self.transport.join(100 - site, self.node(site, **data))
+    def serve(self, rounds: int = 3, tables: Sequence[pd.DataFrame] = TABLES, **data: Any) -> Run:
+        for site, table in enumerate(tables):
+            self.transport.join(100 - site, self.node(site, table=table, **data))
         path = self.folder / "server.toml"
         content = {
             "federation": {"name": "trial", "capacity": 4, "wait_for": 4},
@@ -144,6 +144,25 @@ def test_a_deployed_run_is_the_simulated_one(tmp_path: Path) -> None:
     assert not (Path(str(far.folder)) / "labels.json").exists()
 
 
+def test_a_site_with_several_series_has_the_samples_of_the_simulation(tmp_path: Path) -> None:
+    """A site adds up the models of its clients before the server does, so sums of float32 have
+    another order, as with all data. The samples are equal to the bit."""
+    tables = [pd.concat(TABLES[:2]), *TABLES[2:]]
+    near = pooled()
+    for site, table in enumerate(tables):
+        lab = Lab(tmp_path)
+        own = _site_data(load_client(lab.client(site, table=table)))
+        for client, name in enumerate(own.client_names or ()):
+            number = list(near.client_names or ()).index(name)
+            for split in ("train", "test"):
+                mine = own.part(split)[client]
+                others = near.part(split)[number]
+                assert own.x[mine].tobytes() == near.x[others].tobytes()
+                assert own.y[mine].tobytes() == near.y[others].tobytes()
+    far = Lab(tmp_path).serve(tables=tables)
+    np.testing.assert_allclose(far.state.models, simulated(near).state.models, rtol=1e-6)
+
+
 def test_the_split_column_of_a_table_is_left_out(tmp_path: Path) -> None:
     """A site cannot know whether the split of another one is by the same date."""
     lab = Lab(tmp_path)
@@ -174,7 +193,7 @@ def test_sums_need_the_date_of_the_split(tmp_path: Path) -> None:
     options = {key: value for key, value in SERIES.items() if not key.endswith("_from")}
     TABLES[0].to_csv(tmp_path / "t.csv", index=False)
     data = fk.data.load(tmp_path / "t.csv", **options, scale_from=FOR_SUMS)
-    with pytest.raises(ConfigError, match=r"t: .*training samples.*test_from = '2019-01'"):
+    with pytest.raises(ConfigError, match=r"t: .*sums are of training.*test_from = '2019-01'"):
         table_sums(data)
 
 
@@ -191,8 +210,8 @@ def test_the_models_of_a_deployed_run_forecast(tmp_path: Path) -> None:
     scale of its training period, as the simulated run."""
     folder = Path(str(Lab(tmp_path).serve().folder))
     near = simulated(pooled())
-    past = TABLES[1][TABLES[1]["date"] < "2018-07"]
-    future = pd.DataFrame({"shop": ["cid"], "date": ["2018-07"], "price": [5.5]})
+    past = TABLES[CID][TABLES[CID]["date"] < "2019-01"]
+    future = pd.DataFrame({"shop": ["cid"], "date": ["2019-01"], "price": [5.5]})
     table = pd.concat([past, future], ignore_index=True)
     expected = near.predict(table, client="cid")
     assert expected[-1] > 1000  # in scaled units it would be small
@@ -203,9 +222,9 @@ def test_the_models_of_a_deployed_run_forecast(tmp_path: Path) -> None:
     found = load_export(tmp_path / "of-server").model(cluster=0).predict(table)
     np.testing.assert_allclose(found, expected, rtol=1e-5)
     # A site with one series exports its models with its own scale: a later past changes nothing.
-    config = load_client(tmp_path / "site-1" / "client.toml")
+    config = load_client(tmp_path / SITES[CID] / "client.toml")
     export_site(config, tmp_path / "of-site", "safetensors")
-    late = TABLES[1][TABLES[1]["date"] >= "2018-12"]
+    late = TABLES[CID][TABLES[CID]["date"] >= "2018-12"]
     own = load_export(tmp_path / "of-site").model("cluster").predict(late)
     np.testing.assert_allclose(own, near.predict(late, client="cid"), rtol=1e-5)
     card = load_export(tmp_path / "of-site").card
@@ -228,7 +247,6 @@ REFUSED = [
     ({"features": None}, r"samples\.(features|scale_from): "),
     ({"frequency": "fortnight"}, r"samples\.frequency: must be one of .*'2 weeks'; got 'fortnight"),
     ({"test_from": "soon"}, r"samples\.test_from: must be a date .*got 'soon'"),
-    ({"validation_from": "2019-01"}, r"samples\.validation_from: must be before test_from"),
     ({"lags": [1, 1]}, r"samples\.lags: must be different numbers of steps"),
     ({"lags": [1, 2, 12]}, r"samples\.features: lacks the lags sales_lag2 of label = 'sales'"),
     ({"label_scale": "pooled"}, r"samples\.label_scale: 'pooled' needs the labels of all clients"),
@@ -261,6 +279,15 @@ def test_a_site_says_none_of_it_itself(tmp_path: Path) -> None:
             lab.node(0, **{key: value})
 
 
+def test_a_site_has_no_validation_period(tmp_path: Path) -> None:
+    """A server scores its sites on test samples, so these rows would be used for nothing."""
+    message = r"data\.validation_from: does not apply to a real site"
+    with pytest.raises(ConfigError, match=message):
+        load_client(Lab(tmp_path).client(0, validation_from="2018-07"))
+    with pytest.raises(ConfigError, match=message):
+        peer.from_dict(peer_values(validation_from="2018-07"))
+
+
 def weekly() -> pd.DataFrame:
     dates = pd.date_range("2015-01-04", periods=300, freq="W").astype(str)
     return pd.DataFrame({"shop": "eve", "date": dates, "price": 1.5, "sales": np.arange(300.0)})
@@ -277,28 +304,33 @@ def counted() -> pd.DataFrame:
     )
 
 
-def without_gaps(months: int) -> pd.DataFrame:
-    return TABLES[1].iloc[-months:]
-
-
 BAD_TABLES = {
-    "weeks": (weekly(), r"site-1: .*column 'date': client eve has a row every one week, .*resample"),
+    "weeks": (
+        weekly(),
+        r"site-1/t\.csv: .*column 'date': client eve has a row every one week, .*resample",
+    ),
     "quarters": (
         quarterly(),
-        r"site-1: .*column 'date': client eve has a row every one quarter, .* says one month",
+        r"site-1/t\.csv: column 'date': client eve has a row every one quarter, .*says one month",
     ),
-    "steps": (counted(), r"site-1: .*column 'date'.* every one step, .* says one month"),
+    "steps": (counted(), r"site-1/t\.csv: .*column 'date'.* every one step, .* says one month"),
     "short": (
-        without_gaps(14),
-        r"site-1: .*column 'sales': no client has a training sample: .*lags 1, 12.*shorter lags",
+        TABLES[1][TABLES[1]["date"] >= "2018-06"],
+        r"site-1/t\.csv: column 'sales': no client has a training sample: .*lags 1, 12.*add rows "
+        r"of earlier steps, or choose shorter lags",
+    ),
+    "late": (
+        TABLES[1].iloc[-11:],
+        r"site-1/t\.csv: column 'date': no train sample: .* 2019-02 to 2019-12, and the training "
+        r"period ends before 2019-01; add earlier rows, or choose another test_from",
     ),
     "ended": (
         TABLES[1][TABLES[1]["date"] < "2018-12"],
-        r"site-1: .*no test sample: the table is from 2015-07 to 2018-11",
+        r"site-1/t\.csv: .*no test sample: the table is from 2016-01 to 2018-11, .*add later rows",
     ),
     "no column": (
         TABLES[1].drop(columns="shop"),
-        r"site-1: .*unknown column 'shop'.*",
+        r"site-1/t\.csv: .*unknown column 'shop'.*",
     ),
 }
 
@@ -338,7 +370,10 @@ def test_init_moves_the_keys_of_forecasts(tmp_path: Path) -> None:
         assert content["samples"] == samples
     without = [setting for setting in settings if "test_from" not in setting]
     with pytest.raises(ConfigError, match=r"samples\.test_from: is required for forecasts"):
-        configurations(tmp_path, list(SITES), new=list(SITES), settings=without, secure=False)
+        files = configurations(
+            tmp_path, list(SITES), new=list(SITES), settings=without, secure=False
+        )
+        check_files(tmp_path, *files)
 
 
 def peer_values(**data: Any) -> dict[str, Any]:
