@@ -63,17 +63,21 @@ class SamplesSection(Section):
     # statistics of labels that are numbers, by which all sites scale them; not set: the server
     # computes them, by sums over the training samples of all sites
     label_scale_from: dict[str, float] | None = None
-    # of forecasts: how the rows of all sites' tables become samples, with the keys of a
-    # simulation's [data]
+    # of forecasts: column of the label in the tables of all sites; not set: y
     label: str | None = None
+    # of forecasts: column of the client in the tables of all sites; not set: client_id
     client: str | None = None
+    # of forecasts, required: column of the time, or columns of year and month
     time: str | list[str] | None = None
-    # length of a step, such as month; required for forecasts
+    # of forecasts, required: length of a step, such as month or 15 minutes
     frequency: str | None = None
+    # of forecasts: number of steps in a season; not set: the usual one of the frequency
     season: Positive | None = None
+    # of forecasts: steps of the past that are features; not set: 1 and the season
     lags: list[Positive] | None = None
-    # date of the first test sample of all clients; required for forecasts
+    # of forecasts, required: date of the first test sample of all clients
     test_from: Any = None
+    # of forecasts: only client is possible, which scales each series by its past
     label_scale: str | None = None
 
     @model_validator(mode="before")
@@ -91,11 +95,15 @@ class SamplesSection(Section):
     def _labels(self) -> SamplesSection:
         """Check task type, loss and statistics of the labels."""
         loss = self._bare_task_type().loss
-        if self.task == Forecast.name and self.label_scale_from is not None:
-            raise ValueError(
-                "label_scale_from: does not apply to forecasts, whose labels each site scales by "
-                "the past of its own series; remove it"
-            )
+        if self.task == Forecast.name:
+            # The other keys of a forecast are checked when the features are.
+            if self.label_scale_from is not None:
+                raise ValueError(
+                    "label_scale_from: does not apply to forecasts, whose labels each site scales "
+                    "by the past of each series; remove it"
+                )
+        else:
+            self.task_type()
         if loss is None and self.label_scale_from is not None:
             raise ValueError(
                 'label_scale_from: scales labels that are numbers; set task = "regression", or '

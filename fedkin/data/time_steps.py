@@ -16,6 +16,9 @@ from fedkin.core.object_repr import of_client
 from fedkin.data.files import Table
 from fedkin.data.frequency import DAY, MONTHS, QUARTER, SECONDS, STEPS, Frequency
 
+_DAYS_OF_MONTH = 365.25 / 12
+_CHANGED_DAYS = 4
+
 
 @dataclass(frozen=True)
 class TimeSteps:
@@ -54,7 +57,7 @@ def read_steps(
         place: file or name with which messages begin.
         frequency: length of a step; None for the commonest distance between a client's rows.
         is_declared: whether ``frequency`` is an option of the user, which must be this commonest
-            distance. Otherwise it is that of a run, and a newer table may have few rows.
+            distance. Otherwise a run has found it, and a newer table may have few rows.
 
     Raises:
         DataError: a time cannot be read or is missing, or clients have different frequencies.
@@ -286,10 +289,10 @@ def _check_declared(
 
 
 def _is_in_months(found: Frequency, declared: Frequency) -> bool:
-    """Whether a distance in days is one of so many months."""
+    """Whether a distance in days is one of so many months. The day of a month may change."""
     if declared.unit != MONTHS or found.unit != SECONDS:
         return False
-    return 28 * DAY * declared.every <= found.every <= 31 * DAY * declared.every
+    return abs(found.every / DAY - _DAYS_OF_MONTH * declared.every) <= _CHANGED_DAYS
 
 
 def _common_frequency(
