@@ -138,6 +138,7 @@ EXAMPLES: dict[str, tuple[Any, ...]] = {
     "test_from": ("2018-01",),
     "time": ("date",),
     "tls": ({"ca": "ca.pem", "certificate": "peer-0.pem", "key": "peer-0.key"},),
+    "unit": ("patient",),
     "torch": ("mymodule:make_model",),
     "track": (["tensorboard"],),
     "train_fraction": (0.8,),

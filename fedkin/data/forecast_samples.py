@@ -132,7 +132,8 @@ class ForecastReader:
 
 
 def _check_roles(columns: Columns, place: Path | str) -> None:
-    """Raise ConfigError if no column has the client of each row, or one has exposures."""
+    """Raise ConfigError if no column has the client of each row, or one has exposures
+    or units."""
     if columns.client is None:
         raise ConfigError(
             f"{place}: a forecast needs the client of each row, since each client is a "
@@ -141,4 +142,9 @@ def _check_roles(columns: Columns, place: Path | str) -> None:
     if columns.exposure is not None:
         raise ConfigError(
             "exposure applies to counts only; set task = 'count', or leave exposure out"
+        )
+    if columns.unit is not None:
+        raise ConfigError(
+            f"{place}: unit does not apply to a forecast, whose rows are divided by date; leave it "
+            "out"
         )

@@ -51,6 +51,7 @@ def load(
     label_scale_from: Any = None,
     exposure: str | int | None = None,
     weight: str | int | None = None,
+    unit: str | int | None = None,
     categories: Any = None,
     min_frequency: int | None = None,
     min_clients: int | None = None,
@@ -134,6 +135,8 @@ def load(
             training samples: ``{"mean": 50.0, "scale": 12.0}``, or ``{"rate": 2.5}`` for counts.
         exposure: column (or array) of the exposure of counts, such as years of observation.
         weight: column (or array) of the weights of samples in the loss.
+        unit: column (or array) of what samples belong to, such as the patient of a visit. All
+            samples of a client's unit are in one part, and ``train_fraction`` is a share of units.
         categories: columns of numbers that are categories, such as ``["month"]``. Columns of text
             are categories always: each category becomes a column of 0 and 1.
         min_frequency: a category with fewer training samples shares the column ``infrequent``; None
@@ -204,6 +207,7 @@ def load(
             "features": features,
             "label_names": label_names,
             "partition": partition,
+            "unit": unit,
         }
         _refuse_split(path, train_fraction, seed)
         return _folder_data(path, classes, of_file=of_file, of_tables=of_tables)
@@ -218,6 +222,7 @@ def load(
         options=table_options,
         exposure=None if exposure is None else str(exposure),
         weight=None if weight is None else str(weight),
+        unit=None if unit is None else str(unit),
         client_columns=names_of(client_columns),
         forecast=forecast,
     )
