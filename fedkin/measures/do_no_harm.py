@@ -115,8 +115,8 @@ def held_out_gains(
         clients: number of clients N.
         cap: larger losses count as this one, so that no sample decides alone. For squared errors,
             9 times the variance of the label cuts residuals at 3 standard deviations.
-        unit: unit of each sample, such as its patient. Samples of a unit are alike, so the variance
-            is that of sums over units, and units are counted. None if each sample is a unit.
+        unit: unit of each sample, such as its patient. Samples of a unit are alike, so sums over
+            units give the variance, and units are counted. None if each sample is a unit.
     """
     own = np.minimum(np.asarray(own, np.float64), cap)
     count = np.bincount(client, minlength=clients)
