@@ -265,10 +265,8 @@ def from_pandas(
         label_scale=label_scale,
         frequency=frequency,
     )
-    scaling = table_options.scaling()
     if forecast is not None:
-        samples = forecast.samples(frame, columns, scaling=scaling, place=name, title=name)
-        return samples.federation(None, 1, seed)
+        return forecast.federation(frame, columns, table_options, name=name, seed=seed)
     samples = table_samples(
         frame,
         columns,
@@ -276,7 +274,7 @@ def from_pandas(
         title=name,
         label_names=None if label_names is None else tuple(label_names),
         classes=classes,
-        scaling=scaling,
+        scaling=table_options.scaling(),
         task_type=task_type,
         label_scale_from=label_scale_from,
     )

@@ -220,9 +220,7 @@ def load(
         label_names=None if label_names is None else tuple(label_names),
         classes=classes,
         options=table_options,
-        exposure=None if exposure is None else str(exposure),
-        weight=None if weight is None else str(weight),
-        unit=None if unit is None else str(unit),
+        **_texts(exposure=exposure, weight=weight, unit=unit),
         client_columns=names_of(client_columns),
         forecast=forecast,
     )
@@ -262,6 +260,11 @@ def _table_options(path: Path, of_tables: dict[str, Any]) -> TableOptions:
     if is_array:
         refuse_table_options("an array, which may hold images", path, of_tables)
     return options
+
+
+def _texts(**names: str | int | None) -> dict[str, str | None]:
+    """Names of columns as text; None for a role that no column has."""
+    return {role: None if name is None else str(name) for role, name in names.items()}
 
 
 def _refuse_two_divisions(client: str | int | None, partition: str | None) -> None:

@@ -112,7 +112,7 @@ class OwnSamples:
         self._check_lengths()
         unit = self._units(partition)
         if self.task_type is not None:
-            return self._federation_of_numbers(x, partition, train_fraction, seed, unit)
+            return self._federation_of_numbers(x, partition, train_fraction, seed, unit=unit)
         y, classes, names, given = encode_labels(
             self.labels, self.place, self.classes, self.label_names
         )
@@ -125,7 +125,7 @@ class OwnSamples:
             client_names = ClientNames.of(np.unique(owners))
         owned, true_clusters = _divided(y, owners, partition, seed)
         facts = values_by_client(self.client_columns, owned, client_names, self.place)
-        train, test, validation = self._split(owned, train_fraction, seed, client_names, unit)
+        train, test, validation = self._split(owned, train_fraction, seed, client_names, unit=unit)
         transform = None
         if x is None:
             x, transform = self._scaled(train, client_names)
@@ -199,7 +199,7 @@ class OwnSamples:
         # A client keeps its facts, whichever of its samples have a label.
         facts = values_by_client(self.client_columns, owned, client_names, self.place)
         owned = _select(owned, labelled)
-        train, test, validation = self._split(owned, train_fraction, seed, client_names, unit)
+        train, test, validation = self._split(owned, train_fraction, seed, client_names, unit=unit)
         task_type, y = self._fitted(self.task_type, raw, train)
         assert task_type.loss is not None
         transform = None

@@ -215,7 +215,7 @@ def test_the_models_of_a_deployed_run_forecast(tmp_path: Path) -> None:
     table = pd.concat([past, future], ignore_index=True)
     expected = near.predict(table, client="cid")
     assert expected[-1] > 1000  # in scaled units it would be small
-    # The past is the training period, so its scale is that of the simulated run.
+    # The past is the training period, so its scale equals the simulated one.
     loaded = Run.load(folder)
     np.testing.assert_allclose(loaded.predict(table, cluster=0), expected, rtol=1e-5)
     loaded.export(tmp_path / "of-server")
@@ -361,7 +361,7 @@ def test_init_moves_the_keys_of_forecasts(tmp_path: Path) -> None:
     samples = server["samples"]
     assert {key: samples[key] for key in SERIES} == SERIES
     assert samples["features"] == FEATURES and samples["shape"] == [3]
-    # The scaling is that of all tables together.
+    # All tables together give the scaling.
     assert samples["scale_from"]["mean"] == pytest.approx(
         dict(zip(FEATURES, pooled(scale_from=None).transform.mean, strict=True))  # type: ignore[union-attr]
     )
