@@ -37,6 +37,7 @@ from fedkin.core.errors import ConfigError
 from fedkin.core.randomness import Stream
 from fedkin.data.describe import label_icc
 from fedkin.data.federated import FederatedData, Ragged
+from fedkin.data.units import units_of
 from fedkin.measures.corrected_interval import CorrectedInterval, corrected_interval
 from fedkin.measures.worse_than_alone import worse_than_alone
 from fedkin.run.simulate import trainable
@@ -289,7 +290,8 @@ def clusters_or_levels(
 
 def redrawn(data: FederatedData, seed: int) -> FederatedData:
     """The data with another random division of each client's samples: 60% for training, 20% for
-    validation, 20% for testing. A client keeps at least one sample for training.
+    validation, 20% for testing. A client keeps at least one sample for training. With units, such
+    as patients, these are shares of units, and no unit is divided.
 
     Args:
         data: the clients' data.
@@ -308,12 +310,19 @@ def redrawn(data: FederatedData, seed: int) -> FederatedData:
     stream = Stream(seed, 0, "draws")
     for client in range(data.clients):
         rows = np.concatenate([data.part(split)[client] for split in data.splits])
-        shuffled = stream.client(client).permutation(rows)
-        tested = min(round(_TEST_SHARE * len(rows)), len(rows) - 1)
-        held = min(round(_VALIDATION_SHARE * (len(rows) - tested)), len(rows) - tested - 1)
-        parts["test"].append(shuffled[:tested])
-        parts["validation"].append(shuffled[tested : tested + held])
-        parts["train"].append(shuffled[tested + held :])
+        units = None if data.unit is None else units_of(data.unit, rows)
+        drawn = rows if units is None else np.arange(units.count)
+        shuffled = stream.client(client).permutation(drawn)
+        tested = min(round(_TEST_SHARE * len(drawn)), len(drawn) - 1)
+        held = min(round(_VALIDATION_SHARE * (len(drawn) - tested)), len(drawn) - tested - 1)
+        divided = {
+            "test": shuffled[:tested],
+            "validation": shuffled[tested : tested + held],
+            "train": shuffled[tested + held :],
+        }
+        for name, chosen in divided.items():
+            own = chosen if units is None else rows[np.isin(units.of_sample, chosen)]
+            parts[name].append(own)
     split = {name: Ragged.of(rows) for name, rows in parts.items()}
     return replace(data, **split)
 

@@ -108,11 +108,12 @@ def refuse_simulated_only(data: Values, place: Place) -> None:
         data: the site's section [data].
         place: function that turns a key into its name in messages, such as ``FILE: data.name``.
     """
-    if data.get("validation") is not None:
-        raise ConfigError(
-            f"{place('data.validation')}: does not apply to a real site, which is scored on its "
-            "test samples after every round; remove it"
-        )
+    for key in ("validation", "validation_from"):
+        if data.get(key) is not None:
+            raise ConfigError(
+                f"{place(f'data.{key}')}: does not apply to a real site, which is scored on its "
+                "test samples after every round; remove it"
+            )
     if data.get("seed") == RUN_SEED:
         raise ConfigError(
             f"{place('data.seed')}: {RUN_SEED!r} does not apply to a real site, whose data are "
