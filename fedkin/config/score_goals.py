@@ -11,9 +11,10 @@ from fedkin.config.key_examples import Form, example, setting
 from fedkin.config.loader import Place
 from fedkin.config.plan import Scoring
 from fedkin.config.registry import Entry
-from fedkin.core.errors import ConfigError
+from fedkin.core.errors import ConfigError, unknown
 from fedkin.core.storage import user_path
 from fedkin.data.label_tasks import task_type_of
+from fedkin.task_types.catalogue import TASK_TYPES
 from fedkin.task_types.classification import CLASSIFICATION
 from fedkin.task_types.task_type import TaskType
 
@@ -51,12 +52,17 @@ def known_task_type(data: Entry) -> TaskType | None:
 
     Args:
         data: the data set and its options.
+
+    Raises:
+        ConfigError: the task type is unknown, or an option does not apply to it.
     """
     options = data.options
     if "task" not in type(options).model_fields:
         # The other data sets have classes, or risks, whose measure is a share as well.
         return CLASSIFICATION
     given = [getattr(options, key, None) for key in ("task", "loss", "quantiles", "loss_options")]
+    if given[0] is not None and given[0] not in TASK_TYPES:
+        raise ConfigError(f"data.task: {unknown('task', str(given[0]), TASK_TYPES)}")
     if any(value is not None for value in given[:3]):
         return task_type_of(*given) or CLASSIFICATION
     path = getattr(options, "path", None)

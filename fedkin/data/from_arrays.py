@@ -47,6 +47,7 @@ def from_arrays(
     label_scale_from: Any = None,
     exposure: Any = None,
     weight: Any = None,
+    unit: Any = None,
 ) -> FederatedData:
     """A federation from arrays of samples and labels.
 
@@ -84,6 +85,8 @@ def from_arrays(
         exposure: exposure of each sample [M], such as years of observation, for counts.
         weight: weight of each sample [M] in the loss of its client's batch. Weights do not change
             the statistics that scale labels.
+        unit: what each sample belongs to [M], such as the patient of a visit. All samples of a
+            client's unit are in one part, and ``test`` is a share of units.
 
     Returns:
         The federation.
@@ -127,6 +130,7 @@ def from_arrays(
         label_scale_from=label_scale_from,
         exposure=exposure,
         weight=weight,
+        unit=unit,
     )
     return samples.federation(options, test_share(test) if split is None else 1, seed)
 
@@ -159,6 +163,7 @@ def from_pandas(
     label_scale_from: Any = None,
     exposure: Any = None,
     weight: Any = None,
+    unit: Any = None,
     categories: Any = None,
     min_frequency: int | None = None,
     min_clients: int | None = None,
@@ -168,6 +173,7 @@ def from_pandas(
     test_from: Any = None,
     validation_from: Any = None,
     label_scale: str | None = None,
+    frequency: str | None = None,
     client_columns: Any = None,
 ) -> FederatedData:
     """A federation from a DataFrame with one row per sample.
@@ -195,11 +201,12 @@ def from_pandas(
             scaled, as in ``from_arrays``.
         exposure: column of the exposure of counts.
         weight: column of the weights of samples.
+        unit: column of what samples belong to, as in ``load``.
         categories, min_frequency, min_clients: columns of numbers that are categories, and which
             categories get a feature, as in ``load``.
-        time, season, lags, test_from, validation_from, label_scale: how rows become samples of the
-            task ``forecast``, as in ``load``. ``test`` is the share of the samples at the end, or
-            a column of a split by time.
+        time, season, lags, test_from, validation_from, label_scale, frequency: how rows become
+            samples of the task ``forecast``, as in ``load``. ``test`` is the share of the samples
+            at the end, or a column of a split by time.
         client_columns: columns that describe clients and not samples, such as ``["sector"]``: the
             method ``Given`` can use them, and they are no features.
 
@@ -234,7 +241,7 @@ def from_pandas(
     split = test if isinstance(test, str) else None
     chosen = [features] if isinstance(features, str) else features
     facts = names_of(client_columns)
-    used = (label, client, split, exposure, weight, *facts, *(chosen or ()))
+    used = (label, client, split, exposure, weight, unit, *facts, *(chosen or ()))
     columns = Columns(
         label=label,
         client=client,
@@ -244,6 +251,7 @@ def from_pandas(
         exposure=exposure,
         weight=weight,
         client_columns=facts,
+        unit=unit,
     )
     task_type = task_type_of(task, loss, quantiles, loss_options, known=label_scale_from)
     forecast = ForecastReader.of(
@@ -255,11 +263,10 @@ def from_pandas(
         test_from=test_from,
         validation_from=validation_from,
         label_scale=label_scale,
+        frequency=frequency,
     )
-    scaling = table_options.scaling()
     if forecast is not None:
-        samples = forecast.samples(frame, columns, scaling=scaling, place=name, title=name)
-        return samples.federation(None, 1, seed)
+        return forecast.federation(frame, columns, table_options, name=name, seed=seed)
     samples = table_samples(
         frame,
         columns,
@@ -267,7 +274,7 @@ def from_pandas(
         title=name,
         label_names=None if label_names is None else tuple(label_names),
         classes=classes,
-        scaling=scaling,
+        scaling=table_options.scaling(),
         task_type=task_type,
         label_scale_from=label_scale_from,
     )

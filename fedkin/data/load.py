@@ -51,6 +51,7 @@ def load(
     label_scale_from: Any = None,
     exposure: str | int | None = None,
     weight: str | int | None = None,
+    unit: str | int | None = None,
     categories: Any = None,
     min_frequency: int | None = None,
     min_clients: int | None = None,
@@ -60,6 +61,7 @@ def load(
     test_from: Any = None,
     validation_from: Any = None,
     label_scale: str | None = None,
+    frequency: str | None = None,
     client_columns: Any = None,
 ) -> FederatedData:
     """A federation from a file with an entry for each sample, or from a folder in LEAF's layout.
@@ -133,6 +135,8 @@ def load(
             training samples: ``{"mean": 50.0, "scale": 12.0}``, or ``{"rate": 2.5}`` for counts.
         exposure: column (or array) of the exposure of counts, such as years of observation.
         weight: column (or array) of the weights of samples in the loss.
+        unit: column (or array) of what samples belong to, such as the patient of a visit. All
+            samples of a client's unit are in one part, and ``train_fraction`` is a share of units.
         categories: columns of numbers that are categories, such as ``["month"]``. Columns of text
             are categories always: each category becomes a column of 0 and 1.
         min_frequency: a category with fewer training samples shares the column ``infrequent``; None
@@ -148,6 +152,8 @@ def load(
         validation_from: date of the first validation sample; None without validation samples.
         label_scale: ``client`` scales a forecast's labels and lags by the mean and the deviation of
             each client's own training labels, ``pooled`` by those of all; None for ``client``.
+        frequency: length of a step, such as ``month`` or ``15 minutes``, which the rows of every
+            client must have; None for the commonest distance between a client's rows.
         client_columns: columns of a table that describe clients and not samples, such as
             ``["sector"]``: the method ``given`` can use them, and they are no features.
 
@@ -192,6 +198,7 @@ def load(
         test_from=test_from,
         validation_from=validation_from,
         label_scale=label_scale,
+        frequency=frequency,
     )
     if path.is_dir() and not has_arrays(path):
         of_file = {
@@ -200,6 +207,7 @@ def load(
             "features": features,
             "label_names": label_names,
             "partition": partition,
+            "unit": unit,
         }
         _refuse_split(path, train_fraction, seed)
         return _folder_data(path, classes, of_file=of_file, of_tables=of_tables)
@@ -212,8 +220,7 @@ def load(
         label_names=None if label_names is None else tuple(label_names),
         classes=classes,
         options=table_options,
-        exposure=None if exposure is None else str(exposure),
-        weight=None if weight is None else str(weight),
+        **_texts(exposure=exposure, weight=weight, unit=unit),
         client_columns=names_of(client_columns),
         forecast=forecast,
     )
@@ -253,6 +260,11 @@ def _table_options(path: Path, of_tables: dict[str, Any]) -> TableOptions:
     if is_array:
         refuse_table_options("an array, which may hold images", path, of_tables)
     return options
+
+
+def _texts(**names: str | int | None) -> dict[str, str | None]:
+    """Names of columns as text; None for a role that no column has."""
+    return {role: None if name is None else str(name) for role, name in names.items()}
 
 
 def _refuse_two_divisions(client: str | int | None, partition: str | None) -> None:

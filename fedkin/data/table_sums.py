@@ -33,6 +33,7 @@ from fedkin.data.table_encoding import TableEncoding, encoded_names
 from fedkin.data.table_scaling import scales_of
 from fedkin.data.table_transform import RAW, STANDARD, TableTransform
 from fedkin.measures.moments import Moments, above_rounding
+from fedkin.task_types.forecast import Forecast
 
 _VERSION = 1
 # The sums of fewer training samples say much about each of them.
@@ -241,12 +242,18 @@ def table_sums(data: FederatedData) -> TableSums:
 
     Raises:
         DataError: the data are no table.
+        ConfigError: the data are a forecast that is divided by no given date.
     """
     transform = data.transform
     if transform is None or transform.kind != RAW:
         raise DataError(
             f"{data.name}: sums of columns need a table (.csv or .parquet), whose columns have "
             "names"
+        )
+    if isinstance(data.task_type, Forecast) and not data.task_type.test_from:
+        raise ConfigError(
+            f"{data.name}: the sums are of training samples, and those of a forecast must end at "
+            "one date at all sites; name it: test_from = '2019-01'"
         )
     return TableSums(
         columns=transform.inputs,

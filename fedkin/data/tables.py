@@ -43,6 +43,7 @@ class Columns(NamedTuple):
         exposure: column of the exposure of counts; None without one.
         weight: column of the weights of samples; None without one.
         client_columns: columns that describe clients, such as their sector.
+        unit: column of the units of samples, such as the patient; None without one.
     """
 
     label: Any
@@ -53,11 +54,12 @@ class Columns(NamedTuple):
     exposure: Any = None
     weight: Any = None
     client_columns: tuple[Any, ...] = ()
+    unit: Any = None
 
     @property
     def named(self) -> list[Any]:
         """The columns that the user has named for another role than a feature."""
-        roles = (self.label, self.client, self.split, self.exposure, self.weight)
+        roles = (self.label, self.client, self.split, self.exposure, self.weight, self.unit)
         return [name for name in roles if name is not None]
 
 
@@ -121,12 +123,12 @@ def feature_columns(table: Table, columns: Columns, place: Path | str) -> list[A
     if clash:
         raise ConfigError(
             f"{place}: column {clash[0]!r} cannot be a feature and also the label, the client, the "
-            "split, the exposure or the weight"
+            "split, the exposure, the weight or the unit"
         )
     if len(set(named)) < len(named):
         raise ConfigError(
-            f"{place}: label, client, split, exposure and weight must be different columns, got "
-            f"{named}"
+            f"{place}: label, client, split, exposure, weight and unit must be different columns, "
+            f"got {named}"
         )
     return list(features)
 
@@ -178,6 +180,7 @@ def resolved_columns(table: Table, columns: Columns) -> Columns:
         unused=tuple(resolved(name) for name in columns.unused),
         exposure=resolved(columns.exposure),
         weight=resolved(columns.weight),
+        unit=resolved(columns.unit),
         client_columns=tuple(resolved(name) for name in columns.client_columns),
     )
 
@@ -221,6 +224,7 @@ def with_features(
         columns=facts,
         exposure=None if columns.exposure is None else table[columns.exposure],
         weight=None if columns.weight is None else table[columns.weight],
+        unit=None if columns.unit is None else table[columns.unit],
         client_columns={str(name): table[name] for name in columns.client_columns} or None,
         **more,
     )

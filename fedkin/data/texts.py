@@ -50,8 +50,8 @@ def texts(
         client: column with the client of each text. Give either this or a partition.
         length: number of tokens L of every text; longer texts are cut, and a message says how many.
             None: enough for 95% of the texts, rounded up to a multiple of 8.
-        partition, clients, classes_per_client, alpha, min_samples: how to divide the texts over clients by their
-            labels, as in ``fk.data.from_arrays``.
+        partition, clients, classes_per_client, alpha, min_samples: how to divide the texts over
+            clients by their labels, as in ``fk.data.from_arrays``.
         train_fraction: each client's share of training samples, if there is no column ``split``.
         label_names: names of the classes 0, 1, ..; None for the text that occurs.
         seed: seed of partition and split.

@@ -24,12 +24,13 @@ from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.label_statistics import RawLabels
 from fedkin.data.label_tasks import fitted, given, read_labels
 from fedkin.data.labels import LABELS, Names, encode_labels
-from fedkin.data.partition import by_writer, split_train_test
+from fedkin.data.partition import by_writer, split_train_test, split_units
 from fedkin.data.partition_options import POOLED, Owned, PartitionOptions, positive
 from fedkin.data.raw_tables import RawTable
 from fedkin.data.series_rows import SeriesRows
 from fedkin.data.table_scaling import Scaled, TableScaling
 from fedkin.data.table_transform import TableTransform
+from fedkin.data.units import check_whole_units, unit_numbers
 from fedkin.measures.number_bins import bins_of, quantile_edges
 from fedkin.task_types.task_type import TaskType
 
@@ -62,6 +63,7 @@ class OwnSamples:
         label_scale_from: known statistics of the labels, as of ``label_tasks.fitted``.
         exposure: exposure of each sample [M], for counts; None if all are 1.
         weight: weight of each sample [M] in the loss; None if all are 1.
+        unit: unit of each sample [M], such as its patient; None if each sample is a unit.
         series: of forecasts, scale and simple forecasts of each sample.
     """
 
@@ -83,6 +85,7 @@ class OwnSamples:
     label_scale_from: Any = None
     exposure: Any = None
     weight: Any = None
+    unit: Any = None
     series: SeriesRows | None = None
     # Facts about clients, by the column's name; a value for each sample.
     client_columns: dict[str, Any] | None = None
@@ -107,8 +110,9 @@ class OwnSamples:
             assert not isinstance(self.x, RawTable)
             x = clean_features(self.x, self.place, self.integers)
         self._check_lengths()
+        unit = self._units(partition)
         if self.task_type is not None:
-            return self._federation_of_numbers(x, partition, train_fraction, seed)
+            return self._federation_of_numbers(x, partition, train_fraction, seed, unit=unit)
         y, classes, names, given = encode_labels(
             self.labels, self.place, self.classes, self.label_names
         )
@@ -121,7 +125,7 @@ class OwnSamples:
             client_names = ClientNames.of(np.unique(owners))
         owned, true_clusters = _divided(y, owners, partition, seed)
         facts = values_by_client(self.client_columns, owned, client_names, self.place)
-        train, test, validation = self._split(owned, train_fraction, seed, client_names)
+        train, test, validation = self._split(owned, train_fraction, seed, client_names, unit=unit)
         transform = None
         if x is None:
             x, transform = self._scaled(train, client_names)
@@ -144,7 +148,19 @@ class OwnSamples:
             from_uint8=self.x.dtype == np.uint8 and not self.integers,
             transform=transform,
             client_columns=facts,
+            unit=unit,
         )
+
+    def _units(self, partition: PartitionOptions | None) -> Int[np.ndarray, "M"] | None:
+        """The unit of each sample as a number; None if each sample is a unit."""
+        if self.unit is None:
+            return None
+        if partition is not None:
+            raise ConfigError(
+                f"{self.place}: unit keeps samples of a client together, but partition = "
+                f"{partition.partition!r} would divide them among clients; leave one of the two out"
+            )
+        return unit_numbers(self.unit, self.place)
 
     def _federation_of_numbers(
         self,
@@ -152,6 +168,7 @@ class OwnSamples:
         partition: PartitionOptions | None,
         train_fraction: float | int,
         seed: int,
+        unit: Int[np.ndarray, "M"] | None,
     ) -> FederatedData:
         """The federation of samples whose labels are numbers; arguments as of ``federation``.
 
@@ -182,7 +199,7 @@ class OwnSamples:
         # A client keeps its facts, whichever of its samples have a label.
         facts = values_by_client(self.client_columns, owned, client_names, self.place)
         owned = _select(owned, labelled)
-        train, test, validation = self._split(owned, train_fraction, seed, client_names)
+        train, test, validation = self._split(owned, train_fraction, seed, client_names, unit=unit)
         task_type, y = self._fitted(self.task_type, raw, train)
         assert task_type.loss is not None
         transform = None
@@ -205,6 +222,7 @@ class OwnSamples:
             transform=transform,
             task_type=task_type,
             client_columns=facts,
+            unit=unit,
         )
 
     def _fitted(
@@ -236,18 +254,24 @@ class OwnSamples:
         train_fraction: float | int,
         seed: int,
         client_names: ClientNames | None = None,
+        unit: Int[np.ndarray, "M"] | None = None,
     ) -> tuple[Ragged, Ragged, Ragged | None]:
         """Training, test and validation rows (samples) of each client; for validation, None if
         there are no such rows."""
         if self.split is None:
-            train, test = split_train_test(
-                owned, Stream(seed, purpose="data/split"), train_fraction
-            )
+            stream = Stream(seed, purpose="data/split")
+            if unit is None:
+                train, test = split_train_test(owned, stream, train_fraction)
+            else:
+                train, test = split_units(owned, unit, stream, train_fraction)
             if train_fraction < 1 and not test.sizes.all():
                 _warn_of_untested(test, client_names, self.place)
             return train, test, None
         number = split_numbers(self.split, self.place)
         train, test, validation = (_select(owned, number == n) for n in range(3))
+        if unit is not None:
+            parts = {"train": train, "test": test, "validation": validation}
+            check_whole_units(unit, parts, self.place, client_names)
         if not len(validation.rows):
             return train, test, None
         return train, test, validation
@@ -260,6 +284,7 @@ class OwnSamples:
             "split": self.split,
             "exposure": self.exposure,
             "weight": self.weight,
+            "unit": self.unit,
         }
         for name, entries in by_sample.items():
             if entries is None:
