@@ -3,7 +3,6 @@ scorer."""
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import re
 from collections.abc import Callable
@@ -24,6 +23,7 @@ from fedkin.simulation.torch.engine_choice import model_in_jax
 from fedkin.simulation.torch.flat_module import (
     FlatModule,
     batch_norm_entries,
+    copied,
     error_reason,
     float_entries,
     initialised,
@@ -80,7 +80,7 @@ class TorchModel(FlatModule):
         place = f"{data.name}'s samples of shape {data.x.shape[1:]}"
         with self.torch_settings():
             try:
-                scores = copy.deepcopy(self.module).eval()(to_tensor(data.x[:1]))
+                scores = copied(self.module).eval()(to_tensor(data.x[:1]))
             except Exception as error:  # whatever the user's own code raises
                 raise ModelError(
                     f"model {self.name!r} does not take {place}: {error_reason(error)}"
@@ -107,7 +107,7 @@ class TorchModel(FlatModule):
         streams."""
         return TorchScorer(data, self), TorchTrainer(data, self, ids)
 
-    def description(self) -> dict[str, str]:
+    def description(self) -> dict[str, Any]:
         """Entries of a run's description: the module's class, and its engine and optimiser if they
         are set.
 
@@ -136,6 +136,8 @@ class TorchModel(FlatModule):
         text = _without_addresses(str(self.module))
         digest = hashlib.sha256(repr((shapes, text, self.spec.detects)).encode())
         digest.update(self.initial(np.array([1, 2], np.uint32)).tobytes())
+        if self.spec.frozen:
+            digest.update(repr((self.spec.factors, self.spec.frozen)).encode())
         # The function of a partial is in the description, its arguments are not.
         if isinstance(self.optimizer, partial):
             arguments = (self.optimizer.args, sorted(self.optimizer.keywords.items()))
