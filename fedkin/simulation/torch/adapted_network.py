@@ -153,7 +153,7 @@ class NetworkInputs:
             return network(x.to(self._type) if x.is_floating_point() else x, **self._named)
         if not self._is_masked:
             return network(input_ids=x, **self._named)
-        return network(input_ids=x, attention_mask=self._mask(x).long(), **self._named)
+        return network(input_ids=x, attention_mask=self._mask(x).to(x.dtype), **self._named)
 
     def pooled(self, hidden: Tensor, x: Tensor) -> Tensor:
         """The mean over the positions of hidden states [B L d], without padding."""

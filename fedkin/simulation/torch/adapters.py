@@ -39,13 +39,13 @@ from fedkin.simulation.torch.adapted_network import (
     has_scores,
 )
 from fedkin.simulation.torch.flat_module import (
-    as_arrays,
     copied,
     error_reason,
     float_entries,
     shared_entries,
     to_tensor,
 )
+from fedkin.simulation.torch.frozen_tensors import as_arrays, put_arrays, without_arrays
 from fedkin.simulation.torch.model import TorchModel
 from fedkin.simulation.torch.source import check_settings
 
@@ -65,6 +65,16 @@ class TorchAdapter(TorchModel):
     adapted: tuple[DenseLayer, ...] = field(kw_only=True)
     frozen: FrozenPart = field(kw_only=True)
 
+    def __getstate__(self) -> dict[str, Any]:
+        # The frozen tensors are the memory of the arrays in ``frozen``, so they are pickled once.
+        # Ray's processes on one machine share arrays, but not tensors.
+        return self.__dict__ | {"module": without_arrays(self.module), "make": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        put_arrays(self.module, self.frozen.tree)
+        self.__dict__["make"] = partial(copied, self.module)
+
     def initial(self, words: UInt32[np.ndarray, "2"]) -> Float[np.ndarray, "P"]:
         """A new flat model: A as drawn from its seed, B = 0, and a last layer drawn from two uint32
         random words."""
@@ -73,9 +83,9 @@ class TorchAdapter(TorchModel):
             if factor.a is not None:
                 flat[factor.a] = np.ravel(a)
         if "head.weight" in self.spec.slices:
-            shape = tuple(float_entries(self.module)["head.weight"].shape)
+            outputs, inputs = float_entries(self.module)["head.weight"].shape
             key = jax.random.wrap_key_data(jnp.asarray(words))
-            flat[self.spec.slices["head.weight"]] = np.ravel(drawn_head(key, shape))
+            flat[self.spec.slices["head.weight"]] = np.ravel(drawn_head(key, (outputs, inputs)))
         return flat
 
     def description(self) -> dict[str, Any]:

@@ -18,12 +18,12 @@ from fedkin.models.frozen import FrozenPart
 from fedkin.models.model import Model, prepare_jax
 from fedkin.simulation.torch.flat_module import (
     FlatModule,
-    as_arrays,
     copied,
     float_entries,
     shared_entries,
     trainable_entries,
 )
+from fedkin.simulation.torch.frozen_tensors import as_arrays
 from fedkin.simulation.torch.lowerings import counting
 from fedkin.simulation.torch.torchax_library import environment
 

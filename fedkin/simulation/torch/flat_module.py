@@ -4,12 +4,11 @@ concatenated."""
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import torch
 from jaxtyping import Float, Shaped, UInt32
@@ -84,22 +83,9 @@ def shared_entries(module: nn.Module) -> dict[str, Tensor]:
     return module.shared_entries() if isinstance(module, AdaptedNetwork) else {}
 
 
-def copied(module: nn.Module) -> Any:
+def copied(module: nn.Module) -> nn.Module:
     """A copy of a module. It shares the entries of a frozen network with the module."""
     return copy.deepcopy(module, {id(entry): entry for entry in shared_entries(module).values()})
-
-
-def as_arrays(entries: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
-    """Tensors as NumPy arrays that share their memory, by name. NumPy has no bfloat16 by itself, so
-    its numbers get the type of JAX."""
-    return {name: _as_array(entry.detach()) for name, entry in entries.items()}
-
-
-def _as_array(entry: Tensor) -> np.ndarray:
-    """A tensor as an array that shares its memory."""
-    if entry.dtype != torch.bfloat16:
-        return entry.numpy()
-    return entry.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
 
 
 def float_entries(module: nn.Module) -> dict[str, Tensor]:

@@ -4,6 +4,7 @@ scorer."""
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -32,6 +33,8 @@ from fedkin.simulation.torch.flat_module import (
 )
 from fedkin.simulation.torch.scoring import TorchScorer
 from fedkin.simulation.torch.training import TorchTrainer
+
+_log = logging.getLogger("fedkin")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -158,6 +161,29 @@ def _place_of(factory: Callable[..., Any]) -> str:
     return f"{module}:{name}"
 
 
+def _advise_adapters(name: str, module: nn.Module) -> None:
+    """Log how much is sent in vain if more than half of a vector is frozen parameters."""
+    parameters = [entry for entry in module.parameters() if entry.is_floating_point()]
+    total = sum(entry.numel() for entry in parameters)
+    trained = sum(entry.numel() for entry in parameters if entry.requires_grad)
+    if 2 * trained < total:
+        _log.warning(
+            "model %r: %s of %s parameters are frozen, and clients send them all the same; fk.lora "
+            "sends trained parameters only (%s here)",
+            name,
+            _rounded(total - trained),
+            _rounded(total),
+            _rounded(trained),
+        )
+
+
+def _rounded(number: int) -> str:
+    """A number of parameters for messages."""
+    if number >= 1_000_000:
+        return f"{number / 1e6:.1f} million"
+    return f"{number:,}"
+
+
 def build_model(
     make: Callable[[], nn.Module],
     fixed: bool,
@@ -194,6 +220,7 @@ def build_model(
             f"model {name!r}: every layer needs explicit sizes: {error_reason(error)}"
         ) from error
     spec = spec_from_shapes(shapes, detects)
+    _advise_adapters(name, module)
     trained = trainable_entries(module)
     untrained = tuple(part for key, part in spec.slices.items() if key not in trained)
     normalises = batch_norm_entries(module)
