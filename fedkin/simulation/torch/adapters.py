@@ -100,7 +100,7 @@ class TorchAdapter(TorchModel):
 
 def torch_adapter(
     data: Samples,
-    module: nn.Module,
+    module: Any,
     *,
     options: AdapterOptions,
     head: bool | str,

@@ -37,6 +37,7 @@ SMALL: dict[str, Any] = {
     "num_attention_heads": 3,
     "intermediate_size": 20,
     "max_position_embeddings": 16,
+    "initializer_range": 0.3,  # with 0.02, gradients of so small a network are too small to compare
 }
 
 
@@ -136,7 +137,7 @@ def test_it_computes_as_the_jax_version(digits: Any, net: Net, train: str) -> No
 def test_it_computes_as_peft(texts: Any) -> None:
     peft = pytest.importorskip("peft", reason="pip install peft")
     module = bert()
-    model = fk.lora(texts, module, rank=2, alpha=6, head="classifier")
+    model = fk.lora(texts, module, rank=2, alpha=6.0, head="classifier")
     config = peft.LoraConfig(
         r=2,
         lora_alpha=6,
@@ -170,7 +171,7 @@ def test_it_computes_as_peft(texts: Any) -> None:
 
 
 def test_a_model_without_a_head_gets_one_on_the_mean_of_the_tokens(texts: Any) -> None:
-    module = bert("BertModel", add_pooling_layer=False) if False else bert("BertModel")
+    module = bert("BertModel")
     model = fk.lora(texts, module, rank=2)
     flat = moved(model)
     flat[[np.r_[factor.b] for factor in model.spec.factors]] = 0
@@ -314,7 +315,7 @@ def test_frozen_parameters_in_messages_are_mentioned(
     with caplog.at_level(logging.WARNING, "fedkin"):
         fk.torch_model(wrapped)
     assert [record.message for record in caplog.records] == [
-        "model 'torch': 2,910 of 3,102 parameters are frozen, and clients send them all the same; "
+        "model 'torch': 3,030 of 3,222 parameters are frozen, and clients send them all the same; "
         "fk.lora sends trained parameters only (192 here)"
     ]
     with pytest.raises(ModelError, match="give the model before get_peft_model"):
