@@ -281,9 +281,11 @@ class Predictor(Classifier):
 
 def layers_of(model: AnyModel, vector: Float[np.ndarray, "P"]) -> dict[str, np.ndarray]:
     """The weights of a model as arrays by layer name. For a PyTorch module, this is its
-    ``state_dict``."""
+    ``state_dict``, without a frozen network."""
     if isinstance(model, ModelWithWorkers):
         state = model.network(vector).state_dict()  # type: ignore[attr-defined]
+        if model.spec.frozen:
+            state = {name: state[name] for name in model.spec.slices}
         return {name: entry.numpy() for name, entry in state.items()}
     import jax
 
