@@ -31,12 +31,21 @@ from fedkin.models.encoder import (
 from fedkin.models.frozen import FrozenPart
 from fedkin.models.tokenizer import Tokenizer
 
-_CONFIG = "config.json"
-_WEIGHTS = "model.safetensors"
+CONFIG = "config.json"
+WEIGHTS = "model.safetensors"
 _PICKLES = ("*.bin", "*.pt", "*.pth")
 # Settings of a BERT model for which the encoder computes something else.
 _ASSUMED = {"hidden_act": "gelu", "position_embedding_type": "absolute"}
 _FLOATS = ("F64", "F32", "F16", "BF16")
+# The dense layers of an encoder layer, and their places in a BERT model of transformers.
+MODULES = {
+    "attention.query": "attention.self.query",
+    "attention.key": "attention.self.key",
+    "attention.value": "attention.self.value",
+    "attention.output": "attention.output.dense",
+    "intermediate": "intermediate.dense",
+    "output": "output.dense",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,12 +57,14 @@ class Backbone:
         encoder: the encoder, with NumPy arrays.
         tokenizer: from texts to token numbers.
         positions: the largest number of tokens of a text.
+        folder: the folder from which it was read.
     """
 
     name: str
     encoder: Encoder
     tokenizer: Tokenizer
     positions: int
+    folder: Path
 
     def __repr__(self) -> str:
         return (
@@ -112,8 +123,8 @@ def from_transformers(folder: str | Path) -> Backbone:
             quantised weights, or its tokenizer does not fit.
     """
     folder = Path(folder)
-    config = _config(folder)
-    weights = _Weights(folder / _WEIGHTS, _arrays(folder))
+    config = read_config(folder)
+    weights = _Weights(folder / WEIGHTS, read_arrays(folder))
     padding = _padding(folder, config)
     encoder = Encoder(
         embeddings=weights.embeddings(_eps(config)),
@@ -128,19 +139,20 @@ def from_transformers(folder: str | Path) -> Backbone:
         encoder=encoder,
         tokenizer=tokenizer,
         positions=int(config["max_position_embeddings"]),
+        folder=folder,
     )
 
 
-def _config(folder: Path) -> dict[str, Any]:
+def read_config(folder: Path) -> dict[str, Any]:
     """The settings of the model in a folder."""
-    path = folder / _CONFIG
+    path = folder / CONFIG
     if not folder.is_dir():
         raise ModelError(
             f"{folder} is no folder; give a local folder of a Hugging Face model, as "
             "model.save_pretrained(folder) writes it (nothing is downloaded)"
         )
     if not path.is_file():
-        raise ModelError(f"{folder} has no {_CONFIG}, so it is no folder of a Hugging Face model")
+        raise ModelError(f"{folder} has no {CONFIG}, so it is no folder of a Hugging Face model")
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
@@ -159,16 +171,16 @@ def _config(folder: Path) -> dict[str, Any]:
     return config
 
 
-def _arrays(folder: Path) -> dict[str, np.ndarray]:
+def read_arrays(folder: Path) -> dict[str, np.ndarray]:
     """The weights in a folder as float32 arrays, without the prefix ``bert.``."""
-    path = folder / _WEIGHTS
+    path = folder / WEIGHTS
     if not path.is_file():
         if any(found for pattern in _PICKLES for found in folder.glob(pattern)):
             raise ModelError(
                 f"{folder} has its weights in pickles only, which can run code. Load the model "
-                f"where you trust it, and write {_WEIGHTS} by model.save_pretrained(folder)"
+                f"where you trust it, and write {WEIGHTS} by model.save_pretrained(folder)"
             )
-        raise ModelError(f"{folder} has no {_WEIGHTS}; model.save_pretrained(folder) writes it")
+        raise ModelError(f"{folder} has no {WEIGHTS}; model.save_pretrained(folder) writes it")
     arrays = {}
     try:
         # NumPy has no bfloat16, and JAX reads all types of floats.
@@ -191,7 +203,7 @@ def _layers(folder: Path, config: Mapping[str, Any]) -> int:
     """Number of layers."""
     count = config.get("num_hidden_layers")
     if not isinstance(count, int) or count < 1:
-        raise ModelError(f"{folder / _CONFIG}: num_hidden_layers is {count!r}, not a whole number")
+        raise ModelError(f"{folder / CONFIG}: num_hidden_layers is {count!r}, not a whole number")
     return count
 
 
@@ -205,7 +217,7 @@ def _padding(folder: Path, config: Mapping[str, Any]) -> int:
     padding = config.get("pad_token_id")
     if not isinstance(padding, int):
         raise ModelError(
-            f"{folder / _CONFIG} names no pad_token_id, so texts of different lengths cannot be "
+            f"{folder / CONFIG} names no pad_token_id, so texts of different lengths cannot be "
             'put into one array; write the number of the padding token there: "pad_token_id": 0'
         )
     return padding
@@ -245,17 +257,18 @@ class _Weights:
     def layer(self, number: int, config: Mapping[str, Any]) -> EncoderLayer:
         """One layer."""
         place = f"encoder.layer.{number}"
+        dense = {name: self.projection(f"{place}.{path}") for name, path in MODULES.items()}
         attention = Attention(
-            query=self.projection(f"{place}.attention.self.query"),
-            key=self.projection(f"{place}.attention.self.key"),
-            value=self.projection(f"{place}.attention.self.value"),
-            output=self.projection(f"{place}.attention.output.dense"),
+            query=dense["attention.query"],
+            key=dense["attention.key"],
+            value=dense["attention.value"],
+            output=dense["attention.output"],
             heads=int(config["num_attention_heads"]),
         )
         return EncoderLayer(
             attention=attention,
             attention_norm=self.norm(f"{place}.attention.output.LayerNorm", _eps(config)),
-            intermediate=self.projection(f"{place}.intermediate.dense"),
-            output=self.projection(f"{place}.output.dense"),
+            intermediate=dense["intermediate"],
+            output=dense["output"],
             output_norm=self.norm(f"{place}.output.LayerNorm", _eps(config)),
         )

@@ -27,9 +27,10 @@ from jaxtyping import Array, Float
 from fedkin.core.errors import ConfigError, ModelError
 from fedkin.core.model_spec import BackboneFeatures, Factor, ModelSpec, Samples, spec_from_shapes
 from fedkin.core.object_repr import listed
+from fedkin.core.plain import plain_lists
 from fedkin.models.backbone import Backbone, from_transformers
 from fedkin.models.encoder import Projection
-from fedkin.models.frozen import FrozenPart
+from fedkin.models.frozen import FrozenPart, Origin
 from fedkin.models.layers import Dense
 from fedkin.models.model import Model, Tree, check_samples, parameter_tree, prepare_jax
 
@@ -83,14 +84,15 @@ def lora(
     head: bool | str = True,
     batched: bool = False,
     seed: int = 0,
+    backbone_digest: str | None = None,
 ) -> Model:
     """A model whose clients train low-rank factors of a frozen network and its last layer.
 
     Args:
         data: federated data: token numbers [M, L] for a backbone, or the features that
             ``fk.models.features`` has computed from them.
-        backbone: a backbone of ``fk.models.from_transformers``, or its folder; or an Equinox
-            module.
+        backbone: the folder of a pretrained text model, or what ``fk.models.from_transformers``
+            returns for it; or an Equinox module.
         rank: rank of the factors.
         alpha: the factors' product is multiplied by alpha / rank.
         targets: ends of the names of the dense layers that get factors.
@@ -102,12 +104,15 @@ def lora(
             False if only factors are trained.
         batched: whether a module takes a batch instead of one sample.
         seed: seed of A. It is equal for all clients and clusters.
+        backbone_digest: digest of the backbone's weights, which are checked. Runs and exports store
+            it. None for any backbone.
 
     Returns:
         The model.
 
     Raises:
-        ModelError: no layer has a name of ``targets``, or the backbone does not fit the data.
+        ModelError: no layer has a name of ``targets``, the backbone does not fit the data, or it
+            has another digest.
         ConfigError: rank, ``train`` or a layer is none of those that there are.
     """
     prepare_jax()
@@ -121,8 +126,35 @@ def lora(
     drawn = _drawn_a(adapted, rank, seed)
     parts = _Parts(network=network, adapted=adapted, scale=alpha / rank, rank=rank)
     trained_a = None if train == "B" else drawn
-    frozen = Frozen(backbone=network.arrays, a=drawn if train == "B" else None)
-    return parts.model(trained_a, FrozenPart(network.name, frozen), data.classes)
+    frozen = FrozenPart(
+        name=network.name,
+        tree=Frozen(backbone=network.arrays, a=drawn if train == "B" else None),
+        origin=_origin(backbone, rank, alpha, targets=targets, layers=layers, train=train, seed=seed)
+        if isinstance(backbone, Backbone)
+        else None,
+    )
+    if backbone_digest is not None:
+        _check_digest(frozen, backbone_digest)
+    return parts.model(trained_a, frozen, data.classes)
+
+
+def _origin(backbone: Backbone, rank: int, alpha: float, **options: Any) -> Origin:
+    """The folder of a backbone, and the section [model] with these options."""
+    section = {"name": "lora", "rank": rank, "alpha": float(alpha), **plain_lists(options)}
+    if section["layers"] is None:
+        del section["layers"]
+    section["backbone_digest"] = backbone.digest
+    return Origin(folder=backbone.folder, digest=backbone.digest, section=section)
+
+
+def _check_digest(frozen: FrozenPart, expected: str) -> None:
+    """Raise ModelError if the backbone is another one than expected."""
+    if frozen.backbone_digest != expected:
+        raise ModelError(
+            f"backbone_digest: the backbone {frozen.name!r} has the digest "
+            f"{frozen.backbone_digest[:12]}, but the adapters belong to the one with "
+            f"{expected[:12]}; give the folder of that backbone"
+        )
 
 
 class _Layer(NamedTuple):

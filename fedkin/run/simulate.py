@@ -240,7 +240,12 @@ def from_config(
             compute=config.run.compute,
         ),
         plan=config.run,
-        description=description.with_sections({"data": description.data | label_names(federated)}),
+        description=description.with_sections(
+            {
+                "data": description.data | label_names(federated),
+                "model": description.model | pinned_backbone(model),
+            }
+        ),
         on_round=on_round,
         resume=resume,
         options=config.options,
