@@ -209,5 +209,3 @@ def _encoded(arrays: dict[str, np.ndarray]) -> bytes:
 def _text(text: str) -> bytes:
     """A text as the content of a file."""
     return text.encode()
-
-

@@ -320,12 +320,7 @@ def read_card(folder: Path) -> dict[str, Any]:
     """
     try:
         card = json.loads((folder / CARD).read_text(encoding="utf-8-sig"))
-        if card["format"] in ADAPTER_FORMATS:
-            raise ValueError(
-                f"its format {card['format']!r} is for the libraries peft and transformers, as the "
-                "README of each model says; export the run as 'safetensors' to predict with fedkin"
-            )
-        if card["format"] not in SUFFIXES or not card["models"]:
+        if card["format"] not in (*SUFFIXES, *ADAPTER_FORMATS) or not card["models"]:
             raise ValueError(
                 "the card lists no model, or a format that this version of fedkin does not know; "
                 "export the run again"
@@ -337,4 +332,9 @@ def read_card(folder: Path) -> dict[str, Any]:
         ) from None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"{folder / CARD} cannot be read: {error}") from error
+    if card["format"] in ADAPTER_FORMATS:
+        raise ConfigError(
+            f"{folder} is for the libraries peft and transformers (format {card['format']!r}), as "
+            "the README of each model says; to predict with fedkin, export the run as 'safetensors'"
+        )
     return card

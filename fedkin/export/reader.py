@@ -250,9 +250,7 @@ class Export:
         return model
 
 
-def load(
-    folder: str | Path, model: Any = None, *, backbone: str | Path | None = None
-) -> Export:
+def load(folder: str | Path, model: Any = None, *, backbone: str | Path | None = None) -> Export:
     """Read an export.
 
     Args:

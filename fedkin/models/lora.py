@@ -129,7 +129,9 @@ def lora(
     frozen = FrozenPart(
         name=network.name,
         tree=Frozen(backbone=network.arrays, a=drawn if train == "B" else None),
-        origin=_origin(backbone, rank, alpha, targets=targets, layers=layers, train=train, seed=seed)
+        origin=_origin(
+            backbone, rank, alpha, targets=targets, layers=layers, train=train, seed=seed
+        )
         if isinstance(backbone, Backbone)
         else None,
     )
@@ -151,9 +153,8 @@ def _check_digest(frozen: FrozenPart, expected: str) -> None:
     """Raise ModelError if the backbone is another one than expected."""
     if frozen.backbone_digest != expected:
         raise ModelError(
-            f"backbone_digest: the backbone {frozen.name!r} has the digest "
-            f"{frozen.backbone_digest[:12]}, but the adapters belong to the one with "
-            f"{expected[:12]}; give the folder of that backbone"
+            f"the backbone {frozen.name!r} has the digest {frozen.backbone_digest[:12]}, but the "
+            f"adapters belong to the one with {expected[:12]}; give the folder of that backbone"
         )
 
 
@@ -239,6 +240,13 @@ def _fitting(backbone: Backbone, data: Samples) -> Backbone:
             raise ModelError(
                 f"{data.name}: texts have {data.x.shape[1]} tokens, but the backbone "
                 f"{backbone.name!r} has {backbone.positions} positions; give a smaller length"
+            )
+        words = len(backbone.encoder.embeddings.word)  # type: ignore[union-attr]
+        if not 0 <= data.x.min() <= data.x.max() < words:
+            raise ModelError(
+                f"{data.name}: token numbers are between {data.x.min()} and {data.x.max()}, but "
+                f"the backbone {backbone.name!r} has the tokens 0 to {words - 1}; make them with "
+                "its tokenizer: backbone.tokens(texts)"
             )
         return backbone
     computed: BackboneFeatures | None = getattr(data, "features_of", None)
