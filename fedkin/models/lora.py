@@ -77,7 +77,7 @@ def lora(
     backbone: Any,
     *,
     rank: int = 8,
-    alpha: float = 16.0,
+    alpha: float | int = 16.0,
     targets: Sequence[str] = ("query", "value"),
     layers: Sequence[int] | None = None,
     train: str = "AB",
@@ -140,7 +140,7 @@ def lora(
     return parts.model(trained_a, frozen, data.classes)
 
 
-def _origin(backbone: Backbone, rank: int, alpha: float, **options: Any) -> Origin:
+def _origin(backbone: Backbone, rank: int, alpha: float | int, **options: Any) -> Origin:
     """The folder of a backbone, and the section [model] with these options."""
     section = {"name": "lora", "rank": rank, "alpha": float(alpha), **plain_lists(options)}
     if section["layers"] is None:

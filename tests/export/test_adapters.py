@@ -49,7 +49,8 @@ def trained(folder: Path, **options: Any) -> Predictor:
     """A model whose factors and last layer are drawn, so that all of them matter."""
     data = token_data(folder)
     model = fk.lora(data, folder, rank=2, alpha=6, **options)
-    vector = np.random.default_rng(5).normal(size=model.spec.parameters).astype(np.float32)
+    drawn = np.random.default_rng(5).normal(size=model.spec.parameters)
+    vector = (0.3 * drawn).astype(np.float32)
     return Predictor(name="cluster-0", model=model, vectors=vector[None], samples=data)
 
 
