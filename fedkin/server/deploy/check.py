@@ -18,7 +18,13 @@ import numpy as np
 from fedkin import __version__
 from fedkin.config.loader import read_toml
 from fedkin.config.schema import error_context, toml_values
-from fedkin.config.server import ClientConfig, ServerConfig, load_client, load_server
+from fedkin.config.server import (
+    ClientConfig,
+    ServerConfig,
+    load_client,
+    load_server,
+    shared_model,
+)
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.model_spec import ModelSpec
 from fedkin.core.requirements import count_and_cure, requirements_of
@@ -284,7 +290,7 @@ def _progress(config: ServerConfig) -> str:
     out = Path(config.federation.folder)
     progress = []
     spec = checked_model(config)
-    # Only the digest of the layout is used, so the other facts can be empty.
+    # Only the digests of the model are used, so the other facts can be empty.
     handshake = make_handshake(federation="", version="", spec=spec, shape=(), classes=0)
     runs = [(config.method, out)]
     for entry in config.against:
@@ -294,7 +300,7 @@ def _progress(config: ServerConfig) -> str:
             continue
         method_description = description.with_sections({"method": entry.values})
         Folder.reopen(run_folder, method_description)
-        run_fingerprint = fingerprint(method_description, handshake.layout)
+        run_fingerprint = fingerprint(method_description, *handshake.identity())
         state = checkpoint.load(
             run_folder / CHECKPOINTS, run_fingerprint, config.federation.capacity, spec.parameters
         )
@@ -382,7 +388,7 @@ def _agree(config: ClientConfig, server: Path) -> str | CheckResult:
     pairs = {
         "client.federation": (config.site.federation, theirs.federation.name),
         "samples": (toml_values(config.samples), toml_values(theirs.samples)),
-        "model": (config.model.values, theirs.model.values),
+        "model": (shared_model(config.model), shared_model(theirs.model)),
     }
     for key, (site, expected) in pairs.items():
         if site != expected:
