@@ -396,7 +396,23 @@ def _agree(config: ClientConfig, server: Path) -> str | CheckResult:
                 f"{key} is {site!r} here and {expected!r} in {server / files.SERVER}; give both "
                 "files the same value"
             )
+    _refuse_other_backbone(config, theirs)
     return f"digest {config.shared_digest}, as in {files.SERVER}"
+
+
+def _refuse_other_backbone(config: ClientConfig, theirs: ServerConfig) -> None:
+    """Raise ConfigError if the backbones of a site's and a server's file have other weights. They
+    are compared only if both folders are on this machine."""
+    folders = [entry.values.get("backbone") for entry in (config.model, theirs.model)]
+    if not all(isinstance(folder, str) and Path(folder).is_dir() for folder in folders):
+        return
+    described: Any = theirs.data_description()
+    expected = check_samples(theirs.model.make(described), described).frozen
+    if _model(config).frozen != expected:
+        raise ConfigError(
+            f"model.backbone: the weights in {folders[0]} are not those in {folders[1]}, which "
+            f"{files.SERVER} names; copy the server's backbone to the site"
+        )
 
 
 def _reachable_server(folder: Path, secure: bool) -> CheckResult:
