@@ -103,7 +103,9 @@ def default_dataset(data: Values) -> str:
 
 def default_model(model: Values) -> str:
     """The name of the model if [model] has none: ``torch`` if the section has a path to a PyTorch
-    module, otherwise ``mclr``."""
+    module, ``lora`` if it has the folder of a backbone, otherwise ``mclr``."""
+    if "backbone" in model:
+        return "lora"
     return "torch" if "torch" in model else "mclr"
 
 

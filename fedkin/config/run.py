@@ -39,6 +39,8 @@ DEMO: dict[str, Values] = {
     "method": {"name": "fedgroup"},
     "run": {"against": ["fedavg"]},
 }
+# Overrides in place of the demonstration's data or model.
+_OF_USER = (("data", "path"), ("model", "backbone"), ("model", "torch"))
 
 
 class LocalSection(Section):
@@ -157,9 +159,11 @@ class RunConfig:
 
 def demo_for(overrides: Sequence[str]) -> dict[str, Values]:
     """The settings of the demonstration that ``fedkin run`` uses without a file. If an override
-    sets ``data.path``, its data are the user's file."""
-    own = any(parse_override(text)[:2] == ("data", "path") for text in overrides)
-    return {**DEMO, "data": {}} if own else DEMO
+    sets ``data.path``, its data are the user's file; with ``model.backbone`` or ``model.torch`` its
+    model is the user's."""
+    given = {parse_override(text)[:2] for text in overrides}
+    own = {section for section, key in given if (section, key) in _OF_USER}
+    return {name: {} if name in own else values for name, values in DEMO.items()}
 
 
 def load(path: Path | None = None, overrides: Sequence[str] = ()) -> RunConfig:

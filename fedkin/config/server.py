@@ -196,7 +196,23 @@ class ClientConfig:
 
 def _shared_digest(samples: SamplesSection, model: Entry) -> str:
     """Digest of [samples] and [model], which must be equal in all files of a federation."""
-    return digest({"samples": toml_values(samples), "model": model.values})
+    return digest({"samples": toml_values(samples), "model": shared_model(model)})
+
+
+def shared_model(model: Entry) -> Values:
+    """The values of [model] that must be equal in all files of a federation. The backbone of
+    adapters may be in another folder on each machine; its weights are compared when a client
+    connects (handshake)."""
+    own = ("backbone", "backbone_digest")
+    return {key: value for key, value in model.values.items() if key not in own}
+
+
+def _placed(model: Values, folder: Path) -> Values:
+    """The section [model], with a path of the backbone that starts at the folder of the file."""
+    backbone = model.get("backbone")
+    if not isinstance(backbone, str) or backbone == DEFAULT:
+        return model
+    return {**model, "backbone": str(folder / user_path(backbone))}
 
 
 def load_server(path: Path, overrides: Sequence[str] = ()) -> ServerConfig:
@@ -238,7 +254,7 @@ def server_from_dict(raw: dict[str, Any], place: Place, folder: Path) -> ServerC
     config = ServerConfig(
         federation=replace(settings, folder=str(folder / user_path(settings.folder))),
         samples=samples,
-        model=resolve_model(sections["model"], sections.place_in("model")),
+        model=resolve_model(_placed(sections["model"], folder), sections.place_in("model")),
         method=method,
         against=against,
         local=sections.validate("local", LocalSection),
@@ -296,7 +312,7 @@ def client_from_dict(raw: dict[str, Any], place: Place, folder: Path) -> ClientC
             **_signing(site, folder),
         ),
         samples=sections.validate("samples", SamplesSection),
-        model=resolve_model(sections["model"], sections.place_in("model")),
+        model=resolve_model(_placed(sections["model"], folder), sections.place_in("model")),
         data=resolve("data set", registry.datasets(), data, sections.place_in("data"))
         if data
         else None,

@@ -63,6 +63,7 @@ def load(
     label_scale: str | None = None,
     frequency: str | None = None,
     client_columns: Any = None,
+    integers: bool | None = None,
 ) -> FederatedData:
     """A federation from a file with an entry for each sample, or from a folder in LEAF's layout.
 
@@ -83,8 +84,7 @@ def load(
     A folder in LEAF's layout has ``train/*.json`` and ``test/*.json`` (optionally ``val/*.json``),
     or one ``*train*.json`` and one ``*test*.json``, as LEAF and FedProx's authors publish them:
     ``{"users": [..], "user_data": {user: {"x": [..], "y": [..]}}}``, with numbers as x. x is not
-    scaled, and clients keep the order of the files. Features that must stay integers, such as the
-    tokens of text, can be given to ``from_arrays``.
+    scaled, and clients keep the order of the files.
 
     A folder of ``x.npy``, ``y.npy``, ``client_id.npy`` and optionally ``split.npy`` is read as an
     npz file of these arrays.
@@ -156,6 +156,8 @@ def load(
             client must have; None for the commonest distance between a client's rows.
         client_columns: columns of a table that describe clients and not samples, such as
             ``["sector"]``: the method ``given`` can use them, and they are no features.
+        integers: True keeps x of an npz file or of npy files as integers, such as the token numbers
+            of texts; None for False.
 
     Returns:
         The federation.
@@ -208,6 +210,7 @@ def load(
             "label_names": label_names,
             "partition": partition,
             "unit": unit,
+            "integers": integers,
         }
         _refuse_split(path, train_fraction, seed)
         return _folder_data(path, classes, of_file=of_file, of_tables=of_tables)
@@ -227,6 +230,9 @@ def load(
     if forecast is not None:
         return samples.federation(options, 1, seed or 0)
     samples = replace(samples, task_type=task_type, label_scale_from=label_scale_from)
+    if integers:
+        _refuse_integers_of_table(path)
+        samples = replace(samples, integers=True)
     return _divided(samples, path, options=options, train_fraction=train_fraction, seed=seed)
 
 
@@ -265,6 +271,14 @@ def _table_options(path: Path, of_tables: dict[str, Any]) -> TableOptions:
 def _texts(**names: str | int | None) -> dict[str, str | None]:
     """Names of columns as text; None for a role that no column has."""
     return {role: None if name is None else str(name) for role, name in names.items()}
+
+
+def _refuse_integers_of_table(path: Path) -> None:
+    """Raise ConfigError if integers are to be kept of a table, whose columns are scaled."""
+    if not path.is_dir() and table_kind(path, OTHERS) != "npz":
+        raise ConfigError(
+            f"integers = true applies to arrays (.npz, .npy), but {path} is a table; leave it out"
+        )
 
 
 def _refuse_two_divisions(client: str | int | None, partition: str | None) -> None:

@@ -30,11 +30,20 @@ from fedkin.models.encoder import (
 )
 from fedkin.models.frozen import FrozenPart
 
-_WEIGHTS = "model.safetensors"
+WEIGHTS = "model.safetensors"
 _PICKLES = ("*.bin", "*.pt", "*.pth")
 # Settings of a BERT model for which the encoder computes something else.
 _ASSUMED = {"hidden_act": "gelu", "position_embedding_type": "absolute"}
 _FLOATS = ("F64", "F32", "F16", "BF16")
+# The dense layers of an encoder layer, and their places in a BERT model of transformers.
+MODULES = {
+    "attention.query": "attention.self.query",
+    "attention.key": "attention.self.key",
+    "attention.value": "attention.self.value",
+    "attention.output": "attention.output.dense",
+    "intermediate": "intermediate.dense",
+    "output": "output.dense",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,11 +54,13 @@ class Backbone:
         name: name of the folder.
         encoder: the encoder, with NumPy arrays.
         tokenizer: from texts to token numbers.
+        folder: the folder from which it was read.
     """
 
     name: str
     encoder: Encoder
     tokenizer: Tokenizer
+    folder: Path
 
     def __repr__(self) -> str:
         return (
@@ -142,8 +153,8 @@ def from_transformers(folder: str | Path) -> Backbone:
             quantised weights, or its tokenizer does not fit.
     """
     folder = Path(folder)
-    config = _config(folder)
-    weights = _Weights(folder / _WEIGHTS, _arrays(folder))
+    config = read_config(folder)
+    weights = _Weights(folder / WEIGHTS, read_arrays(folder))
     tokenizer = Tokenizer.from_folder(folder)
     encoder = Encoder(
         embeddings=weights.embeddings(_eps(config)),
@@ -156,10 +167,11 @@ def from_transformers(folder: str | Path) -> Backbone:
         name=folder.resolve().name,
         encoder=encoder,
         tokenizer=tokenizer,
+        folder=folder,
     )
 
 
-def _config(folder: Path) -> dict[str, Any]:
+def read_config(folder: Path) -> dict[str, Any]:
     """The settings of the model in a folder."""
     path = folder / CONFIG
     config = model_config(folder)
@@ -177,16 +189,16 @@ def _config(folder: Path) -> dict[str, Any]:
     return config
 
 
-def _arrays(folder: Path) -> dict[str, np.ndarray]:
+def read_arrays(folder: Path) -> dict[str, np.ndarray]:
     """The weights in a folder as float32 arrays, without the prefix ``bert.``."""
-    path = folder / _WEIGHTS
+    path = folder / WEIGHTS
     if not path.is_file():
         if any(found for pattern in _PICKLES for found in folder.glob(pattern)):
             raise ModelError(
                 f"{folder} has its weights in pickles only, which can run code. Load the model "
-                f"where you trust it, and write {_WEIGHTS} by model.save_pretrained(folder)"
+                f"where you trust it, and write {WEIGHTS} by model.save_pretrained(folder)"
             )
-        raise ModelError(f"{folder} has no {_WEIGHTS}; model.save_pretrained(folder) writes it")
+        raise ModelError(f"{folder} has no {WEIGHTS}; model.save_pretrained(folder) writes it")
     arrays = {}
     try:
         # NumPy has no bfloat16, and JAX reads all types of floats.
@@ -252,17 +264,18 @@ class _Weights:
     def layer(self, number: int, config: Mapping[str, Any]) -> EncoderLayer:
         """One layer."""
         place = f"encoder.layer.{number}"
+        dense = {name: self.projection(f"{place}.{path}") for name, path in MODULES.items()}
         attention = Attention(
-            query=self.projection(f"{place}.attention.self.query"),
-            key=self.projection(f"{place}.attention.self.key"),
-            value=self.projection(f"{place}.attention.self.value"),
-            output=self.projection(f"{place}.attention.output.dense"),
+            query=dense["attention.query"],
+            key=dense["attention.key"],
+            value=dense["attention.value"],
+            output=dense["attention.output"],
             heads=int(config["num_attention_heads"]),
         )
         return EncoderLayer(
             attention=attention,
             attention_norm=self.norm(f"{place}.attention.output.LayerNorm", _eps(config)),
-            intermediate=self.projection(f"{place}.intermediate.dense"),
-            output=self.projection(f"{place}.output.dense"),
+            intermediate=dense["intermediate"],
+            output=dense["output"],
             output_norm=self.norm(f"{place}.output.LayerNorm", _eps(config)),
         )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -12,6 +14,21 @@ import numpy as np
 
 # A pytree of arrays.
 Tree = Any
+
+
+@dataclass(frozen=True, eq=False)
+class Origin:
+    """The folder of a backbone, and how a model was made of it.
+
+    Attributes:
+        folder: the folder of the pretrained model.
+        digest: digest of all weights of the backbone, also of layers that the model does not use.
+        section: the section [model] of a configuration that makes the model, without the folder.
+    """
+
+    folder: Path
+    digest: str
+    section: Mapping[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,10 +41,12 @@ class FrozenPart:
     Attributes:
         name: the name of the backbone, such as that of its folder.
         tree: the arrays, as a pytree of NumPy arrays.
+        origin: the folder of a pretrained model; None if the arrays come from a module.
     """
 
     name: str
     tree: Tree
+    origin: Origin | None = None
 
     @cached_property
     def digest(self) -> str:
@@ -45,6 +64,12 @@ class FrozenPart:
         """The size of all arrays."""
         return sum(leaf.nbytes for leaf in jax.tree.leaves(self.tree))
 
+    @property
+    def backbone_digest(self) -> str:
+        """The digest that identifies the backbone: that of all weights in its folder, if it has
+        one."""
+        return self.digest if self.origin is None else self.origin.digest
+
     def facts(self) -> dict[str, Any]:
         """What a run's folder says about the backbone: name, digest and number of bytes."""
-        return {"name": self.name, "digest": self.digest, "bytes": self.bytes}
+        return {"name": self.name, "digest": self.backbone_digest, "bytes": self.bytes}

@@ -25,6 +25,7 @@ from jaxtyping import Array, Float
 
 from fedkin.core.errors import ModelError
 from fedkin.core.model_spec import BackboneFeatures, ModelSpec, Samples
+from fedkin.core.plain import plain_lists
 from fedkin.core.torch_adapters import make_torch_adapter
 from fedkin.models.adapter_layers import (
     AdapterOptions,
@@ -35,7 +36,7 @@ from fedkin.models.adapter_layers import (
 )
 from fedkin.models.backbone import Backbone, from_transformers
 from fedkin.models.encoder import Projection
-from fedkin.models.frozen import FrozenPart
+from fedkin.models.frozen import FrozenPart, Origin
 from fedkin.models.layers import Dense
 from fedkin.models.model import (
     Model,
@@ -87,7 +88,7 @@ def lora(
     backbone: Any,
     *,
     rank: int = 8,
-    alpha: float = 16.0,
+    alpha: float | int = 16.0,
     targets: Sequence[str] = ("query", "value"),
     layers: Sequence[int] | None = None,
     train: str = "AB",
@@ -96,14 +97,16 @@ def lora(
     seed: int = 0,
     engine: str = "torch",
     threads: int = 1,
+    backbone_digest: str | None = None,
 ) -> Any:
     """A model whose clients train low-rank factors of a frozen network and its last layer.
 
     Args:
         data: federated data: token numbers [M, L] for a backbone, or the features that
             ``fk.models.features`` has computed from them.
-        backbone: a backbone of ``fk.models.from_transformers``, or its folder; or an Equinox
-            module; or a PyTorch module, such as a model of transformers.
+        backbone: the folder of a pretrained text model, or what ``fk.models.from_transformers``
+            returns for it; or an Equinox module; or a PyTorch module, such as a model of
+            transformers.
         rank: rank of the factors.
         alpha: the factors' product is multiplied by alpha / rank.
         targets: ends of the names of the dense layers that get factors.
@@ -117,12 +120,15 @@ def lora(
         seed: seed of A. It is equal for all clients and clusters.
         engine: for a PyTorch module: the library that trains it, as in ``fk.torch_model``.
         threads: for a PyTorch module: cores for one client.
+        backbone_digest: digest of the backbone's weights, which are checked. Runs and exports store
+            it. None for any backbone.
 
     Returns:
         The model: one of JAX, or of PyTorch for a PyTorch module.
 
     Raises:
-        ModelError: no layer has a name of ``targets``, or the backbone does not fit the data.
+        ModelError: no layer has a name of ``targets``, the backbone does not fit the data, or it
+            has another digest.
         ConfigError: rank, ``train`` or a layer is none of those that there are.
     """
     prepare_jax()
@@ -141,8 +147,36 @@ def lora(
     drawn = options.drawn_a(adapted)
     parts = _Parts(network=network, adapted=adapted, options=options)
     trained_a = None if train == "B" else drawn
-    frozen = Frozen(backbone=network.arrays, a=drawn if train == "B" else None)
-    return parts.model(trained_a, FrozenPart(network.name, frozen), data.classes)
+    frozen = FrozenPart(
+        name=network.name,
+        tree=Frozen(backbone=network.arrays, a=drawn if train == "B" else None),
+        origin=_origin(
+            backbone, rank, alpha, targets=targets, layers=layers, train=train, seed=seed
+        )
+        if isinstance(backbone, Backbone)
+        else None,
+    )
+    if backbone_digest is not None:
+        _check_digest(frozen, backbone_digest)
+    return parts.model(trained_a, frozen, data.classes)
+
+
+def _origin(backbone: Backbone, rank: int, alpha: float | int, **options: Any) -> Origin:
+    """The folder of a backbone, and the section [model] with these options."""
+    section = {"name": "lora", "rank": rank, "alpha": float(alpha), **plain_lists(options)}
+    if section["layers"] is None:
+        del section["layers"]
+    section["backbone_digest"] = backbone.digest
+    return Origin(folder=backbone.folder, digest=backbone.digest, section=section)
+
+
+def _check_digest(frozen: FrozenPart, expected: str) -> None:
+    """Raise ModelError if the backbone is another one than expected."""
+    if frozen.backbone_digest != expected:
+        raise ModelError(
+            f"the backbone {frozen.name!r} has the digest {frozen.backbone_digest[:12]}, but the "
+            f"adapters belong to the one with {expected[:12]}; give the folder of that backbone"
+        )
 
 
 class _Network(NamedTuple):
@@ -196,6 +230,13 @@ def _fitting(backbone: Backbone, data: Samples) -> Backbone:
                 f"{data.name}: texts have {data.x.shape[1]} tokens, but the backbone "
                 f"{backbone.name!r} has {backbone.tokenizer.positions} positions; give a "
                 "smaller length"
+            )
+        words = len(backbone.encoder.embeddings.word)  # type: ignore[union-attr]
+        if not 0 <= data.x.min() <= data.x.max() < words:
+            raise ModelError(
+                f"{data.name}: token numbers are between {data.x.min()} and {data.x.max()}, but "
+                f"the backbone {backbone.name!r} has the tokens 0 to {words - 1}; make them with "
+                "its tokenizer: backbone.tokens(texts)"
             )
         return backbone
     computed: BackboneFeatures | None = getattr(data, "features_of", None)

@@ -72,6 +72,13 @@ def of_backbone(model: AnyModel) -> Values:
     return {f"backbone_{name}": value for name, value in frozen.facts().items()}
 
 
+def pinned_backbone(model: AnyModel) -> Values:
+    """The digest of a model's backbone, as an option of [model]: a run of a configuration can then
+    be resumed and loaded with this backbone only. Empty for other models."""
+    frozen = getattr(model, "frozen", None)
+    return {} if frozen is None else {"backbone_digest": frozen.backbone_digest}
+
+
 def method_name(method: Method) -> str:
     """A method's name in configurations; the lower-case class name for a user's method."""
     return _name(method, registry.methods())

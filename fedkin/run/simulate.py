@@ -28,7 +28,13 @@ from fedkin.run.experiment import Experiment
 from fedkin.run.folder.lock import folder_lock
 from fedkin.run.interruption import interruptible
 from fedkin.run.run import Run
-from fedkin.run.run_description import description_of, label_names, method_name, plain_values
+from fedkin.run.run_description import (
+    description_of,
+    label_names,
+    method_name,
+    pinned_backbone,
+    plain_values,
+)
 from fedkin.run.simulate_arguments import check_list, check_made, check_settings
 from fedkin.run.simulated_worlds import SimulatedWorlds
 from fedkin.run.worlds import Methods, named_methods
@@ -240,7 +246,12 @@ def from_config(
             compute=config.run.compute,
         ),
         plan=config.run,
-        description=description.with_sections({"data": description.data | label_names(federated)}),
+        description=description.with_sections(
+            {
+                "data": description.data | label_names(federated),
+                "model": description.model | pinned_backbone(model),
+            }
+        ),
         on_round=on_round,
         resume=resume,
         options=config.options,

@@ -47,15 +47,26 @@ _WITHOUT_EFFECT = {
     "engine",
     "actors",
 }
+# Settings of [model] about the backbone of adapters.
+_BACKBONE = ("backbone", "backbone_name", "backbone_digest", "backbone_bytes")
 
 
 def determining_part(description: Description) -> dict[str, Any]:
-    """The settings of a description that determine the run's results."""
+    """The settings of a description that determine the run's results.
+
+    Where a backbone is has no effect, and the digest of the model covers its weights.
+    """
     options = {key: value for key, value in description.run.items() if value is not False}
     run = {key: value for key, value in options.items() if key not in _WITHOUT_EFFECT}
     # Label names were added in a later version; the digest of the data covers the labels' numbers.
     data = {key: value for key, value in description.data.items() if key != "label_names"}
-    return description.sections | ({"data": data} if description.data else {}) | {"run": run}
+    model = {key: value for key, value in description.model.items() if key not in _BACKBONE}
+    return (
+        description.sections
+        | ({"data": data} if description.data else {})
+        | ({"model": model} if description.model else {})
+        | {"run": run}
+    )
 
 
 def fingerprint(description: Description, *digests: str) -> str:

@@ -194,6 +194,7 @@ class Folder:
         Raises CheckpointError if the folder holds another run.
         """
         stored = read_config(path)
+        _refuse_other_backbone(path, stored, description)
         if determining_part(stored) != determining_part(description):
             raise CheckpointError(
                 f"{path} holds a run with another configuration "
@@ -320,9 +321,21 @@ class Folder:
             write_atomic(self.path / ENVIRONMENT, json.dumps(now, indent=2) + "\n")
 
 
+def _refuse_other_backbone(path: Path, stored: Description, requested: Description) -> None:
+    """Raise CheckpointError if two descriptions have backbones with different weights. A
+    description without the digest is not compared, since the fingerprint covers the weights."""
+    there, here = (config.model.get("backbone_digest") for config in (stored, requested))
+    if there and here and there != here:
+        raise CheckpointError(
+            f"{path} holds a run of another backbone: model.backbone_digest is {there[:12]!r} "
+            f"there and {here[:12]!r} here; resume it with its own backbone, or start again in "
+            "another folder"
+        )
+
+
 def _environment(description: Description, path: Path) -> dict[str, Any]:
-    """The contents of environment.json: the run's environment, and, if the description names its
-    data by a relative path, the path from the run's folder to the data."""
+    """The contents of environment.json: the run's environment, and the paths from the run's folder
+    to its data and its backbone, if the description names these by relative paths."""
     return {**environment(description), **place_of_data(description, path)}
 
 

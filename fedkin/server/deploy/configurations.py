@@ -26,6 +26,7 @@ from fedkin.config.server import (
     load_server,
 )
 from fedkin.core.errors import ConfigError, FedkinError, unknown
+from fedkin.core.storage import user_path
 from fedkin.data.label_tasks import LABEL_KEYS
 from fedkin.server.deploy import deployment_folder as files
 from fedkin.server.deploy.build_node import node_from_config
@@ -92,6 +93,10 @@ def configurations(
         if "data" not in changes:
             values["data"] = _existing_data(folder) or values["data"]
     else:
+        backbone = values["model"].get("backbone")
+        if isinstance(backbone, str):
+            # The path starts where the command runs, but paths in files start at their folders.
+            values["model"]["backbone"] = str(user_path(backbone).absolute())
         server = {name: values[name] for name in SERVER}
         _move_labels(values)
         data = values["data"]
@@ -285,6 +290,8 @@ def _samples(data: Values, site: Path, changes: Values) -> Values:
     samples: Values = {"shape": list(loaded.x.shape[1:]), "classes": loaded.classes}
     if loaded.vocabulary is not None:
         samples["words"] = len(loaded.vocabulary)
+    elif loaded.x.dtype.kind in "iu":
+        samples["words"] = int(loaded.x.max()) + 1
     if loaded.label_names is not None:
         samples["labels"] = list(loaded.label_names)
     if loaded.feature_names is not None:
