@@ -3,7 +3,7 @@
     python examples/adapters/remarks.py runs/remarks.csv
 
 Every desk sorts its remarks into the queues A, B, C and D. The regions use the letters differently:
-what is in queue A in the north is in queue B in the south. So one model cannot serve all desks.
+queue A of the north holds the remarks of queue B in the south. So one model cannot serve all desks.
 """
 
 from __future__ import annotations

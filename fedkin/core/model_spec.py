@@ -19,7 +19,7 @@ BYTES_PER_NUMBER = 4  # models and updates travel as float32
 class Factor:
     """The low-rank factors of one layer of an adapter, in the flat vector.
 
-    The layer's weight is that of the frozen network plus ``scale`` B A.
+    The layer's weight is the frozen network's weight plus ``scale`` B A.
 
     Attributes:
         layer: name of the layer.

@@ -51,7 +51,7 @@ class AdapterOptions:
         cls,
         *,
         rank: int,
-        alpha: float,
+        alpha: float | int,
         targets: Sequence[str] | str,
         layers: Iterable[int] | None,
         train: str,

@@ -1,4 +1,4 @@
-"""The class ``FrozenPart``: arrays of a model that nobody trains, such as a pretrained backbone."""
+"""The class ``FrozenPart``: arrays of a model that are not trained, such as a pretrained backbone."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def test_clients_that_are_silent_in_the_warm_up_join_later() -> None:
     assert placed.assignment[5] in (0, 1)
 
 
-def test_nobody_replies() -> None:
+def test_no_client_replies() -> None:
     world = adapter_world(UPDATES, silent=frozenset(range(6)))
     with pytest.raises(MethodError, match="0 of 6 clients sent an update"):
         FedLEASE().init(world, Stream(1, 0, "method/init"))

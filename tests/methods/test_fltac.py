@@ -69,7 +69,7 @@ def test_clusters_keep_their_numbers_and_absent_clients_their_clusters() -> None
     _, first = after([[0, 1, 2, 3]])
     _, second = after([[0, 1, 2, 3], [0, 2]])
     np.testing.assert_array_equal(second.assignment, first.assignment)
-    # Nobody of the other cluster was selected, so its model stays.
+    # No client of the other cluster was selected, so its model stays.
     other = first.assignment[1]
     np.testing.assert_array_equal(second.models[other], first.models[other])
     # Half of the way from 8.75 to 16 and 18, weighted by 10 and 30.
