@@ -64,7 +64,7 @@ class Trained(NamedTuple):
 
 
 class Frozen(NamedTuple):
-    """What nobody trains: the arrays of the backbone, and A where only B is trained."""
+    """What is not trained: the arrays of the backbone, and A where only B is trained."""
 
     backbone: Any
     a: Any
