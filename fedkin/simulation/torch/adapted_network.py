@@ -98,7 +98,7 @@ class AdaptedNetwork(nn.Module):
         return self
 
     def shared_entries(self) -> dict[str, Tensor]:
-        """The entries that nobody trains, by name: the network's frozen parameters and its
+        """The entries that are not trained, by name: the network's frozen parameters and its
         buffers. All copies of this module share them."""
         entries = {
             name: entry for name, entry in self.named_parameters() if not entry.requires_grad

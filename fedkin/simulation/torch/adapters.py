@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -58,7 +58,7 @@ class TorchAdapter(TorchModel):
     Attributes:
         options: the options of the adapter.
         adapted: the layers with factors.
-        frozen: the arrays that nobody trains.
+        frozen: the arrays that are not trained.
     """
 
     options: AdapterOptions = field(kw_only=True)
@@ -98,6 +98,8 @@ class TorchAdapter(TorchModel):
         return described | facts
 
 
+# New layers draw weights, which are replaced, and PyTorch's random state stays as the user left it.
+@torch.random.fork_rng(devices=[])
 def torch_adapter(
     data: Samples,
     module: Any,
@@ -146,15 +148,19 @@ def torch_adapter(
         check_untied(network, backbone, own.name)
     layers = _with_factors(network, adapted, options)
     last = None if head_shape is None else _new_head(network, own, head_shape)
-    built = AdaptedNetwork(network, layers, last, pools=width is not None)
-    _check_used(built, backbone, x)
-    frozen = FrozenPart(backbone, as_arrays(shared_entries(built)))
     head_shapes = (
         {} if last is None else {key: tuple(p.shape) for key, p in last.named_parameters()}
     )
+    built = AdaptedNetwork(network, layers, last, pools=width is not None)
+    _check_used(built, backbone, x)
+    frozen = FrozenPart(backbone, as_arrays(shared_entries(built)))
+    spec = options.spec(adapted, head_shapes, frozen.digest)
+    if head_shape is not None and head_shape[0] != data.classes:
+        # It is not the output layer.
+        spec = replace(spec, head=None, head_bias=None)
     return TorchAdapter(
         name=name,
-        spec=options.spec(adapted, head_shapes, frozen.digest),
+        spec=spec,
         module=built,
         threads=threads,
         make=partial(copied, built),
@@ -196,7 +202,8 @@ def _sample(network: nn.Module, backbone: str, data: Samples) -> Tensor:
 def _hidden_width(network: nn.Module, backbone: str, data: str, x: Tensor) -> int | None:
     """Length of the hidden states that a network returns; None if it returns scores."""
     try:
-        with torch.inference_mode():
+        # Not in inference mode: a module may keep a tensor that it has computed.
+        with torch.no_grad():
             outputs = NetworkInputs(network).call(network, x)
     except Exception as error:  # whatever the user's own code raises
         raise ModelError(

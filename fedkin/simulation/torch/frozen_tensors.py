@@ -51,7 +51,7 @@ def _as_array(entry: Tensor) -> np.ndarray:
 
 def _as_tensor(array: np.ndarray) -> Tensor:
     """An array as a tensor that shares its memory."""
-    # Ray's processes share arrays that cannot be written. Nobody writes frozen tensors.
+    # Ray's processes share arrays that cannot be written. Frozen tensors are only read.
     with warnings.catch_warnings(action="ignore", category=UserWarning):
         if array.dtype != ml_dtypes.bfloat16:
             return torch.from_numpy(array)

@@ -168,7 +168,7 @@ def _advise_adapters(name: str, module: nn.Module) -> None:
     trained = sum(entry.numel() for entry in parameters if entry.requires_grad)
     if 2 * trained < total:
         _log.warning(
-            "model %r: %s of %s parameters are frozen, and clients send them all the same; fk.lora "
+            "model %r: %s of %s parameters are frozen, but clients send them; fk.lora "
             "sends trained parameters only (%s here)",
             name,
             _rounded(total - trained),

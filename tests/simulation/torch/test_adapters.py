@@ -295,6 +295,20 @@ def test_factors_count_in_inference_too(digits: Any) -> None:
     assert np.abs(scores(model, without, digits.x[:5]) - with_gradients.numpy()).max() > 1e-3
 
 
+def test_pytorchs_random_state_stays(digits: Any) -> None:
+    module = Twin()
+    before = torch.get_rng_state()
+    fk.lora(digits, module, **OPTIONS)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_layer_that_gives_no_scores_is_no_head(digits: Any) -> None:
+    model = fk.lora(digits, Twin(), rank=2, targets=("first",), head="second")
+    assert list(model.spec.slices)[-2:] == ["head.weight", "head.bias"]
+    assert (model.spec.head, model.spec.head_bias) == (None, None)
+    assert model.check(digits).head is None
+
+
 def test_another_scale_or_backbone_is_another_model(digits: Any, net: Net) -> None:
     digests = {
         fk.lora(digits, Twin(net), **OPTIONS).digest(digits),
@@ -315,7 +329,7 @@ def test_frozen_parameters_in_messages_are_mentioned(
     with caplog.at_level(logging.WARNING, "fedkin"):
         fk.torch_model(wrapped)
     assert [record.message for record in caplog.records] == [
-        "model 'torch': 3,030 of 3,222 parameters are frozen, and clients send them all the same; "
+        "model 'torch': 3,030 of 3,222 parameters are frozen, but clients send them; "
         "fk.lora sends trained parameters only (192 here)"
     ]
     with pytest.raises(ModelError, match="give the model before get_peft_model"):
