@@ -39,6 +39,19 @@ def patients_split(split: str) -> str:
     return f"{PATIENTS}{split}"
 
 
+def training_columns(data: Any, client: int) -> Shaped[np.ndarray, "s ..."]:
+    """The features of a client's training samples; of risk sets, those of its training patients.
+
+    Args:
+        data: the data (``FederatedData``).
+        client: position of the client.
+    """
+    if getattr(data, "patients", None) is None:
+        return data.x[data.part("train")[client]]
+    # A patient's own sample is a risk set of one, whose last feature is a weight.
+    return data.x[data.part(patients_split("train"))[client], 0, :-1]
+
+
 def raw_values(data: Any, x: Shaped[np.ndarray, "s ..."]) -> Float64[np.ndarray, "s ..."]:
     """The values of samples before the columns of a table were scaled.
 

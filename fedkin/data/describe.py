@@ -10,6 +10,7 @@ from jaxtyping import Float64, Int
 
 from fedkin.core.object_repr import listed
 from fedkin.data.federated import FederatedData
+from fedkin.data.patient_columns import training_table
 from fedkin.data.table_scaling import raw_statistics
 from fedkin.data.table_transform import NONE, TableTransform
 from fedkin.measures.moments import intraclass_correlation, moments
@@ -36,7 +37,7 @@ def column_table(data: FederatedData) -> pd.DataFrame | None:
     if data.feature_names is None:
         return None
     transform = data.transform or TableTransform.identity(data.feature_names)
-    facts = raw_statistics(data.x, data.train.rows, data.transform)
+    facts = raw_statistics(*training_table(data), data.transform)
     scaling = [
         _scaling(transform.kind, mean, scale)
         for mean, scale in zip(transform.mean, transform.scale, strict=True)

@@ -52,6 +52,7 @@ def file_samples(
     options: TableOptions,
     exposure: str | None = None,
     weight: str | None = None,
+    event: str | None = None,
     forecast: ForecastReader | None = None,
     client_columns: tuple[str, ...] = (),
 ) -> OwnSamples:
@@ -68,6 +69,7 @@ def file_samples(
         options: options of tables.
         exposure: column or array of the exposures.
         weight: column or array of the weights.
+        event: column or array of the events of survival.
         forecast: makes the samples of a forecast; None for another task.
         client_columns: columns of facts about clients.
     """
@@ -78,7 +80,7 @@ def file_samples(
             label,
             client=client if owned else None,
             features=features,
-            more=(exposure, weight),
+            more=(exposure, weight, event),
         )
         return replace(samples, label_names=label_names, classes=classes)
     if kind == "parquet" and forecast is None:
@@ -87,7 +89,7 @@ def file_samples(
         table = read_table(path, options.file_name(client))
     table = options.rename(table, path)
     needed = [label, client] if owned else [label]
-    needed += [name for name in (exposure, weight) if name is not None]
+    needed += [name for name in (exposure, weight, event) if name is not None]
     needed += client_columns
     check_columns(table, needed, path, _CURES)
     dropped = options.dropped(table, [*needed, *(features or ())], path)
@@ -99,6 +101,7 @@ def file_samples(
         unused=(client, *dropped),
         exposure=exposure,
         weight=weight,
+        event=event,
         client_columns=client_columns,
     )
     scaling = options.scaling()
@@ -130,16 +133,16 @@ def _array_samples(
     label: str,
     client: str | None,
     features: Sequence[str] | None,
-    more: tuple[str | None, str | None],
+    more: tuple[str | None, str | None, str | None],
 ) -> OwnSamples:
     """The user's samples from an npz file, or from a folder of npy files. ``more`` names the arrays
-    of exposures and weights."""
+    of exposures, weights and events."""
     if features is not None and len(features) != 1:
         raise ConfigError(f"{path}: features must name one array, got {list(features)}")
     x = "x" if features is None else features[0]
     arrays = read_npy_folder(path, (x,)) if path.is_dir() else read_npz(path, mapped=(x,))
-    exposure, weight = more
-    for name in (x, label, client, exposure, weight):
+    exposure, weight, event = more
+    for name in (x, label, client, exposure, weight, event):
         if name is not None and name not in arrays:
             message = f"{path}: {unknown('array', name, arrays)}"
             if name in _CURES:
@@ -154,5 +157,6 @@ def _array_samples(
         split=arrays.get(SPLIT),
         exposure=None if exposure is None else arrays[exposure],
         weight=None if weight is None else arrays[weight],
-        columns=column_facts(Columns(label, client)),
+        event=None if event is None else arrays[event],
+        columns=column_facts(Columns(label, client, event=event)),
     )

@@ -12,12 +12,13 @@ from fedkin.data.client_columns import names_of
 from fedkin.data.client_ids import client_ids
 from fedkin.data.federated import FederatedData
 from fedkin.data.forecast_samples import ForecastReader
-from fedkin.data.label_tasks import task_type_of
+from fedkin.data.label_tasks import task_type_with_event
 from fedkin.data.partition_options import PartitionOptions, checked
+from fedkin.data.split_column import test_share
 from fedkin.data.table_options import TableOptions
 from fedkin.data.tables import Columns, table_samples
 from fedkin.data.user_arrays import user_array
-from fedkin.data.user_samples import OwnSamples, own_partition, test_share
+from fedkin.data.user_samples import OwnSamples, own_partition
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,7 +74,8 @@ def from_arrays(
         classes: number of classes C; None for the number of names, or the largest label + 1.
         integers: whether to keep x as integers, such as the word indices of a text.
         task: what the labels are: ``classification``, ``regression``, ``count`` or ``quantile``;
-            None for the task that has the loss, or classes. A forecast needs a table.
+            None for the task that has the loss, or classes. A forecast needs a table, and survival
+            times have ``from_patients``.
         loss: the training loss, named as in scikit-learn: ``squared_error``, ``absolute_error``,
             ``huber``, ``gaussian_nll``; ``poisson``, ``gamma``, ``tweedie``, ``negative_binomial``;
             ``quantile``. None for the task's first one.
@@ -123,7 +125,9 @@ def from_arrays(
         label_names=None if label_names is None else tuple(label_names),
         classes=classes,
         integers=integers,
-        task_type=task_type_of(task, loss, quantiles, loss_options, known=label_scale_from),
+        task_type=task_type_with_event(
+            None, task, loss, quantiles, loss_options, known=label_scale_from
+        ),
         label_scale_from=label_scale_from,
         exposure=exposure,
         weight=weight,
@@ -159,6 +163,7 @@ def from_pandas(
     label_scale_from: Any = None,
     exposure: Any = None,
     weight: Any = None,
+    event: Any = None,
     categories: Any = None,
     min_frequency: int | None = None,
     min_clients: int | None = None,
@@ -175,7 +180,8 @@ def from_pandas(
     Args:
         frame: the table. Text becomes columns of 0 and 1, and missing values are filled, as in
             ``load``.
-        label: column of the labels: text, booleans, or whole numbers from 0.
+        label: column of the labels: text, booleans, or whole numbers from 0; for other tasks,
+            numbers.
         client: column with the client of each sample. Give either this or a partition.
         features: columns of the features, in this order; None for all other columns.
         partition, num_clients, classes_per_client, alpha, min_samples: how to divide the samples
@@ -192,9 +198,10 @@ def from_pandas(
         scale_from, drop, rename: given statistics, columns that are left out, and new names of
             columns, as in ``load``.
         task, loss, quantiles, loss_options, label_scale_from: what the labels are, and how they are
-            scaled, as in ``from_arrays``.
+            scaled, as in ``load``.
         exposure: column of the exposure of counts.
         weight: column of the weights of samples.
+        event: of survival, the column that says whether the event was observed, as in ``load``.
         categories, min_frequency, min_clients: columns of numbers that are categories, and which
             categories get a feature, as in ``load``.
         time, season, lags, test_from, validation_from, label_scale: how rows become samples of the
@@ -234,7 +241,7 @@ def from_pandas(
     split = test if isinstance(test, str) else None
     chosen = [features] if isinstance(features, str) else features
     facts = names_of(client_columns)
-    used = (label, client, split, exposure, weight, *facts, *(chosen or ()))
+    used = (label, client, split, exposure, weight, event, *facts, *(chosen or ()))
     columns = Columns(
         label=label,
         client=client,
@@ -243,9 +250,12 @@ def from_pandas(
         unused=table_options.dropped(frame, used, name),
         exposure=exposure,
         weight=weight,
+        event=event,
         client_columns=facts,
     )
-    task_type = task_type_of(task, loss, quantiles, loss_options, known=label_scale_from)
+    task_type = task_type_with_event(
+        event, task, loss, quantiles, loss_options, known=label_scale_from
+    )
     forecast = ForecastReader.of(
         task_type,
         0.0 if split is not None else 1 - test_share(test),
@@ -270,6 +280,7 @@ def from_pandas(
         scaling=scaling,
         task_type=task_type,
         label_scale_from=label_scale_from,
+        risk_sets=loss_options,
     )
     return samples.federation(options, test_share(test) if split is None else 1, seed)
 

@@ -14,7 +14,7 @@ from fedkin.data.federated import FederatedData
 from fedkin.data.file_samples import CLIENT, LABEL, OTHERS, feature_list, file_samples
 from fedkin.data.files import ENDINGS_OF, table_kind
 from fedkin.data.forecast_samples import ForecastReader
-from fedkin.data.label_tasks import task_type_of
+from fedkin.data.label_tasks import task_type_with_event
 from fedkin.data.leaf import leaf
 from fedkin.data.packed import is_packed, open_packed
 from fedkin.data.partition_options import PartitionOptions, checked
@@ -51,6 +51,7 @@ def load(
     label_scale_from: Any = None,
     exposure: str | int | None = None,
     weight: str | int | None = None,
+    event: str | int | None = None,
     categories: Any = None,
     min_frequency: int | None = None,
     min_clients: int | None = None,
@@ -122,17 +123,22 @@ def load(
         drop: columns of a table that are left out, such as ``["row_id"]``.
         rename: new names of columns by their names in the file, such as ``{"years": "age"}``. All
             other options use the new names.
-        task: what the labels are: ``classification``, ``regression``, ``count``, ``quantile`` or
-            ``forecast``; None for the task that has the loss, or classes.
+        task: what the labels are: ``classification``, ``regression``, ``count``, ``quantile``,
+            ``forecast`` or ``survival``; None for the task that has the loss or the event, or
+            classes.
         loss: the training loss, named as in scikit-learn: ``squared_error``, ``absolute_error``,
             ``huber``, ``gaussian_nll``; ``poisson``, ``gamma``, ``tweedie``, ``negative_binomial``;
-            ``quantile``. None for the task's first one.
+            ``quantile``; ``cox``. None for the task's first one.
         quantiles: levels of the task ``quantile``; None for 0.1, 0.5 and 0.9.
-        loss_options: options of the loss, such as ``{"delta": 1.0}`` of ``huber``.
+        loss_options: options of the loss, such as ``{"delta": 1.0}`` of ``huber``, or
+            ``{"ties": "efron", "at_risk": 8, "draws": 8}`` of ``cox`` (``from_patients``).
         label_scale_from: known statistics of labels that are numbers, in place of those of the
             training samples: ``{"mean": 50.0, "scale": 12.0}``, or ``{"rate": 2.5}`` for counts.
         exposure: column (or array) of the exposure of counts, such as years of observation.
         weight: column (or array) of the weights of samples in the loss.
+        event: of survival, the column (or array) that says whether the event was observed: 1 or 0,
+            or a boolean. The label is the time of the event, or the time until which the patient
+            was seen. Samples are risk sets, as in ``from_patients``.
         categories: columns of numbers that are categories, such as ``["month"]``. Columns of text
             are categories always: each category becomes a column of 0 and 1.
         min_frequency: a category with fewer training samples shares the column ``infrequent``; None
@@ -182,7 +188,9 @@ def load(
         count="clients",
     )
     _refuse_two_divisions(client, partition)
-    task_type = task_type_of(task, loss, quantiles, loss_options, known=label_scale_from)
+    task_type = task_type_with_event(
+        event, task, loss, quantiles, loss_options, known=label_scale_from
+    )
     forecast = ForecastReader.of(
         task_type,
         0.1 if train_fraction is None else float(1 - train_fraction),
@@ -200,6 +208,7 @@ def load(
             "features": features,
             "label_names": label_names,
             "partition": partition,
+            "event": event,
         }
         _refuse_split(path, train_fraction, seed)
         return _folder_data(path, classes, of_file=of_file, of_tables=of_tables)
@@ -214,12 +223,18 @@ def load(
         options=table_options,
         exposure=None if exposure is None else str(exposure),
         weight=None if weight is None else str(weight),
+        event=None if event is None else str(event),
         client_columns=names_of(client_columns),
         forecast=forecast,
     )
     if forecast is not None:
         return samples.federation(options, 1, seed or 0)
-    samples = replace(samples, task_type=task_type, label_scale_from=label_scale_from)
+    samples = replace(
+        samples,
+        task_type=task_type,
+        label_scale_from=label_scale_from,
+        risk_sets=loss_options,
+    )
     return _divided(samples, path, options=options, train_fraction=train_fraction, seed=seed)
 
 

@@ -104,9 +104,7 @@ def divided_patients(
     return DividedPatients(times, died, owners, trained, clients)
 
 
-def drawn_training(
-    owners: Int[np.ndarray, "n"], test: float, seed: int
-) -> Bool[np.ndarray, "n"]:
+def drawn_training(owners: Int[np.ndarray, "n"], test: float, seed: int) -> Bool[np.ndarray, "n"]:
     """Whether each patient is for training, for a share ``test`` of test patients of each client.
 
     Args:

@@ -34,7 +34,12 @@ def check_times(times: Float64[np.ndarray, "n"], place: Path | str, clients: Any
         )
 
 
-def events_of(values: Any, place: Path | str, clients: Any = None) -> Bool[np.ndarray, "n"]:
+def events_of(
+    values: Any,
+    place: Path | str,
+    clients: Any = None,
+    needed: Bool[np.ndarray, "n"] | None = None,
+) -> Bool[np.ndarray, "n"]:
     """Whether the event of each patient was observed.
 
     Args:
@@ -42,6 +47,7 @@ def events_of(values: Any, place: Path | str, clients: Any = None) -> Bool[np.nd
             list.
         place: file or name with which messages begin, and the column of a table.
         clients: client of each patient, for messages; None if it is unknown.
+        needed: the patients that are used; None for all. The others may have any value.
 
     Raises:
         DataError: a value is missing, text or another number; the message says which values there
@@ -50,7 +56,9 @@ def events_of(values: Any, place: Path | str, clients: Any = None) -> Bool[np.nd
     import pandas as pd
 
     column = pd.Series(np.asarray(values).ravel())
-    numbers, missing, text = read_numbers(column)
+    numbers, missing, _ = read_numbers(column)
+    used = np.ones(len(column), bool) if needed is None else needed
+    missing = missing & used
     if missing.any():
         row = int(np.argmax(missing))
         raise DataError(
@@ -58,16 +66,25 @@ def events_of(values: Any, place: Path | str, clients: Any = None) -> Bool[np.nd
             f"({int(missing.sum())} such rows); write 0 for a patient without the event, or leave "
             "out these rows"
         )
-    wrong = text | ~np.isin(numbers, (0, 1))
-    if not wrong.any():
-        return numbers == 1
-    row = int(np.argmax(wrong))
-    found = sorted(column.unique().tolist(), key=str)
-    # The cure names one of the values, which may not be the one that stands for the event.
-    example = next((value for value in found if value not in (0, 1)), found[0])
-    raise DataError(
-        f"{place}: the event in row {row}{of_client(clients, row)} is {column.iloc[row]!r}; it must "
-        "be 1 (the event was observed) or 0 (it was not), and the values here are "
-        f"{listed([repr(value) for value in found])}; compare with the value of an observed event: "
-        f"table[column] = (table[column] == {example!r}).astype(int)"
+    wrong = used & ~np.isin(numbers, (0, 1))
+    if wrong.any():
+        raise DataError(_wrong_event(column, int(np.argmax(wrong)), place, clients))
+    return numbers == 1
+
+
+def _wrong_event(column: Any, row: int, place: Path | str, clients: Any) -> str:
+    """The message about an event that is neither 1 nor 0, with the values of the column.
+
+    Args:
+        column: a Series with the events of all patients.
+        row: the first wrong one.
+        place, clients: as in ``events_of``.
+    """
+    found = sorted(column.dropna().unique().tolist(), key=str)
+    wrong = column.tolist()[row]
+    return (
+        f"{place}: the event in row {row}{of_client(clients, row)} is {wrong!r}, and the values "
+        f"here are {listed([repr(value) for value in found])}; the event must be 1 (it was "
+        "observed) or 0 (it was not); compare with the value of an observed event, such as "
+        f"table[column] = (table[column] == {wrong!r}).astype(int)"
     )

@@ -27,6 +27,7 @@ from fedkin.data.column_statistics import (
 from fedkin.data.features import Features
 from fedkin.data.fit_encoding import EncodingRules, fitted_encoding
 from fedkin.data.missing_values import imputation, present_sums
+from fedkin.data.patient_columns import with_columns
 from fedkin.data.ragged import Ragged
 from fedkin.data.raw_tables import EncodedTable, RawTable
 from fedkin.data.table_encoding import TableEncoding
@@ -214,6 +215,9 @@ def rescaled(x: Any, train: Int[np.ndarray, "n"], transform: TableTransform | No
     """
     if transform is None or not transform.released or transform.kind == RAW:
         return Scaled(x, transform)
+    if x.ndim == 3:
+        # A patient may be in risk sets for training and for validation, so statistics stay.
+        return Scaled(x, transform)
     raw: Any = Converted(x, transform.undo)
     taken = _is_taken(x, train)
     if transform.encoding is not None:
@@ -274,10 +278,12 @@ def converted(x: Any, before: TableTransform | None, after: TableTransform | Non
     both transforms change values in the same way.
 
     Args:
-        x: features [M, d].
+        x: features [M, d], or risk sets [M, m, d + 1].
         before: the transform of x; None for raw values.
         after: the requested transform; None for raw values.
     """
+    if x.ndim == 3:
+        return with_columns(x, lambda columns: converted(columns, before, after))
     if before == after or (before is not None and before.equals(after)):
         return x
     raw = x if before is None else before.undo(x)

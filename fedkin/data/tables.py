@@ -42,6 +42,7 @@ class Columns(NamedTuple):
         unused: columns that are not features.
         exposure: column of the exposure of counts; None without one.
         weight: column of the weights of samples; None without one.
+        event: of survival, column of the events; None without one.
         client_columns: columns that describe clients, such as their sector.
     """
 
@@ -52,12 +53,13 @@ class Columns(NamedTuple):
     unused: tuple[Any, ...] = ()
     exposure: Any = None
     weight: Any = None
+    event: Any = None
     client_columns: tuple[Any, ...] = ()
 
     @property
     def named(self) -> list[Any]:
         """The columns that the user has named for another role than a feature."""
-        roles = (self.label, self.client, self.split, self.exposure, self.weight)
+        roles = (self.label, self.client, self.split, self.exposure, self.weight, self.event)
         return [name for name in roles if name is not None]
 
 
@@ -121,12 +123,12 @@ def feature_columns(table: Table, columns: Columns, place: Path | str) -> list[A
     if clash:
         raise ConfigError(
             f"{place}: column {clash[0]!r} cannot be a feature and also the label, the client, the "
-            "split, the exposure or the weight"
+            "split, the exposure, the weight or the event"
         )
     if len(set(named)) < len(named):
         raise ConfigError(
-            f"{place}: label, client, split, exposure and weight must be different columns, got "
-            f"{named}"
+            f"{place}: label, client, split, exposure, weight and event must be different columns, "
+            f"got {named}"
         )
     return list(features)
 
@@ -178,6 +180,7 @@ def resolved_columns(table: Table, columns: Columns) -> Columns:
         unused=tuple(resolved(name) for name in columns.unused),
         exposure=resolved(columns.exposure),
         weight=resolved(columns.weight),
+        event=resolved(columns.event),
         client_columns=tuple(resolved(name) for name in columns.client_columns),
     )
 
@@ -221,6 +224,7 @@ def with_features(
         columns=facts,
         exposure=None if columns.exposure is None else table[columns.exposure],
         weight=None if columns.weight is None else table[columns.weight],
+        event=None if columns.event is None else table[columns.event],
         client_columns={str(name): table[name] for name in columns.client_columns} or None,
         **more,
     )
@@ -234,7 +238,7 @@ def column_facts(columns: Columns) -> dict[str, str]:
         columns: roles of the columns.
     """
     facts = {"label": str(columns.label)}
-    for role in ("client", "exposure", "weight"):
+    for role in ("client", "exposure", "weight", "event"):
         name = getattr(columns, role)
         if name is not None:
             facts[role] = str(name)

@@ -4,16 +4,15 @@ clients."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Int, Shaped
+from jaxtyping import Bool, Float, Int, Shaped
 
 from fedkin.core.errors import ConfigError, DataError
-from fedkin.core.plain import plain
 from fedkin.core.randomness import Stream
 from fedkin.data.clean_features import check_numbers, clean_features
 from fedkin.data.client_columns import values_by_client
@@ -27,14 +26,17 @@ from fedkin.data.labels import LABELS, Names, encode_labels
 from fedkin.data.partition import by_writer, split_train_test
 from fedkin.data.partition_options import POOLED, Owned, PartitionOptions, positive
 from fedkin.data.raw_tables import RawTable
+from fedkin.data.risk_set_options import RiskSetOptions
 from fedkin.data.series_rows import SeriesRows
+from fedkin.data.split_column import split_numbers
+from fedkin.data.survival_samples import PatientSamples, training_patients
 from fedkin.data.table_scaling import Scaled, TableScaling
 from fedkin.data.table_transform import TableTransform
 from fedkin.measures.number_bins import bins_of, quantile_edges
+from fedkin.task_types.survival import Survival
 from fedkin.task_types.task_type import TaskType
 
 _log = logging.getLogger("fedkin")
-SPLITS = ("train", "test", "validation")
 # Name of the option for a partition's number of clients in from_arrays and similar functions.
 COUNT = "num_clients"
 
@@ -63,6 +65,8 @@ class OwnSamples:
         exposure: exposure of each sample [M], for counts; None if all are 1.
         weight: weight of each sample [M] in the loss; None if all are 1.
         series: of forecasts, scale and simple forecasts of each sample.
+        event: of survival, whether the event of each sample was observed [M]; labels are times.
+        risk_sets: of survival, options of the risk sets by name (``RiskSetOptions.of``).
     """
 
     place: Path | str
@@ -84,6 +88,8 @@ class OwnSamples:
     exposure: Any = None
     weight: Any = None
     series: SeriesRows | None = None
+    event: Any = None
+    risk_sets: Mapping[str, Any] | None = None
     # Facts about clients, by the column's name; a value for each sample.
     client_columns: dict[str, Any] | None = None
 
@@ -107,6 +113,8 @@ class OwnSamples:
             assert not isinstance(self.x, RawTable)
             x = clean_features(self.x, self.place, self.integers)
         self._check_lengths()
+        if isinstance(self.task_type, Survival):
+            return self._federation_of_patients(x, partition, train_fraction, seed)
         if self.task_type is not None:
             return self._federation_of_numbers(x, partition, train_fraction, seed)
         y, classes, names, given = encode_labels(
@@ -114,12 +122,7 @@ class OwnSamples:
         )
         if self.classes is None and self.label_names is None:
             _warn_of_classes(y, names, self.place)
-        owners = None
-        client_names = None
-        if self.owners is not None:
-            owners = whole_ids(client_ids(self.owners, self.place, self.owners_name))
-            client_names = ClientNames.of(np.unique(owners))
-        owned, true_clusters = _divided(y, owners, partition, seed)
+        (owned, true_clusters), client_names = self._owned(y, partition, seed)
         facts = values_by_client(self.client_columns, owned, client_names, self.place)
         train, test, validation = self._split(owned, train_fraction, seed, client_names)
         transform = None
@@ -172,13 +175,7 @@ class OwnSamples:
             columns=self.columns,
         )
         raw = replace(raw, series=self.series)
-        owners = None
-        client_names = None
-        if self.owners is not None:
-            owners = whole_ids(client_ids(self.owners, self.place, self.owners_name))
-            client_names = ClientNames.of(np.unique(owners))
-        bins = bins_of(raw.label, quantile_edges(raw.label))
-        owned, true_clusters = _divided(bins, owners, partition, seed)
+        (owned, true_clusters), client_names = self._owned(_binned(raw.label), partition, seed)
         # A client keeps its facts, whichever of its samples have a label.
         facts = values_by_client(self.client_columns, owned, client_names, self.place)
         owned = _select(owned, labelled)
@@ -206,6 +203,65 @@ class OwnSamples:
             task_type=task_type,
             client_columns=facts,
         )
+
+    def _federation_of_patients(
+        self,
+        x: Shaped[np.ndarray, "M ..."] | None,
+        partition: PartitionOptions | None,
+        train_fraction: float | int,
+        seed: int,
+    ) -> FederatedData:
+        """The federation of risk sets, whose labels are times; arguments as of ``federation``."""
+        patients = PatientSamples.read(
+            self.labels,
+            self.event,
+            place=self.place,
+            clients=self.owners,
+            columns=self.columns,
+            refused={"exposure": self.exposure, "weight": self.weight},
+        )
+        (owned, true_clusters), names = self._owned(_binned(patients.times), partition, seed)
+        facts = values_by_client(self.client_columns, owned, names, self.place)
+        owned = _select(owned, patients.present)
+        divided = patients.divided(
+            owned,
+            training_patients(
+                owned,
+                self.split,
+                train_fraction,
+                seed,
+                samples=self.x.shape[0],
+                place=self.place,
+            ),
+            names=list(names or map(str, range(len(owned)))),
+        )
+        transform = None
+        if x is None:
+            x, transform = self._scaled(divided.train, divided.client_names)
+        assert x is not None
+        return divided.federation(
+            x,
+            options=RiskSetOptions.of(self.risk_sets, seed),
+            title=self.title,
+            place=self.place,
+            true_clusters=true_clusters,
+            client_columns=facts,
+            transform=transform,
+            feature_names=_feature_names(self.feature_names, transform),
+            columns=self.columns,
+        )
+
+    def _owned(
+        self, classes: Int[np.ndarray, "M"], partition: PartitionOptions | None, seed: int
+    ) -> tuple[Owned, ClientNames | None]:
+        """The samples of each client, by their owners or by a partition by their classes; and the
+        names of clients, if there are owners."""
+        owners = None
+        client_names = None
+        if self.owners is not None:
+            owners = whole_ids(client_ids(self.owners, self.place, self.owners_name))
+            client_names = ClientNames.of(np.unique(owners))
+        return _divided(classes, owners, partition, seed), client_names
 
     def _fitted(
         self, task_type: TaskType, raw: RawLabels, train: Ragged
@@ -260,6 +316,7 @@ class OwnSamples:
             "split": self.split,
             "exposure": self.exposure,
             "weight": self.weight,
+            "event": self.event,
         }
         for name, entries in by_sample.items():
             if entries is None:
@@ -291,6 +348,11 @@ def _feature_names(names: Names | None, transform: TableTransform | None) -> Nam
     if transform is None or transform.encoding is None:
         return names
     return transform.columns
+
+
+def _binned(numbers: Float[np.ndarray, "M"]) -> Int[np.ndarray, "M"]:
+    """The bin of each number, of ten bins of equal counts: classes for a partition."""
+    return bins_of(numbers, quantile_edges(numbers))
 
 
 def _divided(
@@ -357,43 +419,6 @@ def own_partition(
                 f"({', '.join(POOLED)}) too, or leave it out"
             )
     return None
-
-
-def test_share(test: Any) -> float:
-    """The share of training samples, from a share of test samples."""
-    test = plain(test)
-    if isinstance(test, bool) or not isinstance(test, (int, float)) or not 0 <= test < 1:
-        raise ConfigError(
-            f"test must be each client's share of test samples, from 0 to below 1, got {test!r}"
-        )
-    # Rounded, because 1 - 0.9 is 0.09999999999999998.
-    return round(1 - float(test), 12)
-
-
-def split_numbers(split: Shaped[np.ndarray, "M"], place: Path | str) -> Int[np.ndarray, "M"]:
-    """The split of each sample as a number: 0 for training, 1 for test, 2 for validation.
-
-    Raises:
-        DataError: an entry is none of train, test, validation, 0, 1 and 2; the message names its
-            row.
-    """
-    if split.dtype.names is not None:
-        raise DataError(
-            f"{place}: split must be train, test or validation, or 0, 1 or 2, got columns "
-            f"{split.dtype.names}"
-        )
-    text = split.dtype.kind == "U" or (
-        split.dtype == object and any(isinstance(entry, str) for entry in split)
-    )
-    names = SPLITS if text else (0, 1, 2)
-    number = np.select([split == name for name in names], range(3), -1)
-    if (number < 0).any():
-        row = int(np.argmin(number))
-        raise DataError(
-            f"{place}: split must be train, test or validation, or 0, 1 or 2, but row {row} has "
-            f"{split[row]}"
-        )
-    return number
 
 
 def _warn_of_classes(y: Int[np.ndarray, "M"], names: Names | None, place: Path | str) -> None:

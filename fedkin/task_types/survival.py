@@ -14,6 +14,8 @@ from typing import Any
 from fedkin.task_types.classification import Classification
 from fedkin.task_types.task_type import Sums, share_of
 
+COX = "cox"  # name of the loss
+
 
 @dataclass(frozen=True)
 class Survival(Classification):

@@ -22,6 +22,7 @@ from fedkin.core.object_repr import listed
 from fedkin.data.federated import FederatedData
 from fedkin.data.files import is_table_file
 from fedkin.data.label_tasks import LABEL_KEYS, RAW, with_label_statistics
+from fedkin.data.patient_columns import column_count
 from fedkin.data.table_scaling import with_transform
 from fedkin.data.table_transform import RAW_VALUES, scaling_transform
 from fedkin.secret.signed_keys import Identity
@@ -173,7 +174,7 @@ class ScaledSamples:
         samples = self._samples
         if scaling.mean is None:
             return samples
-        if samples.x.shape[1:] != scaling.mean.shape:
+        if (column_count(samples),) != scaling.mean.shape:
             raise InvalidMessageError(
                 f"the server scales {len(scaling.mean)} columns, but the samples of this site have "
                 f"the shape {list(samples.x.shape[1:])}; give it a table with these columns"
