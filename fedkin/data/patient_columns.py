@@ -7,12 +7,14 @@ Shapes: n patients, B risk sets, m places in a risk set, d columns.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
 from fedkin.core.columns import patients_split
+from fedkin.data.table_transform import TableTransform, transform_of
 from fedkin.task_types.survival import Survival
 
 
@@ -35,6 +37,38 @@ def risk_sets_of_one(
 def has_patients(samples: Any) -> bool:
     """Whether samples are risk sets: federated data, or a description of samples."""
     return getattr(samples, "task_type", None) == Survival() and len(samples.x.shape) == 3
+
+
+@dataclass(frozen=True)
+class PatientRows:
+    """What describes rows of patients, for a model of risk sets (``core.model_spec.Samples``)."""
+
+    name: str
+    x: np.ndarray  # [1, d]
+    classes: int
+    feature_names: tuple[str, ...] | None
+    transform: TableTransform | None
+
+    @classmethod
+    def of(cls, samples: Any) -> PatientRows:
+        """The rows of patients whose risk sets are ``samples``, or described by them."""
+        return cls(
+            name=samples.name,
+            x=np.zeros((1, column_count(samples)), samples.x.dtype),
+            classes=samples.classes,
+            feature_names=getattr(samples, "feature_names", None),
+            transform=transform_of(samples),
+        )
+
+
+def are_patient_rows(x: Any, samples: Any) -> bool:
+    """Whether the user's samples are rows of patients, and the samples of a run are risk sets.
+
+    Args:
+        x: the user's samples: a DataFrame, or an array.
+        samples: the run's samples, or their description.
+    """
+    return has_patients(samples) and np.ndim(x) != 3
 
 
 def column_count(samples: Any) -> int:
