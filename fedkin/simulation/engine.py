@@ -23,6 +23,7 @@ from fedkin.core.training import LocalTraining
 from fedkin.core.world import UPDATE_MEMORY
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.packed_files import check_files, mapped_files
+from fedkin.data.patient_columns import column_count
 from fedkin.scenarios.population import Population
 from fedkin.scenarios.shift import Shift, ShiftedData, clients_detect
 from fedkin.simulation.run_rows import add_replies
@@ -243,12 +244,14 @@ class SimulatedWorld:
         return wanted and mean_vector(task) is not None
 
     def _sizes(self) -> dict[str, int]:
-        """Sizes that every world knows: parameters P, classes C, and features d of a sample."""
+        """Sizes that every world knows: parameters P, classes C, and features d of a sample, or of
+        a patient in risk sets."""
+        has_patients = self.data.patients is not None
         return {
             "P": self.spec.parameters,
             "C": self.data.classes,
             **self.task_type.sizes(),
-            "d": int(np.prod(self.data.x.shape[1:])),
+            "d": column_count(self.data) if has_patients else int(np.prod(self.data.x.shape[1:])),
         }
 
     def _rows(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None) -> ClientRows:

@@ -23,6 +23,11 @@ class Survival(Classification):
 
     name = "survival"
 
+    @classmethod
+    def is_named(cls, task: str | None, loss: str | None) -> bool:
+        """Whether a task, or a loss without a task, names survival."""
+        return task == cls.name or (task is None and loss == COX)
+
     @property
     def measures(self) -> tuple[str, ...]:
         return ("concordance_index",)

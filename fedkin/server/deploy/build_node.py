@@ -33,6 +33,7 @@ from fedkin.server.message import InvalidMessageError
 from fedkin.server.node import Node
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.task_types.label_words import label_words
+from fedkin.task_types.survival import Survival
 
 BOOLEANS = ("False", "True")  # label names that have the same numbers on every node
 # Server and node each make an initial model from this seed, and compare the models' digests.
@@ -247,15 +248,25 @@ def labelled_values(config: ClientConfig, values: Values) -> Values:
             f"data.{own[0]}: [samples] says what the labels of all sites are; write {own[0]} into "
             "[samples] of server.toml and of every client.toml, and remove it here"
         )
-    if config.samples.task_type().loss is None:
+    task_type = config.samples.task_type()
+    is_survival = isinstance(task_type, Survival)
+    if values.get("event") is not None and not is_survival:
+        raise ConfigError(
+            f"data.event applies to survival, but [samples] says that labels are {task_type.name}; "
+            'write task = "survival" into [samples] of server.toml and of every client.toml, or '
+            "remove event here"
+        )
+    if task_type.loss is None and not is_survival:
         return values
     if values.get("name") != "file":
         raise ConfigError(
-            f"[samples] task = {config.samples.task_type().name!r} needs labels from a file; give "
+            f"[samples] task = {task_type.name!r} needs labels from a file; give "
             'this site one, such as data.name = "file" and data.path = "patients.csv"'
         )
     shared = {key: getattr(config.samples, key) for key in LABEL_KEYS}
     given = {key: value for key, value in shared.items() if value is not None}
+    if is_survival:
+        return {**values, **given}
     return {**values, "label_scale_from": RAW, **given}
 
 
