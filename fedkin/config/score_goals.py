@@ -15,7 +15,9 @@ from fedkin.config.registry import Entry
 from fedkin.core.errors import ConfigError
 from fedkin.core.storage import user_path
 from fedkin.data.label_tasks import task_type_of, task_type_with_event
+from fedkin.data.natural_sets import NATURAL
 from fedkin.task_types.classification import CLASSIFICATION
+from fedkin.task_types.survival import Survival
 from fedkin.task_types.task_type import TaskType
 
 GOALS = ("target", "until")
@@ -68,6 +70,9 @@ def known_task_type(data: Entry) -> TaskType | None:
     given = [getattr(options, key, None) for key in keys]
     if any(value is not None for value in given[:4]):
         return _asked_type(options, given)
+    natural = NATURAL.get(getattr(options, "set", None) or "")
+    if natural is not None and natural.task_type == Survival.name:
+        return Survival()
     path = getattr(options, "path", None)
     is_file = path is not None and not Path(user_path(str(path))).is_dir()
     return CLASSIFICATION if is_file else None

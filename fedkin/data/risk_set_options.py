@@ -10,6 +10,8 @@ from fedkin.core.errors import ConfigError
 from fedkin.core.plain import plain
 from fedkin.data.survival import check_ties
 
+_LEAST = {"at_risk": 2, "draws": 1}  # smallest values
+
 
 @dataclass(frozen=True)
 class RiskSetOptions:
@@ -28,10 +30,9 @@ class RiskSetOptions:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, least in (("at_risk", 2), ("draws", 1)):
-            value = plain(getattr(self, name))
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise ConfigError(f"{name} must be an integer of at least {least}, got {value!r}")
+        for name, least in _LEAST.items():
+            if getattr(self, name) < least:
+                raise _wrong_number(name, getattr(self, name))
         check_ties(self.ties)
 
     @classmethod
@@ -52,4 +53,15 @@ class RiskSetOptions:
                 raise ConfigError(
                     f"{name} does not apply to loss = 'cox'; it has {', '.join(known)}"
                 )
+        # The user's values may have any type.
+        for name in _LEAST.keys() & given.keys():
+            given[name] = plain(given[name])
+            if isinstance(given[name], bool) or not isinstance(given[name], int):
+                raise _wrong_number(name, given[name])
+        given["ties"] = str(given.get("ties", cls.ties))
         return cls(**given, seed=seed)
+
+
+def _wrong_number(name: str, value: Any) -> ConfigError:
+    """The error about a number of places or draws that is impossible."""
+    return ConfigError(f"{name} must be an integer of at least {_LEAST[name]}, got {value!r}")

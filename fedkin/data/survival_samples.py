@@ -137,7 +137,7 @@ class DividedSamples:
 
     def federation(
         self,
-        x: Shaped[np.ndarray, "M d"],
+        x: Shaped[np.ndarray, "M ..."],
         *,
         options: RiskSetOptions,
         title: str,

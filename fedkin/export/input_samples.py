@@ -85,7 +85,9 @@ def raw_samples(x: Any, samples: Samples) -> Shaped[np.ndarray, "B ..."]:
         return raw_samples(x, PatientRows.of(samples))
     shape = tuple(samples.x.shape[1:])
     transform = transform_of(samples)
-    if transform is not None and transform.encoding is not None:
+    encodes = transform is not None and transform.encoding is not None
+    # Risk sets have features already, which are scaled only.
+    if encodes and not has_patients(samples):
         return encoded_samples(x, transform, samples)
     dtype = samples.x.dtype if transform is None else np.dtype(np.float64)
     floats = np.issubdtype(dtype, np.floating)
