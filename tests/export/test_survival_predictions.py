@@ -150,6 +150,22 @@ def test_evaluation_matches_columns_of_patients_by_name(run: fk.Run) -> None:
     assert found.summary["samples"] == len(other.test.rows)
 
 
+def test_a_newcomer_is_placed_by_its_times_and_events() -> None:
+    """Age acts in the other direction in clinics of odd numbers."""
+    run = trained(method=fk.IFCA(clusters=2))
+    frame = patients()
+    placed = {}
+    for name in ("c0", "c1", "c2", "c3"):
+        rows = frame[frame.clinic == name]
+        placed[name] = run.place(rows.rename(columns={"clinic": "unused"})).cluster
+        assert placed[name] == run.clients.cluster[run.clients.name == name].item()
+    assert placed["c0"] == placed["c2"] != placed["c1"]
+    with pytest.raises(DataError, match=r"DataFrame with the columns 'months' and 'died'"):
+        run.place(frame[["age", "dose", "ward"]])
+    tuned = run.fine_tune(cluster=0, x=frame.head(40), y=frame.months.head(40))
+    assert tuned.predict(frame.head(3)).shape == (3,)
+
+
 def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     patients().to_csv("p.csv", index=False)
@@ -173,6 +189,6 @@ def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert described.exit_code == 0 and "observed events" in described.output
     for command, given in (("evaluate", ["--data", "p.csv"]), ("place", ["p.csv"])):
         refused = call(app, [command, "run", *given])
-        assert refused.exit_code == 1
+        assert refused.exit_code == 2
         text = " ".join(refused.output.split())
         assert f"p.csv: fedkin {command} cannot read survival times from a file" in text
