@@ -11,8 +11,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import tomli_w
+from typer.testing import CliRunner
 
 import fedkin as fk
+from fedkin.cli import app
 from fedkin.config.server import load_client, load_server
 from fedkin.core.errors import ConfigError
 from fedkin.export import load
@@ -53,8 +55,8 @@ def table(site: int) -> pd.DataFrame:
     )
 
 
-TABLES = [table(site) for site in range(SITES)]
-COLUMNS = {"label": "months", "event": "died", "features": ["age", "dose"]}
+TABLES = {site: table(site) for site in range(SITES)}
+COLUMNS: dict[str, Any] = {"label": "months", "event": "died", "features": ["age", "dose"]}
 
 
 class Lab:
@@ -152,7 +154,7 @@ def test_a_deployed_run_is_the_simulated_one(tmp_path: Path) -> None:
 def test_the_server_scales_by_training_patients_and_not_by_risk_sets(tmp_path: Path) -> None:
     far = served(tmp_path)
     found = json.loads((Path(str(far.folder)) / "transform.json").read_text())
-    patients = pd.concat(TABLES)
+    patients = pd.concat(TABLES.values())
     trained = patients[patients.split == "train"][["age", "dose"]].to_numpy()
     np.testing.assert_allclose(found["mean"], trained.mean(axis=0), rtol=1e-12)
     np.testing.assert_allclose(found["scale"], trained.std(axis=0), rtol=1e-12)
@@ -175,6 +177,40 @@ def test_exports_of_server_and_site_predict_risks(tmp_path: Path) -> None:
     np.testing.assert_array_equal(of_site, risk)
 
 
+def test_sites_with_text_and_missing_values_agree_on_one_encoding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(COLUMNS, "features", ["age", "dose", "ward"])
+    for site in range(SITES):
+        wards = np.array(["er", "icu", "surgery"])[np.arange(ROWS[site]) % 3]
+        monkeypatch.setitem(TABLES, site, table(site).assign(ward=wards))
+        TABLES[site].loc[::5, "dose"] = np.nan
+    files = [tmp_path / f"{site}.csv" for site in range(SITES)]
+    call = CliRunner().invoke
+    for site, file in enumerate(files):
+        TABLES[site].to_csv(file, index=False)
+        sums = ["data", "sums", str(file), "label=months", "event=died", "--out", f"{file}.json"]
+        assert call(app, sums).exit_code == 0
+    columns = tmp_path / "columns.json"
+    join = ["data", "join", *(f"{file}.json" for file in files), "--out", str(columns)]
+    assert call(app, join).exit_code == 0
+    # The encoding is that of all tables in one place.
+    pooled = fk.data.from_pandas(
+        pd.concat(TABLES.values()), client="client_id", test="split", **COLUMNS
+    )
+    found = json.loads(columns.read_text())
+    assert pooled.transform is not None and found["columns"] == list(pooled.transform.columns)
+    np.testing.assert_allclose(found["mean"], pooled.transform.mean, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(found["scale"], pooled.transform.scale, rtol=1e-9)
+
+    lab = Lab(tmp_path, shape=None, features=None, scale=None, scale_from=str(columns))
+    for site in range(SITES):
+        lab.join(site)
+    far = lab.serve()
+    risks = far.predict(TABLES[1], client="site-1")
+    assert len(risks) == ROWS[1] and np.isfinite(risks).all()
+
+
 def test_init_describes_survival(tmp_path: Path) -> None:
     names = [f"site-{site}" for site in range(SITES)]
     for site, name in enumerate(names):
@@ -187,7 +223,7 @@ def test_init_describes_survival(tmp_path: Path) -> None:
     assert found["task"] == "survival" and found["features"] == ["age", "dose"]
     assert found["shape"] == [4, 3] and found["classes"] == 4
     assert server["model"] == {"name": "cox"}
-    trained = pd.concat(TABLES).query("split == 'train'")
+    trained = pd.concat(TABLES.values()).query("split == 'train'")
     assert found["scale_from"]["mean"] == pytest.approx(trained[["age", "dose"]].mean().to_dict())
     for content in sites.values():
         assert content["samples"] == found and content["data"]["event"] == "died"
