@@ -34,8 +34,8 @@ class SamplesSection(Section):
     `fedkin data join`. With ``scale`` the server computes these numbers before the first round,
     from sums over the training samples of all sites.
 
-    ``task`` and ``loss`` say what labels are that are no classes. With survival, ``shape`` is that
-    of a patient, and becomes that of a risk set. The server computes the mean and
+    ``task`` and ``loss`` say what labels are that are no classes. With survival, ``shape`` is the
+    number of columns, and becomes the shape of a risk set. The server computes the mean and
     the standard deviation of numbers, or the rate of counts, in the same way, or they are given
     (``label_scale_from``).
     """

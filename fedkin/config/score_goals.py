@@ -14,7 +14,7 @@ from fedkin.config.plan import Scoring
 from fedkin.config.registry import Entry
 from fedkin.core.errors import ConfigError
 from fedkin.core.storage import user_path
-from fedkin.data.label_tasks import task_type_of, task_type_with_event
+from fedkin.data.label_tasks import task_for, task_type_of
 from fedkin.data.natural_sets import NATURAL
 from fedkin.task_types.classification import CLASSIFICATION
 from fedkin.task_types.survival import Survival
@@ -52,7 +52,7 @@ def check_goals(scoring: Any, task_type: TaskType, place: Place, form: Form = se
 def _asked_type(options: Any, given: Sequence[Any]) -> TaskType:
     """The task type that options of a data set ask for."""
     if "event" in type(options).model_fields:
-        return task_type_with_event(*given) or CLASSIFICATION
+        return task_for(*given) or CLASSIFICATION
     return task_type_of(*given[1:]) or CLASSIFICATION
 
 

@@ -71,8 +71,7 @@ class Client:
         return data.x[positions], data.y[positions]
 
     def raw_columns(self) -> Float[np.ndarray, "s ..."]:
-        """The features of the client's training samples, or training patients, in float64. The
-        columns of a table have their values before scaling."""
+        """Features of the client's training samples (or patients) before scaling, in float64."""
         data = self._rows.data
         return raw_values(data, training_columns(data, int(self._position[0])))
 

@@ -12,7 +12,7 @@ from fedkin.data.client_columns import names_of
 from fedkin.data.client_ids import client_ids
 from fedkin.data.federated import FederatedData
 from fedkin.data.forecast_samples import ForecastReader
-from fedkin.data.label_tasks import task_type_with_event
+from fedkin.data.label_tasks import task_for
 from fedkin.data.partition_options import PartitionOptions, checked
 from fedkin.data.split_column import test_share
 from fedkin.data.table_options import TableOptions
@@ -125,8 +125,8 @@ def from_arrays(
         label_names=None if label_names is None else tuple(label_names),
         classes=classes,
         integers=integers,
-        task_type=task_type_with_event(
-            None, task, loss, quantiles, loss_options, known=label_scale_from
+        task_type=task_for(
+            None, task, loss, quantiles, options=loss_options, known=label_scale_from
         ),
         label_scale_from=label_scale_from,
         exposure=exposure,
@@ -226,8 +226,7 @@ def from_pandas(
         alpha=alpha,
         min_samples=min_samples,
     )
-    check_frame(frame)
-    _check_one_division(client, options)
+    _check_source(frame, client, options)
     table_options = TableOptions.of(
         scale,
         scale_from,
@@ -253,9 +252,7 @@ def from_pandas(
         event=event,
         client_columns=facts,
     )
-    task_type = task_type_with_event(
-        event, task, loss, quantiles, loss_options, known=label_scale_from
-    )
+    task_type = task_for(event, task, loss, quantiles, options=loss_options, known=label_scale_from)
     forecast = ForecastReader.of(
         task_type,
         0.0 if split is not None else 1 - test_share(test),
@@ -278,15 +275,15 @@ def from_pandas(
         label_names=None if label_names is None else tuple(label_names),
         classes=classes,
         scaling=scaling,
-        task_type=task_type,
-        label_scale_from=label_scale_from,
-        risk_sets=loss_options,
     )
+    samples = samples.labelled(task_type, label_scale_from, loss_options)
     return samples.federation(options, test_share(test) if split is None else 1, seed)
 
 
-def _check_one_division(client: str | int | None, options: PartitionOptions | None) -> None:
-    """Raise ConfigError unless either a column or a partition divides the samples among clients."""
+def _check_source(frame: Any, client: str | int | None, options: PartitionOptions | None) -> None:
+    """Raise DataError for anything but a DataFrame, and ConfigError unless either a column or a
+    partition divides its samples among clients."""
+    check_frame(frame)
     if (client is None) == (options is None):
         raise ConfigError(
             "give either client= (the column with the client of each sample), or partition= and "

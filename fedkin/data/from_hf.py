@@ -11,7 +11,7 @@ from jaxtyping import Shaped
 from fedkin.core.errors import ConfigError, DataError, unknown
 from fedkin.data.client_ids import client_ids
 from fedkin.data.federated import FederatedData
-from fedkin.data.label_tasks import task_type_with_event
+from fedkin.data.label_tasks import task_for
 from fedkin.data.partition_options import checked
 from fedkin.data.pil_images import is_image, pixels_of_all
 from fedkin.data.split_column import test_share
@@ -123,7 +123,7 @@ def from_hf(
         columns=column_facts(Columns(label, client_column, event=event)),
         owners_name="client_id" if client_column is None else client_column,
         scaling=_scaling(is_table, scale, scale_from, name),
-        task_type=task_type_with_event(event, None, options=loss_options),
+        task_type=task_for(event, None, options=loss_options),
         event=None if event is None else _column(dataset, event),
         risk_sets=loss_options,
     )

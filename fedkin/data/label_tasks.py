@@ -222,7 +222,7 @@ def task_type_of(
     return task_type
 
 
-def task_type_with_event(
+def task_for(
     event: Any,
     task: str | None,
     loss: str | None = None,
@@ -242,7 +242,7 @@ def task_type_with_event(
     """
     if event is not None and task is None and loss is None and quantiles is None:
         task = Survival.name
-    found = task_type_of(task, loss, quantiles, options, known)
+    found = task_type_of(task, loss, quantiles, options, known=known)
     is_survival = isinstance(found, Survival)
     if event is not None and not is_survival:
         name = "classification" if found is None else found.name

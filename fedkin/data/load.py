@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from fedkin.data.federated import FederatedData
 from fedkin.data.file_samples import CLIENT, LABEL, OTHERS, feature_list, file_samples
 from fedkin.data.files import ENDINGS_OF, table_kind
 from fedkin.data.forecast_samples import ForecastReader
-from fedkin.data.label_tasks import task_type_with_event
+from fedkin.data.label_tasks import task_for
 from fedkin.data.leaf import leaf
 from fedkin.data.packed import is_packed, open_packed
 from fedkin.data.partition_options import PartitionOptions, checked
@@ -188,9 +187,7 @@ def load(
         count="clients",
     )
     _refuse_two_divisions(client, partition)
-    task_type = task_type_with_event(
-        event, task, loss, quantiles, loss_options, known=label_scale_from
-    )
+    task_type = task_for(event, task, loss, quantiles, options=loss_options, known=label_scale_from)
     forecast = ForecastReader.of(
         task_type,
         0.1 if train_fraction is None else float(1 - train_fraction),
@@ -221,20 +218,13 @@ def load(
         label_names=None if label_names is None else tuple(label_names),
         classes=classes,
         options=table_options,
-        exposure=None if exposure is None else str(exposure),
-        weight=None if weight is None else str(weight),
-        event=None if event is None else str(event),
+        roles={"exposure": exposure, "weight": weight, "event": event},
         client_columns=names_of(client_columns),
         forecast=forecast,
     )
     if forecast is not None:
         return samples.federation(options, 1, seed or 0)
-    samples = replace(
-        samples,
-        task_type=task_type,
-        label_scale_from=label_scale_from,
-        risk_sets=loss_options,
-    )
+    samples = samples.labelled(task_type, label_scale_from, loss_options)
     return _divided(samples, path, options=options, train_fraction=train_fraction, seed=seed)
 
 

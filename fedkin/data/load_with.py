@@ -55,8 +55,7 @@ def load_with(
         label_names=None,
         classes=None,
         options=TableOptions.of(scale_from=scale_from, rename=rename),
-        exposure=exposure,
-        weight=weight,
+        roles={"exposure": exposure, "weight": weight},
     )
     samples = replace(samples, task_type=task_type, task_type_is_given=True)
     return samples.federation(options, 0.9, 0)

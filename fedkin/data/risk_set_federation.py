@@ -100,8 +100,10 @@ def divided_patients(
     Raises:
         DataError: no client has an event while another training patient was at risk.
     """
-    clients = _comparable(owners, trained, times, died, names, place)
-    return DividedPatients(times, died, owners, trained, clients)
+    clients = _comparable(
+        owners=owners, trained=trained, times=times, died=died, names=names, place=place
+    )
+    return DividedPatients(times=times, died=died, owners=owners, trained=trained, clients=clients)
 
 
 def drawn_training(owners: Int[np.ndarray, "n"], test: float, seed: int) -> Bool[np.ndarray, "n"]:

@@ -22,7 +22,7 @@ from fedkin.data.features import Features as Features
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.label_statistics import RawLabels
 from fedkin.data.label_tasks import fitted, given, read_labels
-from fedkin.data.labels import LABELS, Names, encode_labels
+from fedkin.data.labels import LABELS, Names, encode_labels, warn_of_classes
 from fedkin.data.partition import by_writer, split_train_test
 from fedkin.data.partition_options import POOLED, Owned, PartitionOptions, positive
 from fedkin.data.raw_tables import RawTable
@@ -93,6 +93,13 @@ class OwnSamples:
     # Facts about clients, by the column's name; a value for each sample.
     client_columns: dict[str, Any] | None = None
 
+    def labelled(
+        self, task_type: TaskType | None, known: Any = None, loss_options: Any = None
+    ) -> OwnSamples:
+        """The samples with a task type, known statistics of their labels (``label_scale_from``) and
+        the options of the loss, which are those of the risk sets of survival."""
+        return replace(self, task_type=task_type, label_scale_from=known, risk_sets=loss_options)
+
     def federation(
         self, partition: PartitionOptions | None, train_fraction: float | int, seed: int
     ) -> FederatedData:
@@ -121,7 +128,7 @@ class OwnSamples:
             self.labels, self.place, self.classes, self.label_names
         )
         if self.classes is None and self.label_names is None:
-            _warn_of_classes(y, names, self.place)
+            warn_of_classes(y, names, self.place)
         (owned, true_clusters), client_names = self._owned(y, partition, seed)
         facts = values_by_client(self.client_columns, owned, client_names, self.place)
         train, test, validation = self._split(owned, train_fraction, seed, client_names)
@@ -419,26 +426,6 @@ def own_partition(
                 f"({', '.join(POOLED)}) too, or leave it out"
             )
     return None
-
-
-def _warn_of_classes(y: Int[np.ndarray, "M"], names: Names | None, place: Path | str) -> None:
-    """Warn if labels are probably wrong: there is only one class, or no class 0."""
-    classes = np.unique(y)
-    if len(classes) == 1:
-        label = int(classes[0]) if names is None else names[classes[0]]
-        _log.warning(
-            "%s: all labels are %r, so there is only one class and nothing to learn", place, label
-        )
-    elif names is None and classes[0] > 0:
-        _log.warning(
-            "%s: labels are %d to %d, so no sample has class 0 (%d of the classes 0 to %d are "
-            "empty); number classes from 0, or give labels as text, to have no empty class",
-            place,
-            classes[0],
-            classes[-1],
-            classes[-1] + 1 - len(classes),
-            classes[-1],
-        )
 
 
 def _select(owned: Ragged, selected: Bool[np.ndarray, "M"]) -> Ragged:

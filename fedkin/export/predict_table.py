@@ -16,7 +16,7 @@ from fedkin.data.client_ids import whole_ids
 from fedkin.data.files import read_npz, read_table, table_kind
 from fedkin.data.label_statistics import RawLabels, label_columns, place_of
 from fedkin.data.number_columns import numbers_of
-from fedkin.data.number_scores import scores_of_numbers
+from fedkin.data.number_scores import concordance_index, scores_of_numbers
 from fedkin.data.patient_columns import are_patient_rows, column_count, has_patients
 from fedkin.data.survival_columns import check_times, events_of
 from fedkin.data.tables import without_row_numbers
@@ -27,7 +27,6 @@ from fedkin.export.input_samples import exposures, raw_samples
 from fedkin.export.known_labels import encoded_labels, numbers_are_classes
 from fedkin.export.predictor import Classifier, Decisions
 from fedkin.export.reader import NEWCOMER, Export
-from fedkin.measures.concordance import concordance, concordance_within
 from fedkin.task_types.forecast import Forecast
 
 if TYPE_CHECKING:
@@ -216,12 +215,8 @@ def _predicted_risks(
     if not len(rows):
         return Predictions(table, None)
     times, events = _times_and_events(export, file.y[rows], file.event[rows], path)
-    owners = np.zeros(len(rows)) if file.client is None else file.client[rows].astype(str)
-    pairs = [
-        concordance(risks[rows][own], times[own], events[own])
-        for own in (owners == name for name in np.unique(owners))
-    ]
-    index = concordance_within(pairs).index
+    owners = None if file.client is None else file.client[rows].astype(str)
+    index = concordance_index(risks[rows], times, events, owners)
     if index is None:
         return Predictions(table, None)
     return Predictions(table, None, len(rows), {export.samples.task_type.measures[0]: index})

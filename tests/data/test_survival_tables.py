@@ -1,4 +1,4 @@
-"""Survival data from tables and arrays: the federation is that of ``from_patients``, to the bit."""
+"""Survival data from tables and arrays: the federation equals ``from_patients``, to the bit."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def test_a_folder_predicts_as_the_run(run: fk.Run) -> None:
     np.testing.assert_array_equal(again.predict(odd_rows(), client="c2"), expected)
 
 
-def test_what_has_no_meaning_for_risks_is_refused(run: fk.Run) -> None:
+def test_probabilities_and_mixtures_have_no_risks(run: fk.Run) -> None:
     with pytest.raises(ConfigError, match="predicts a risk score of each patient"):
         run.predict(odd_rows(), client="c1", proba=True)
     mixture = trained(method=fk.FedEM(clusters=2))

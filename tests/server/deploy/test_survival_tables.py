@@ -1,4 +1,4 @@
-"""Sites whose tables have times and events: each makes risk sets of its own patients, the server
+"""Sites whose tables have times and events: each makes risk sets of its patients, the server
 scales the columns by sums over training patients, and the deployed run is the simulated one."""
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ def test_sites_with_text_and_missing_values_agree_on_one_encoding(
     columns = tmp_path / "columns.json"
     join = ["data", "join", *(f"{file}.json" for file in files), "--out", str(columns)]
     assert call(app, join).exit_code == 0
-    # The encoding is that of all tables in one place.
+    # All tables in one place have the same encoding.
     pooled = fk.data.from_pandas(
         pd.concat(TABLES.values()), client="client_id", test="split", **COLUMNS
     )
