@@ -19,6 +19,7 @@ from fedkin.config.server import DataDescription
 from fedkin.core.errors import ConfigError, ModelError, unknown
 from fedkin.core.model_spec import Samples
 from fedkin.core.storage import user_path
+from fedkin.data.patient_columns import has_patients
 from fedkin.data.table_transform import TableTransform, transform_of
 from fedkin.export.folder import CARD, FROM_UINT8, read_card
 from fedkin.export.formats import library
