@@ -128,7 +128,7 @@ def _array_samples(
     label: str,
     client: str | None,
     features: Sequence[str] | None,
-    roles: Mapping[str, str],
+    roles: Mapping[str, Any],
 ) -> OwnSamples:
     """The user's samples from an npz file, or from a folder of npy files. ``roles`` names the
     arrays of further roles."""
@@ -142,6 +142,7 @@ def _array_samples(
             if name in _CURES:
                 message += f"; {_CURES[name]}"
             raise DataError(message)
+    by_role: dict[str, Any] = {role: arrays[name] for role, name in roles.items()}
     return OwnSamples(
         place=path,
         title=path.stem,
@@ -150,5 +151,5 @@ def _array_samples(
         owners=None if client is None else arrays[client],
         split=arrays.get(SPLIT),
         columns=column_facts(Columns(label, client, **roles)),
-        **{role: arrays[name] for role, name in roles.items()},
+        **by_role,
     )

@@ -133,7 +133,7 @@ class DividedSamples:
     @property
     def client_names(self) -> list[str]:
         """Names of the clients that are not left out."""
-        return [self.names[client] for client in self.patients.clients.tolist()]
+        return [str(self.names[client]) for client in self.patients.clients]
 
     def federation(
         self,

@@ -85,9 +85,9 @@ def raw_samples(x: Any, samples: Samples) -> Shaped[np.ndarray, "B ..."]:
         return raw_samples(x, PatientRows.of(samples))
     shape = tuple(samples.x.shape[1:])
     transform = transform_of(samples)
-    encodes = transform is not None and transform.encoding is not None
-    # Risk sets have features already, which are scaled only.
-    if encodes and not has_patients(samples):
+    # The features of risk sets are encoded already.
+    has_raw_columns = not has_patients(samples)
+    if has_raw_columns and transform is not None and transform.encoding is not None:
         return encoded_samples(x, transform, samples)
     dtype = samples.x.dtype if transform is None else np.dtype(np.float64)
     floats = np.issubdtype(dtype, np.floating)

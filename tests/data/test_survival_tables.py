@@ -16,7 +16,7 @@ from fedkin.data import describe
 from fedkin.data.federated import FederatedData
 from fedkin.data.natural_federation import natural_federation
 
-ROLES = {"label": "months", "event": "died", "client": "clinic"}
+ROLES: dict[str, Any] = {"label": "months", "event": "died", "client": "clinic"}
 
 
 def table(rows: int = 120) -> pd.DataFrame:
@@ -114,7 +114,7 @@ def test_hugging_face() -> None:
 
 
 @pytest.mark.parametrize("how", [{}, {"task": "survival"}, {"loss": "cox"}])
-def test_an_event_says_the_task(how: dict[str, str]) -> None:
+def test_an_event_says_the_task(how: dict[str, Any]) -> None:
     assert fk.data.from_pandas(table(), **ROLES, **how).task_type.name == "survival"
 
 

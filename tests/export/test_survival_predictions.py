@@ -115,7 +115,7 @@ def test_new_patients_need_neither_time_nor_event(run: fk.Run, tmp_path: Path) -
 
 def test_a_folder_predicts_as_the_run(run: fk.Run) -> None:
     data = fk.data.from_pandas(patients(), label="months", event="died", client="clinic")
-    again = fk.Run.load(run.folder, model=fk.models.cox(data, hidden=(3,)), data=data)
+    again = fk.Run.load(Path(str(run.folder)), model=fk.models.cox(data, hidden=(3,)), data=data)
     expected = run.predict(odd_rows(), client="c2")
     np.testing.assert_array_equal(again.predict(odd_rows(), client="c2"), expected)
 
@@ -156,8 +156,8 @@ def test_a_newcomer_is_placed_by_its_times_and_events() -> None:
     frame = patients()
     placed = {}
     for name in ("c0", "c1", "c2", "c3"):
-        rows = frame[frame.clinic == name]
-        placed[name] = run.place(rows.rename(columns={"clinic": "unused"})).cluster
+        rows = frame.loc[frame.clinic == name]
+        placed[name] = run.place(rows.drop(columns="clinic")).cluster
         assert placed[name] == run.clients.cluster[run.clients.name == name].item()
     assert placed["c0"] == placed["c2"] != placed["c1"]
     with pytest.raises(DataError, match=r"DataFrame with the columns 'months' and 'died'"):

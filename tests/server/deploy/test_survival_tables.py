@@ -155,7 +155,7 @@ def test_the_server_scales_by_training_patients_and_not_by_risk_sets(tmp_path: P
     far = served(tmp_path)
     found = json.loads((Path(str(far.folder)) / "transform.json").read_text())
     patients = pd.concat(TABLES.values())
-    trained = patients[patients.split == "train"][["age", "dose"]].to_numpy()
+    trained = patients.loc[patients.split == "train", ["age", "dose"]].to_numpy()
     np.testing.assert_allclose(found["mean"], trained.mean(axis=0), rtol=1e-12)
     np.testing.assert_allclose(found["scale"], trained.std(axis=0), rtol=1e-12)
 
