@@ -39,6 +39,15 @@ def patients_split(split: str) -> str:
     return f"{PATIENTS}{split}"
 
 
+def has_patient_rows(data: Any) -> bool:
+    """Whether samples are risk sets, and each patient has a sample, too.
+
+    Args:
+        data: the data (``FederatedData``).
+    """
+    return getattr(data, "patients", None) is not None and data.x.ndim == 3
+
+
 def training_columns(data: Any, client: int) -> Shaped[np.ndarray, "s ..."]:
     """The features of a client's training samples; of risk sets, those of its training patients.
 
@@ -46,7 +55,7 @@ def training_columns(data: Any, client: int) -> Shaped[np.ndarray, "s ..."]:
         data: the data (``FederatedData``).
         client: position of the client.
     """
-    if getattr(data, "patients", None) is None:
+    if not has_patient_rows(data):
         return data.x[data.part("train")[client]]
     # A patient's own sample is a risk set of one, whose last feature is a weight.
     return data.x[data.part(patients_split("train"))[client], 0, :-1]

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
-from fedkin.core.columns import patients_split
+from fedkin.core.columns import has_patient_rows, patients_split
 from fedkin.data.table_transform import TableTransform, transform_of
 from fedkin.task_types.survival import Survival
 
@@ -118,6 +118,6 @@ def training_table(data: Any) -> TrainingTable:
     Args:
         data: the federated data.
     """
-    if data.patients is None:
+    if not has_patient_rows(data):
         return TrainingTable(data.x, data.train.rows)
     return TrainingTable(data.x[:, 0, :-1], data.part(patients_split("train")).rows)

@@ -71,7 +71,7 @@ class Handshake:
         if shape is None:
             return {}
         sizes = [int(size) for size in shape[1].split(",") if size.strip()]
-        if self.labels == Survival.name:
+        if self.labels == Survival.name and len(sizes) == 2:
             # The last feature of a patient in a risk set is the patient's weight.
             return {"d": sizes[-1] - 1}
         return {"d": math.prod(sizes)}

@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float, Int
 from fedkin.core.client import ClientRows
 from fedkin.core.client_engine import ClientEngine, ClientSamples
 from fedkin.core.client_memory import LIMIT, ClientMemory
+from fedkin.core.columns import has_patient_rows
 from fedkin.core.errors import ConfigError
 from fedkin.core.ledger import Ledger
 from fedkin.core.randomness import Stream
@@ -23,7 +24,6 @@ from fedkin.core.training import LocalTraining
 from fedkin.core.world import UPDATE_MEMORY
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.packed_files import check_files, mapped_files
-from fedkin.data.patient_columns import column_count
 from fedkin.scenarios.population import Population
 from fedkin.scenarios.shift import Shift, ShiftedData, clients_detect
 from fedkin.simulation.run_rows import add_replies
@@ -246,12 +246,15 @@ class SimulatedWorld:
     def _sizes(self) -> dict[str, int]:
         """Sizes that every world knows: parameters P, classes C, and features d of a sample, or of
         a patient in risk sets."""
-        has_patients = self.data.patients is not None
+        features = int(np.prod(self.data.x.shape[1:]))
+        if has_patient_rows(self.data):
+            # The last feature of a patient in a risk set is the patient's weight.
+            features = self.data.x.shape[2] - 1
         return {
             "P": self.spec.parameters,
             "C": self.data.classes,
             **self.task_type.sizes(),
-            "d": column_count(self.data) if has_patients else int(np.prod(self.data.x.shape[1:])),
+            "d": features,
         }
 
     def _rows(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None) -> ClientRows:
