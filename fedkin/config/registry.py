@@ -112,11 +112,12 @@ def refuse_simulated_only(data: Values, place: Place) -> None:
         data: the site's section [data].
         place: function that turns a key into its name in messages, such as ``FILE: data.name``.
     """
-    if data.get("validation") is not None:
-        raise ConfigError(
-            f"{place('data.validation')}: does not apply to a real site, which is scored on its "
-            "test samples after every round; remove it"
-        )
+    for key in ("validation", "validation_from"):
+        if data.get(key) is not None:
+            raise ConfigError(
+                f"{place(f'data.{key}')}: does not apply to a real site, which is scored on its "
+                "test samples after every round; remove it"
+            )
     if data.get("seed") == RUN_SEED:
         raise ConfigError(
             f"{place('data.seed')}: {RUN_SEED!r} does not apply to a real site, whose data are "
@@ -402,7 +403,8 @@ def site_values(data: Values) -> Values:
 
 
 def make_site_data(entry: Entry) -> Any:
-    """Load the data of a real site.
+    """Load the data of a real site. It compares models with the given mean or rate of labels, since
+    it does not know those of all sites.
 
     Args:
         entry: the registry entry of the site's section [data].
@@ -410,6 +412,9 @@ def make_site_data(entry: Entry) -> Any:
     Raises ConfigError for text labels without ``label_names``, because each site would number its
     labels differently.
     """
+    # Imported here, so that the command does not load NumPy before it needs it.
+    from fedkin.data.label_statistics import with_given_constant
+
     values = site_values(entry.values)
     data = entry.make() if values == entry.values else make(datasets(), values)
     names = data.label_names
@@ -419,7 +424,7 @@ def make_site_data(entry: Entry) -> Any:
             "labels are text, and other sites may have other labels; list all classes, in the "
             f"same order on every site, such as label_names = {list(names)}"
         )
-    return data
+    return with_given_constant(data)
 
 
 def options(call: Callable[..., Any]) -> set[str]:

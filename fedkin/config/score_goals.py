@@ -12,10 +12,11 @@ from fedkin.config.key_examples import Form, example, setting
 from fedkin.config.loader import Place
 from fedkin.config.plan import Scoring
 from fedkin.config.registry import Entry
-from fedkin.core.errors import ConfigError
+from fedkin.core.errors import ConfigError, unknown
 from fedkin.core.storage import user_path
 from fedkin.data.label_tasks import task_for, task_type_of
 from fedkin.data.natural_sets import NATURAL
+from fedkin.task_types.catalogue import TASK_TYPES
 from fedkin.task_types.classification import CLASSIFICATION
 from fedkin.task_types.survival import Survival
 from fedkin.task_types.task_type import TaskType
@@ -61,6 +62,9 @@ def known_task_type(data: Entry) -> TaskType | None:
 
     Args:
         data: the data set and its options.
+
+    Raises:
+        ConfigError: the task type is unknown, or an option does not apply to it.
     """
     options = data.options
     if "task" not in type(options).model_fields:
@@ -68,6 +72,9 @@ def known_task_type(data: Entry) -> TaskType | None:
         return CLASSIFICATION
     keys = ("event", "task", "loss", "quantiles", "loss_options")
     given = [getattr(options, key, None) for key in keys]
+    task = given[1]
+    if task is not None and task not in TASK_TYPES:
+        raise ConfigError(f"data.task: {unknown('task', str(task), TASK_TYPES)}")
     if any(value is not None for value in given[:4]):
         return _asked_type(options, given)
     natural = NATURAL.get(getattr(options, "set", None) or "")

@@ -73,6 +73,8 @@ class DataDescription:
     label_names: tuple[str, ...] | None = None  # names of the classes, if known
     transform: TableTransform | None = None  # how columns of a table are scaled, if they are
     task_type: TaskType = CLASSIFICATION  # what the labels are
+    # columns of label and client by their roles, if all sites share them
+    columns: dict[str, str] | None = None
 
     @classmethod
     def of(cls, samples: SamplesSection, name: str) -> DataDescription:
@@ -92,6 +94,7 @@ class DataDescription:
             label_names=labels,
             transform=samples.transform(),
             task_type=samples.task_type(),
+            columns=samples.columns(),
         )
 
 

@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float, Int
 
 from fedkin.core.client_engine import ClientEngine, ClientSamples
 from fedkin.core.client_memory import ClientMemory, OwnMemory, client_name
-from fedkin.core.columns import raw_labels, raw_values, training_columns
+from fedkin.core.columns import columns_of_split, raw_labels, raw_values
 from fedkin.core.engine_protocols import LocalUpdates, Scorer, ScoreSums, Trainer
 from fedkin.core.errors import TaskError
 from fedkin.core.model_spec import BYTES_PER_NUMBER
@@ -73,7 +73,7 @@ class Client:
     def raw_columns(self) -> Float[np.ndarray, "s ..."]:
         """Features of the client's training samples (or patients) before scaling, in float64."""
         data = self._rows.data
-        return raw_values(data, training_columns(data, int(self._position[0])))
+        return raw_values(data, columns_of_split(data, int(self._position[0]), "train"))
 
     def patients(self, split: str = "test") -> tuple[np.ndarray, np.ndarray]:
         """Times [s] and events [s] of the client's patients, for survival data. Raises TaskError

@@ -48,17 +48,18 @@ def has_patient_rows(data: Any) -> bool:
     return getattr(data, "patients", None) is not None and data.x.ndim == 3
 
 
-def training_columns(data: Any, client: int) -> Shaped[np.ndarray, "s ..."]:
-    """The features of a client's training samples; of risk sets, those of its training patients.
+def columns_of_split(data: Any, client: int, split: str) -> Shaped[np.ndarray, "s ..."]:
+    """The features of a client's samples of a split; of risk sets, those of its patients.
 
     Args:
         data: the data (``FederatedData``).
         client: position of the client.
+        split: name of the split.
     """
     if not has_patient_rows(data):
-        return data.x[data.part("train")[client]]
+        return data.x[data.part(split)[client]]
     # A patient's own sample is a risk set of one, whose last feature is a weight.
-    return data.x[data.part(patients_split("train"))[client], 0, :-1]
+    return data.x[data.part(patients_split(split))[client], 0, :-1]
 
 
 def raw_values(data: Any, x: Shaped[np.ndarray, "s ..."]) -> Float64[np.ndarray, "s ..."]:

@@ -27,6 +27,18 @@ def check_owners(data: Any) -> None:
     for split in data.splits:
         _check_part(data, split)
     _check_clients(data)
+    _check_units(data)
+
+
+def _check_units(data: Any) -> None:
+    """Check that each sample has a unit, if there are any."""
+    if data.unit is None:
+        return
+    if not is_array(data.unit, "iu", 1) or len(data.unit) != len(data.y):
+        raise DataError(
+            f"{data.name}: unit must have an integer for each of {len(data.y)} samples, got "
+            f"{type_of(data.unit)}"
+        )
 
 
 def _check_classes(data: Any) -> None:

@@ -65,8 +65,8 @@ def file_samples(
         label_names: names of the classes.
         classes: number of classes; None if it follows from the labels.
         options: options of tables.
-        roles: columns or arrays by further roles (exposure, weight, event), as in ``Columns``; None
-            for a role without one.
+        roles: columns or arrays by further roles (``user_samples.ROLES``); None for a role without
+            one.
         forecast: makes the samples of a forecast; None for another task.
         client_columns: columns of facts about clients.
     """

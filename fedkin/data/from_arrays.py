@@ -13,12 +13,12 @@ from fedkin.data.client_ids import client_ids
 from fedkin.data.federated import FederatedData
 from fedkin.data.forecast_samples import ForecastReader
 from fedkin.data.label_tasks import task_for
-from fedkin.data.partition_options import PartitionOptions, checked
+from fedkin.data.partition_options import PartitionOptions, checked, own_partition
 from fedkin.data.split_column import test_share
 from fedkin.data.table_options import TableOptions
 from fedkin.data.tables import Columns, table_samples
 from fedkin.data.user_arrays import user_array
-from fedkin.data.user_samples import OwnSamples, own_partition
+from fedkin.data.user_samples import OwnSamples
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,6 +48,7 @@ def from_arrays(
     label_scale_from: Any = None,
     exposure: Any = None,
     weight: Any = None,
+    unit: Any = None,
 ) -> FederatedData:
     """A federation from arrays of samples and labels.
 
@@ -86,6 +87,8 @@ def from_arrays(
         exposure: exposure of each sample [M], such as years of observation, for counts.
         weight: weight of each sample [M] in the loss of its client's batch. Weights do not change
             the statistics that scale labels.
+        unit: what each sample belongs to [M], such as the patient of a visit. All samples of a
+            client's unit are in one part, and ``test`` is a share of units.
 
     Returns:
         The federation.
@@ -131,6 +134,7 @@ def from_arrays(
         label_scale_from=label_scale_from,
         exposure=exposure,
         weight=weight,
+        unit=unit,
     )
     return samples.federation(options, test_share(test) if split is None else 1, seed)
 
@@ -164,6 +168,7 @@ def from_pandas(
     exposure: Any = None,
     weight: Any = None,
     event: Any = None,
+    unit: Any = None,
     categories: Any = None,
     min_frequency: int | None = None,
     min_clients: int | None = None,
@@ -173,6 +178,7 @@ def from_pandas(
     test_from: Any = None,
     validation_from: Any = None,
     label_scale: str | None = None,
+    frequency: str | None = None,
     client_columns: Any = None,
 ) -> FederatedData:
     """A federation from a DataFrame with one row per sample.
@@ -202,11 +208,12 @@ def from_pandas(
         exposure: column of the exposure of counts.
         weight: column of the weights of samples.
         event: of survival, the column that says whether the event was observed, as in ``load``.
+        unit: column of what samples belong to, as in ``load``.
         categories, min_frequency, min_clients: columns of numbers that are categories, and which
             categories get a feature, as in ``load``.
-        time, season, lags, test_from, validation_from, label_scale: how rows become samples of the
-            task ``forecast``, as in ``load``. ``test`` is the share of the samples at the end, or
-            a column of a split by time.
+        time, season, lags, test_from, validation_from, label_scale, frequency: how rows become
+            samples of the task ``forecast``, as in ``load``. ``test`` is the share of the samples
+            at the end, or a column of a split by time.
         client_columns: columns that describe clients and not samples, such as ``["sector"]``: the
             method ``Given`` can use them, and they are no features.
 
@@ -240,7 +247,7 @@ def from_pandas(
     split = test if isinstance(test, str) else None
     chosen = [features] if isinstance(features, str) else features
     facts = names_of(client_columns)
-    used = (label, client, split, exposure, weight, event, *facts, *(chosen or ()))
+    used = (label, client, split, exposure, weight, event, unit, *facts, *(chosen or ()))
     columns = Columns(
         label=label,
         client=client,
@@ -251,6 +258,7 @@ def from_pandas(
         weight=weight,
         event=event,
         client_columns=facts,
+        unit=unit,
     )
     task_type = task_for(event, task, loss, quantiles, options=loss_options, known=label_scale_from)
     forecast = ForecastReader.of(
@@ -262,11 +270,10 @@ def from_pandas(
         test_from=test_from,
         validation_from=validation_from,
         label_scale=label_scale,
+        frequency=frequency,
     )
-    scaling = table_options.scaling()
     if forecast is not None:
-        samples = forecast.samples(frame, columns, scaling=scaling, place=name, title=name)
-        return samples.federation(None, 1, seed)
+        return forecast.federation(frame, columns, table_options, name=name, seed=seed)
     samples = table_samples(
         frame,
         columns,
@@ -274,7 +281,7 @@ def from_pandas(
         title=name,
         label_names=None if label_names is None else tuple(label_names),
         classes=classes,
-        scaling=scaling,
+        scaling=table_options.scaling(),
     )
     samples = samples.labelled(task_type, label_scale_from, loss_options)
     return samples.federation(options, test_share(test) if split is None else 1, seed)

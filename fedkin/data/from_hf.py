@@ -12,13 +12,13 @@ from fedkin.core.errors import ConfigError, DataError, unknown
 from fedkin.data.client_ids import client_ids
 from fedkin.data.federated import FederatedData
 from fedkin.data.label_tasks import task_for
-from fedkin.data.partition_options import checked
+from fedkin.data.partition_options import checked, own_partition
 from fedkin.data.pil_images import is_image, pixels_of_all
 from fedkin.data.split_column import test_share
 from fedkin.data.table_options import TableOptions, refuse_table_options
 from fedkin.data.table_scaling import TableScaling
 from fedkin.data.tables import Columns, column_facts, without_row_numbers
-from fedkin.data.user_samples import OwnSamples, own_partition
+from fedkin.data.user_samples import OwnSamples
 
 # Number of rows that show the type and shape of the features.
 _FIRST_ROWS = 1024

@@ -22,6 +22,7 @@ from fedkin.data.label_statistics import (
     raw_columns,
     raw_of_rows,
     with_pooled,
+    with_training_constant,
 )
 from fedkin.data.number_columns import check_above_zero, numbers_of
 from fedkin.data.risk_set_options import RiskSetOptions
@@ -67,7 +68,7 @@ def fitted(
     if known == RAW:
         return task_type, raw_columns(raw)
     if known is not None:
-        found = given_statistics(task_type, known)
+        found = with_training_constant(given_statistics(task_type, known), raw, train)
         return found, label_columns(found, raw)
     if not _vary(task_type, raw, train):
         value = f"{raw.label[train][0]:g}" if len(train) else "missing"
@@ -270,7 +271,7 @@ def _asked_type(
     given = {name: value for name, value in (options or {}).items() if value is not None}
     name = task or _task_with(loss, quantiles)
     if name not in TASK_TYPES:
-        raise ConfigError(f"{unknown('task', str(name), TASK_TYPES)}; for example task = 'count'")
+        raise ConfigError(unknown("task", str(name), TASK_TYPES))
     if quantiles is not None:
         if name != Quantile.name:
             raise ConfigError("quantiles applies to task = 'quantile' only; leave it out")

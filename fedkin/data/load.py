@@ -16,9 +16,9 @@ from fedkin.data.forecast_samples import ForecastReader
 from fedkin.data.label_tasks import task_for
 from fedkin.data.leaf import leaf
 from fedkin.data.packed import is_packed, open_packed
-from fedkin.data.partition_options import PartitionOptions, checked
+from fedkin.data.partition_options import PartitionOptions, checked, own_partition
 from fedkin.data.table_options import TableOptions, refuse_table_options
-from fedkin.data.user_samples import OwnSamples, own_partition
+from fedkin.data.user_samples import OwnSamples
 
 ENDINGS = tuple(ending for endings in ENDINGS_OF.values() for ending in endings)
 
@@ -51,6 +51,7 @@ def load(
     exposure: str | int | None = None,
     weight: str | int | None = None,
     event: str | int | None = None,
+    unit: str | int | None = None,
     categories: Any = None,
     min_frequency: int | None = None,
     min_clients: int | None = None,
@@ -60,6 +61,7 @@ def load(
     test_from: Any = None,
     validation_from: Any = None,
     label_scale: str | None = None,
+    frequency: str | None = None,
     client_columns: Any = None,
 ) -> FederatedData:
     """A federation from a file with an entry for each sample, or from a folder in LEAF's layout.
@@ -138,6 +140,8 @@ def load(
         event: of survival, the column (or array) that says whether the event was observed: 1 or 0,
             or a boolean. The label is the time of the event, or the time until which the patient
             was seen. Samples are risk sets, as in ``from_patients``.
+        unit: column (or array) of what samples belong to, such as the patient of a visit. All
+            samples of a client's unit are in one part, and ``train_fraction`` is a share of units.
         categories: columns of numbers that are categories, such as ``["month"]``. Columns of text
             are categories always: each category becomes a column of 0 and 1.
         min_frequency: a category with fewer training samples shares the column ``infrequent``; None
@@ -153,6 +157,8 @@ def load(
         validation_from: date of the first validation sample; None without validation samples.
         label_scale: ``client`` scales a forecast's labels and lags by the mean and the deviation of
             each client's own training labels, ``pooled`` by those of all; None for ``client``.
+        frequency: length of a step, such as ``month`` or ``15 minutes``, which the rows of every
+            client must have; None for the commonest distance between a client's rows.
         client_columns: columns of a table that describe clients and not samples, such as
             ``["sector"]``: the method ``given`` can use them, and they are no features.
 
@@ -177,7 +183,6 @@ def load(
         "min_frequency": min_frequency,
         "min_clients": min_clients,
     }
-    table_options = _table_options(path, of_tables)
     options = own_partition(
         partition=partition,
         clients=clients,
@@ -197,7 +202,9 @@ def load(
         test_from=test_from,
         validation_from=validation_from,
         label_scale=label_scale,
+        frequency=frequency,
     )
+    roles = {"exposure": exposure, "weight": weight, "event": event, "unit": unit}
     if path.is_dir() and not has_arrays(path):
         of_file = {
             "label": label,
@@ -205,7 +212,7 @@ def load(
             "features": features,
             "label_names": label_names,
             "partition": partition,
-            "event": event,
+            **roles,
         }
         _refuse_split(path, train_fraction, seed)
         return _folder_data(path, classes, of_file=of_file, of_tables=of_tables)
@@ -217,8 +224,8 @@ def load(
         owned=options is None,
         label_names=None if label_names is None else tuple(label_names),
         classes=classes,
-        options=table_options,
-        roles={"exposure": exposure, "weight": weight, "event": event},
+        options=_table_options(path, of_tables),
+        roles=roles,
         client_columns=names_of(client_columns),
         forecast=forecast,
     )

@@ -8,8 +8,8 @@ from typing import Any
 
 from fedkin.data.federated import FederatedData
 from fedkin.data.file_samples import CLIENT, LABEL, feature_list, file_samples
+from fedkin.data.partition_options import own_partition
 from fedkin.data.table_options import TableOptions
-from fedkin.data.user_samples import own_partition
 from fedkin.task_types.task_type import TaskType
 
 

@@ -8,6 +8,7 @@ true_clusters.npy           true cluster of each client, if known
 client_names.text.npy       names of all clients in UTF-8, if they have names
 client_names.offsets.npy    start of each client's name
 vectors.npy                 vectors for the words of a vocabulary, if there are any
+unit.npy                    unit of each sample, such as its patient, if there are units
 
 The operating system loads a part of a mapped file when it is needed, and drops it when memory is
 short. Packing checks the samples and computes their digest.
@@ -44,7 +45,7 @@ _PLAIN = ("name", "classes", "vocabulary", "label_names", "feature_names", "colu
 _TRANSFORM = "transform"
 _TASK_TYPE = "task_type"  # an entry of data whose labels are no classes
 _TUPLES = ("vocabulary", "label_names", "feature_names")
-_ARRAYS = ("x", "y", "true_clusters", "vectors")
+_ARRAYS = ("x", "y", "true_clusters", "vectors", "unit")
 _NAMES = ("client_names.text", "client_names.offsets")
 # Bytes that are copied at a time.
 _BLOCK_BYTES = 2**26

@@ -31,6 +31,10 @@ from fedkin.data.survival_columns import check_times, events_of
 from fedkin.data.table_transform import TableTransform
 
 _VALIDATION = 2  # number of validation samples in a split
+# What to do about an option that does not apply; not named: leave it out.
+_CURES = {
+    "unit": "drop its column, and mark all rows of a unit as train, or all as test, in the split"
+}
 
 
 @dataclass(frozen=True)
@@ -78,7 +82,7 @@ class PatientSamples:
             if value is not None:
                 raise ConfigError(
                     f"{place}: {name} does not apply to task = 'survival', whose samples are risk "
-                    "sets of several patients; leave it out"
+                    f"sets of several patients; {_CURES.get(name, 'leave it out')}"
                 )
         raw, present = read_labels(
             times, None, None, place=place, clients=clients, columns=columns, what="time"

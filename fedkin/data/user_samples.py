@@ -23,8 +23,8 @@ from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.label_statistics import RawLabels
 from fedkin.data.label_tasks import fitted, given, read_labels
 from fedkin.data.labels import LABELS, Names, encode_labels, warn_of_classes
-from fedkin.data.partition import by_writer, split_train_test
-from fedkin.data.partition_options import POOLED, Owned, PartitionOptions, positive
+from fedkin.data.partition import by_writer, split_train_test, split_units
+from fedkin.data.partition_options import Owned, PartitionOptions
 from fedkin.data.raw_tables import RawTable
 from fedkin.data.risk_set_options import RiskSetOptions
 from fedkin.data.series_rows import SeriesRows
@@ -32,13 +32,14 @@ from fedkin.data.split_column import split_numbers
 from fedkin.data.survival_samples import PatientSamples, training_patients
 from fedkin.data.table_scaling import Scaled, TableScaling
 from fedkin.data.table_transform import TableTransform
+from fedkin.data.units import check_whole_units, unit_numbers
 from fedkin.measures.number_bins import bins_of, quantile_edges
 from fedkin.task_types.survival import Survival
 from fedkin.task_types.task_type import TaskType
 
 _log = logging.getLogger("fedkin")
-# Name of the option for a partition's number of clients in from_arrays and similar functions.
-COUNT = "num_clients"
+# Further roles that have a value for each sample: fields of ``OwnSamples``, and columns of tables.
+ROLES = ("exposure", "weight", "event", "unit")
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,7 @@ class OwnSamples:
         label_scale_from: known statistics of the labels, as of ``label_tasks.fitted``.
         exposure: exposure of each sample [M], for counts; None if all are 1.
         weight: weight of each sample [M] in the loss; None if all are 1.
+        unit: unit of each sample [M], such as its patient; None if each sample is a unit.
         series: of forecasts, scale and simple forecasts of each sample.
         event: of survival, whether the event of each sample was observed [M]; labels are times.
         risk_sets: of survival, options of the risk sets by name (``RiskSetOptions.of``).
@@ -87,6 +89,7 @@ class OwnSamples:
     label_scale_from: Any = None
     exposure: Any = None
     weight: Any = None
+    unit: Any = None
     series: SeriesRows | None = None
     event: Any = None
     risk_sets: Mapping[str, Any] | None = None
@@ -122,8 +125,9 @@ class OwnSamples:
         self._check_lengths()
         if isinstance(self.task_type, Survival):
             return self._federation_of_patients(x, partition, train_fraction, seed)
+        unit = self._units(partition)
         if self.task_type is not None:
-            return self._federation_of_numbers(x, partition, train_fraction, seed)
+            return self._federation_of_numbers(x, partition, train_fraction, seed, unit=unit)
         y, classes, names, given = encode_labels(
             self.labels, self.place, self.classes, self.label_names
         )
@@ -131,7 +135,7 @@ class OwnSamples:
             warn_of_classes(y, names, self.place)
         (owned, true_clusters), client_names = self._owned(y, partition, seed)
         facts = values_by_client(self.client_columns, owned, client_names, self.place)
-        train, test, validation = self._split(owned, train_fraction, seed, client_names)
+        train, test, validation = self._split(owned, train_fraction, seed, client_names, unit=unit)
         transform = None
         if x is None:
             x, transform = self._scaled(train, client_names)
@@ -154,7 +158,19 @@ class OwnSamples:
             from_uint8=self.x.dtype == np.uint8 and not self.integers,
             transform=transform,
             client_columns=facts,
+            unit=unit,
         )
+
+    def _units(self, partition: PartitionOptions | None) -> Int[np.ndarray, "M"] | None:
+        """The unit of each sample as a number; None if each sample is a unit."""
+        if self.unit is None:
+            return None
+        if partition is not None:
+            raise ConfigError(
+                f"{self.place}: unit keeps samples of a client together, but partition = "
+                f"{partition.partition!r} would divide them among clients; leave one of the two out"
+            )
+        return unit_numbers(self.unit, self.place)
 
     def _federation_of_numbers(
         self,
@@ -162,6 +178,7 @@ class OwnSamples:
         partition: PartitionOptions | None,
         train_fraction: float | int,
         seed: int,
+        unit: Int[np.ndarray, "M"] | None,
     ) -> FederatedData:
         """The federation of samples whose labels are numbers; arguments as of ``federation``.
 
@@ -186,7 +203,7 @@ class OwnSamples:
         # A client keeps its facts, whichever of its samples have a label.
         facts = values_by_client(self.client_columns, owned, client_names, self.place)
         owned = _select(owned, labelled)
-        train, test, validation = self._split(owned, train_fraction, seed, client_names)
+        train, test, validation = self._split(owned, train_fraction, seed, client_names, unit=unit)
         task_type, y = self._fitted(self.task_type, raw, train)
         assert task_type.loss is not None
         transform = None
@@ -209,6 +226,7 @@ class OwnSamples:
             transform=transform,
             task_type=task_type,
             client_columns=facts,
+            unit=unit,
         )
 
     def _federation_of_patients(
@@ -225,7 +243,7 @@ class OwnSamples:
             place=self.place,
             clients=self.owners,
             columns=self.columns,
-            refused={"exposure": self.exposure, "weight": self.weight},
+            refused={"exposure": self.exposure, "weight": self.weight, "unit": self.unit},
         )
         (owned, true_clusters), names = self._owned(_binned(patients.times), partition, seed)
         facts = values_by_client(self.client_columns, owned, names, self.place)
@@ -299,18 +317,24 @@ class OwnSamples:
         train_fraction: float | int,
         seed: int,
         client_names: ClientNames | None = None,
+        unit: Int[np.ndarray, "M"] | None = None,
     ) -> tuple[Ragged, Ragged, Ragged | None]:
         """Training, test and validation rows (samples) of each client; for validation, None if
         there are no such rows."""
         if self.split is None:
-            train, test = split_train_test(
-                owned, Stream(seed, purpose="data/split"), train_fraction
-            )
+            stream = Stream(seed, purpose="data/split")
+            if unit is None:
+                train, test = split_train_test(owned, stream, train_fraction)
+            else:
+                train, test = split_units(owned, unit, stream, train_fraction)
             if train_fraction < 1 and not test.sizes.all():
                 _warn_of_untested(test, client_names, self.place)
             return train, test, None
         number = split_numbers(self.split, self.place)
         train, test, validation = (_select(owned, number == n) for n in range(3))
+        if unit is not None:
+            parts = {"train": train, "test": test, "validation": validation}
+            check_whole_units(unit, parts, self.place, client_names)
         if not len(validation.rows):
             return train, test, None
         return train, test, validation
@@ -321,9 +345,7 @@ class OwnSamples:
             "y": self.labels,
             "clients": self.owners,
             "split": self.split,
-            "exposure": self.exposure,
-            "weight": self.weight,
-            "event": self.event,
+            **{role: getattr(self, role) for role in ROLES},
         }
         for name, entries in by_sample.items():
             if entries is None:
@@ -375,57 +397,6 @@ def _divided(
         return by_writer(owners), None
     assert partition.clients is not None
     return partition.partition_labels(y, partition.clients, seed)
-
-
-def own_partition(
-    partition: str | None,
-    clients: int | None,
-    classes_per_client: int | None,
-    alpha: float | int | None,
-    min_samples: int | None,
-    count: str = COUNT,
-) -> PartitionOptions | None:
-    """The options of a partition; None if ``partition`` is None.
-
-    Args:
-        partition: name of the partition, one of ``POOLED``.
-        clients: number of clients N.
-        classes_per_client: number of classes per client for the partitions by class.
-        alpha: concentration of the Dirichlet partition.
-        min_samples: smallest number of samples per client for the Dirichlet partition; None for 10.
-        count: the name of the option from which ``clients`` comes, for messages (the readers of
-            data name it differently).
-
-    Raises:
-        ConfigError: the partition is unknown, an option is given that it does not have, or options
-            are given without a partition.
-    """
-    if partition is not None:
-        options = PartitionOptions(
-            partition, clients, classes_per_client, alpha, min_samples=min_samples
-        )
-        options.check(POOLED)
-        if clients is None:
-            raise ConfigError(
-                f"partition={partition!r} needs the number of clients, such as {count}=10"
-            )
-        positive(count, clients)
-        if min_samples is not None:
-            positive("min_samples", min_samples)
-        return options
-    ignored = {
-        count: clients,
-        "classes_per_client": classes_per_client,
-        "alpha": alpha,
-        "min_samples": min_samples,
-    }
-    for name, value in ignored.items():
-        if value is not None:
-            raise ConfigError(
-                f"{name} = {value} applies to a partition only; set partition= "
-                f"({', '.join(POOLED)}) too, or leave it out"
-            )
-    return None
 
 
 def _select(owned: Ragged, selected: Bool[np.ndarray, "M"]) -> Ragged:

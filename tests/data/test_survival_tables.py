@@ -252,7 +252,11 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "weight": ({"weight": "dose"}, "frame: weight does not apply to task = 'survival'"),
     "exposure": ({"exposure": "dose"}, "frame: exposure does not apply to task = 'survival'"),
-    "two roles": ({"event": "months"}, "weight and event must be different columns"),
+    "unit": (
+        {"unit": "dose"},
+        "frame: unit does not apply to task = 'survival', .*mark all rows of a unit as train, or",
+    ),
+    "two roles": ({"event": "months"}, "weight, event and unit must be different columns"),
     "feature": ({"features": ["age", "died"]}, "'died' cannot be a feature and also"),
     "validation": (
         {"split": np.where(np.arange(120) == 7, "validation", "train"), "test": "split"},

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
@@ -285,3 +286,11 @@ def test_a_hospital_that_is_refused_ends_the_example(checkout: Path) -> None:
     program.write_text(text.replace(place, f"    {wrong}{place}"))
     said = run(checkout, f"! {HOSPITAL} --port {free_ports(1)[0]} --minutes 3 2>&1")
     assert "error" in said and "site-2" in said and "p0" in said, said
+
+
+def test_the_forecast_example_names_industries_without_a_test_month() -> None:
+    """Its table of clusters counts only industries with a month in the test period."""
+    line = runpy.run_path(str(EXAMPLES / "forecast/clusters.py"))["without_test_months"]
+    clients = pd.DataFrame({"name": ["mills", "mines", "malls"], "test_samples": [21, 0, 21]})
+    assert line(clients) == "without a month in the test period, so in no cluster above: mines"
+    assert line(clients[clients["name"] != "mines"]) == ""

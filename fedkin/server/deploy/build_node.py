@@ -13,6 +13,7 @@ from jaxtyping import Float64, Int
 from fedkin import __version__
 from fedkin.config import registry
 from fedkin.config.schema import Values, error_context
+from fedkin.config.series_keys import SERIES_KEYS
 from fedkin.config.server import ClientConfig, load_client
 from fedkin.config.server_settings import SiteSettings
 from fedkin.core.columns import CommonScaling
@@ -21,6 +22,7 @@ from fedkin.core.model_spec import ModelSpec
 from fedkin.core.object_repr import listed
 from fedkin.data.federated import FederatedData
 from fedkin.data.files import is_table_file
+from fedkin.data.label_statistics import with_given_constant
 from fedkin.data.label_tasks import LABEL_KEYS, RAW, with_label_statistics
 from fedkin.data.patient_columns import column_count
 from fedkin.data.table_scaling import with_transform
@@ -94,7 +96,8 @@ def build_node(
         given_labels: ``label_scale_from`` of [samples]; None if the server computes the statistics
             of labels that are numbers.
     """
-    of_site = data.select(site.client_numbers(data.clients))
+    # Other sites have other training samples, and all sites compare with the same constant model.
+    of_site = with_given_constant(data.select(site.client_numbers(data.clients)))
 
     def handshake(spec: ModelSpec) -> Handshake:
         return make_handshake(
@@ -232,8 +235,9 @@ def _site_data(config: ClientConfig) -> FederatedData:
 
 
 def labelled_values(config: ClientConfig, values: Values) -> Values:
-    """The section [data] of a site with the task type and loss of [samples]. Labels that are
-    numbers keep their values if the server computes their statistics.
+    """The section [data] of a site with the task type and loss of [samples], and with its keys of
+    forecasts. Other labels that are numbers keep their values if the server computes their
+    statistics.
 
     Args:
         config: configuration of the site.
@@ -242,7 +246,9 @@ def labelled_values(config: ClientConfig, values: Values) -> Values:
     Raises:
         ConfigError: the section says itself what the labels are, or the data are no file.
     """
-    own = [key for key in LABEL_KEYS if values.get(key) is not None]
+    is_forecast = config.samples.task_type().by_time
+    keys = (*LABEL_KEYS, *SERIES_KEYS) if is_forecast else LABEL_KEYS
+    own = [key for key in keys if values.get(key) is not None]
     if own:
         raise ConfigError(
             f"data.{own[0]}: [samples] says what the labels of all sites are; write {own[0]} into "
@@ -263,9 +269,11 @@ def labelled_values(config: ClientConfig, values: Values) -> Values:
             f"[samples] task = {task_type.name!r} needs labels from a file; give "
             'this site one, such as data.name = "file" and data.path = "patients.csv"'
         )
-    shared = {key: getattr(config.samples, key) for key in LABEL_KEYS}
+    shared = {key: getattr(config.samples, key) for key in keys}
     given = {key: value for key, value in shared.items() if value is not None}
-    if is_survival:
+    if task_type.loss is None or is_forecast:
+        # Times keep their values, and each series is scaled by its own past, so there is nothing to
+        # wait for.
         return {**values, **given}
     return {**values, "label_scale_from": RAW, **given}
 

@@ -25,7 +25,11 @@ _log = logging.getLogger("fedkin")
 
 
 def samples_scaling(
-    data: Values, samples: Values, sites: Sequence[Path], hidden: bool = False
+    data: Values,
+    samples: Values,
+    sites: Sequence[Path],
+    hidden: bool = False,
+    private: bool = False,
 ) -> Values:
     """The entries of [samples] that say how all sites scale their tables. Empty if the data are no
     tables, the user has decided about scaling, or the tables cannot be scaled.
@@ -35,9 +39,12 @@ def samples_scaling(
         samples: the user's section [samples].
         sites: the sites' folders, at which a relative path starts.
         hidden: whether the server may not see sums of columns (secret sums, privacy).
+        private: whether the federation has differential privacy. Sums of samples get no noise, so
+            they are refused, as in a simulation.
 
     Raises:
-        ConfigError: a table cannot be read, or the tables have different columns.
+        ConfigError: a table cannot be read, the tables have different columns, or the sums are
+            refused.
     """
     path = str(data.get("path", ""))
     keys = ("scale", "scale_from")
@@ -46,6 +53,12 @@ def samples_scaling(
         return {}
     files = sorted({site.absolute() / path for site in sites})
     missing = [file for file in files if not file.is_file()]
+    if not missing and private:
+        raise ConfigError(
+            "privacy: the tables would be scaled by sums of the sites' samples, which get no "
+            "noise; nothing was written. Give known numbers: 'samples.scale_from={mean={age=50}, "
+            "scale={age=12}}' with all columns, or scale nothing: samples.scale=none"
+        )
     if not missing:
         scaling = common_scaling(data, files)
         return {} if scaling is None else {"scale_from": scaling}

@@ -237,6 +237,12 @@ def test_a_site_without_events_is_refused(tmp_path: Path) -> None:
         lab.join(0, task="survival")
 
 
+def test_a_site_with_events_and_units_is_refused(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    with pytest.raises(ConfigError, match=r"t\.csv: unit does not apply to task = 'survival'"):
+        lab.join(0, unit="age", features=["dose"])
+
+
 def test_a_site_with_events_needs_samples_of_survival(tmp_path: Path) -> None:
     lab = Lab(tmp_path, task="regression", loss_options=None)
     with pytest.raises(ConfigError, match=r'says that labels are regression.*task = "survival"'):
