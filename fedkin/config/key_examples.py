@@ -58,6 +58,7 @@ EXAMPLES: dict[str, tuple[Any, ...]] = {
     "dropout": (0.1,),
     "engine": ("ray",),
     "epsilon": (8.0,),
+    "event": ("status",),
     "evaluate_clients": (100,),
     "examples_cap": (100,),
     "exposure": ("years",),

@@ -19,6 +19,8 @@ from fedkin.core.randomness import RUN_SEED
 from fedkin.data.files import is_table_file
 from fedkin.data.table_transform import NONE, TABLE_OPTIONS
 from fedkin.options import SECTIONS
+from fedkin.task_types.survival import Survival
+from fedkin.task_types.task_type import TaskType
 
 Registry = Mapping[str, Callable[..., Any]]
 NOT_OPTIONS = ("data",)  # arguments that a run passes itself
@@ -101,12 +103,14 @@ def default_dataset(data: Values) -> str:
     return "file" if "path" in data else "digits"
 
 
-def default_model(model: Values) -> str:
+def default_model(model: Values, task_type: TaskType | None = None) -> str:
     """The name of the model if [model] has none: ``torch`` if the section has a path to a PyTorch
-    module, ``lora`` if it has the folder of a backbone, otherwise ``mclr``."""
+    module, ``lora`` if it has the folder of a backbone, ``cox`` for survival, otherwise ``mclr``."""
     if "backbone" in model:
         return "lora"
-    return "torch" if "torch" in model else "mclr"
+    if "torch" in model:
+        return "torch"
+    return "cox" if isinstance(task_type, Survival) else "mclr"
 
 
 def refuse_simulated_only(data: Values, place: Place) -> None:
@@ -361,9 +365,15 @@ def _options_of(registry: Registry, name: str, place: Place) -> type[Section]:
         ) from error
 
 
-def resolve_model(values: Values, place: Place) -> Entry:
-    """The registry entry of [model]; ``default_model`` names it if the section does not."""
-    return resolve("model", models(), {"name": default_model(values)} | values, place)
+def resolve_model(values: Values, place: Place, task_type: TaskType | None = None) -> Entry:
+    """The registry entry of [model]; ``default_model`` names it if the section does not.
+
+    Args:
+        values: the section.
+        place: function that turns a key into its name in messages.
+        task_type: what the labels are; None if it is unknown.
+    """
+    return resolve("model", models(), {"name": default_model(values, task_type)} | values, place)
 
 
 def make(registry: Registry, values: Values, *first: Any) -> Any:

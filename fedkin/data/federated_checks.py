@@ -9,6 +9,7 @@ import numpy as np
 from fedkin.core.errors import DataError
 from fedkin.core.object_repr import client_list, listed
 from fedkin.data.array_checks import first_not_finite, is_array, type_of
+from fedkin.data.patient_columns import column_count
 from fedkin.data.ragged import Ragged as Ragged
 
 
@@ -74,10 +75,9 @@ def _check_samples(data: Any) -> None:
         raise DataError(
             f"{data.name}: classes must be an integer of at least 1, got {data.classes!r}"
         )
-    features = data.x.shape[1] if data.x.ndim == 2 else 0
     for what, names, number in (
         ("label_names", data.label_names, data.classes),
-        ("feature_names", data.feature_names, features),
+        ("feature_names", data.feature_names, column_count(data)),
     ):
         if names is not None and (len(names) != number or len(set(names)) != number):
             raise DataError(

@@ -151,7 +151,7 @@ def _parts(
     place: Path | str,
 ) -> np.ndarray:
     """The part of each row: train, validation or test."""
-    from fedkin.data.user_samples import SPLITS, split_numbers
+    from fedkin.data.split_column import SPLITS, split_numbers
 
     if split is not None:
         if options.test_from is not None or options.validation_from is not None:

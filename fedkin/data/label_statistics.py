@@ -32,8 +32,8 @@ class RawLabels:
         exposure: exposure of each sample; None if all are 1.
         weight: weight of each sample; None if all are 1.
         clients: client of each sample, for messages; None if it is unknown.
-        columns: names of the columns of a table by their roles (label, exposure, weight), for
-            messages.
+        columns: names of the columns of a table by their roles (label, exposure, weight, event),
+            for messages.
         series: of forecasts, scale and simple forecasts of each sample.
     """
 
@@ -249,7 +249,7 @@ def place_of(role: str, place: Path | str, columns: Mapping[str, str] | None) ->
     of a table.
 
     Args:
-        role: ``label``, ``exposure`` or ``weight``.
+        role: ``label``, ``exposure``, ``weight`` or ``event``.
         place: file or name.
         columns: names of the columns of a table by their roles; None for other data.
     """

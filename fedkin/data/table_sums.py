@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float64
 
+from fedkin.core.columns import columns_of_split
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.object_repr import listed
 from fedkin.core.storage import write_atomic
@@ -259,7 +260,8 @@ def table_sums(data: FederatedData) -> TableSums:
         columns=transform.inputs,
         renamed=transform.renamed,
         clients=tuple(
-            _sums_of(data.x[data.train[client]], transform) for client in range(data.clients)
+            _sums_of(columns_of_split(data, client, "train"), transform)
+            for client in range(data.clients)
         ),
     )
 

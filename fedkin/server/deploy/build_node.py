@@ -24,6 +24,7 @@ from fedkin.data.federated import FederatedData
 from fedkin.data.files import is_table_file
 from fedkin.data.label_statistics import with_given_constant
 from fedkin.data.label_tasks import LABEL_KEYS, RAW, with_label_statistics
+from fedkin.data.patient_columns import column_count
 from fedkin.data.table_scaling import with_transform
 from fedkin.data.table_transform import RAW_VALUES, scaling_transform
 from fedkin.secret.signed_keys import Identity
@@ -34,6 +35,7 @@ from fedkin.server.message import InvalidMessageError
 from fedkin.server.node import Node
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.task_types.label_words import label_words
+from fedkin.task_types.survival import Survival
 
 BOOLEANS = ("False", "True")  # label names that have the same numbers on every node
 # Server and node each make an initial model from this seed, and compare the models' digests.
@@ -176,7 +178,7 @@ class ScaledSamples:
         samples = self._samples
         if scaling.mean is None:
             return samples
-        if samples.x.shape[1:] != scaling.mean.shape:
+        if (column_count(samples),) != scaling.mean.shape:
             raise InvalidMessageError(
                 f"the server scales {len(scaling.mean)} columns, but the samples of this site have "
                 f"the shape {list(samples.x.shape[1:])}; give it a table with these columns"
@@ -252,17 +254,26 @@ def labelled_values(config: ClientConfig, values: Values) -> Values:
             f"data.{own[0]}: [samples] says what the labels of all sites are; write {own[0]} into "
             "[samples] of server.toml and of every client.toml, and remove it here"
         )
-    if config.samples.task_type().loss is None:
+    task_type = config.samples.task_type()
+    is_survival = isinstance(task_type, Survival)
+    if values.get("event") is not None and not is_survival:
+        raise ConfigError(
+            f"data.event applies to survival, but [samples] says that labels are {task_type.name}; "
+            'write task = "survival" into [samples] of server.toml and of every client.toml, or '
+            "remove event here"
+        )
+    if task_type.loss is None and not is_survival:
         return values
     if values.get("name") != "file":
         raise ConfigError(
-            f"[samples] task = {config.samples.task_type().name!r} needs labels from a file; give "
+            f"[samples] task = {task_type.name!r} needs labels from a file; give "
             'this site one, such as data.name = "file" and data.path = "patients.csv"'
         )
     shared = {key: getattr(config.samples, key) for key in keys}
     given = {key: value for key, value in shared.items() if value is not None}
-    if is_forecast:
-        # Each series is scaled by its own past, so there is nothing to wait for.
+    if task_type.loss is None or is_forecast:
+        # Times keep their values, and each series is scaled by its own past, so there is nothing to
+        # wait for.
         return {**values, **given}
     return {**values, "label_scale_from": RAW, **given}
 

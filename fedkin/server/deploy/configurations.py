@@ -34,6 +34,7 @@ from fedkin.server.deploy.check import checked_model
 from fedkin.server.deploy.removed_sites import REMOVED
 from fedkin.server.deploy.site_scaling import samples_scaling
 from fedkin.task_types.forecast import Forecast
+from fedkin.task_types.survival import Survival
 
 # The trial: handwritten digits in two clusters of sites, with different permutations of the labels.
 TRIAL: dict[str, Values] = {
@@ -97,8 +98,11 @@ def configurations(
         if isinstance(backbone, str):
             # The path starts where the command runs, but paths in files start at their folders.
             values["model"]["backbone"] = str(user_path(backbone).absolute())
-        server = {name: values[name] for name in SERVER}
         _move_labels(values)
+        samples = values["samples"]
+        if "model" not in changes and Survival.is_named(samples.get("task"), samples.get("loss")):
+            values["model"] = {"name": "cox"}
+        server = {name: values[name] for name in SERVER}
         data = values["data"]
         hidden = bool(values["secret"] or values["privacy"])
         # The files are read with their labels, which may be numbers.
@@ -133,13 +137,17 @@ def configurations(
 
 def _move_labels(values: Files) -> None:
     """Move what the labels are, and how rows become samples of a forecast, from [data] to
-    [samples], because it must be equal at all sites."""
+    [samples], because it must be equal at all sites. A column of events says that the task is
+    survival."""
     is_forecast = Forecast.name in (values["data"].get("task"), values["samples"].get("task"))
     keys = (*LABEL_KEYS, *SERIES_KEYS) if is_forecast else LABEL_KEYS
     for key in keys:
         if values["data"].get(key) is not None:
             values["samples"].setdefault(key, values["data"][key])
     values["data"] = {key: value for key, value in values["data"].items() if key not in keys}
+    says_task = any(values["samples"].get(key) for key in ("task", "loss"))
+    if values["data"].get("event") is not None and not says_task:
+        values["samples"]["task"] = Survival.name
 
 
 def _site(name: str, number: int, server: Files, client: Values, data: Values) -> Files:

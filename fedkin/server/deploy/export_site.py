@@ -79,6 +79,8 @@ def export_site(config: ClientConfig, path: Path, format: str, with_backbone: bo
         "label": config.data_values.get("label") or "y",
         "client": config.data_values.get("client") or "client_id",
     }
+    if config.data_values.get("event") is not None:
+        columns["event"] = config.data_values["event"]
     facts = {
         "method": None,
         "data": site.name,

@@ -15,6 +15,7 @@ from fedkin.core.errors import ConfigError, FedkinError
 from fedkin.data.column_statistics import combined
 from fedkin.data.federated import FederatedData
 from fedkin.data.files import is_table_file
+from fedkin.data.patient_columns import training_table
 from fedkin.data.table_options import FOR_SUMS, TableOptions
 from fedkin.data.table_scaling import raw_statistics, scales_of
 from fedkin.data.table_sums import joined, table_sums
@@ -95,9 +96,7 @@ def common_scaling(data: Values, files: Sequence[Path]) -> Values | None:
     for file, table in zip(files, tables, strict=True):
         if table.feature_names != names:
             raise ConfigError(_other_columns(files[0], names, file, table.feature_names or ()))
-    facts = combined(
-        [raw_statistics(table.x, table.train.rows, table.transform) for table in tables]
-    )
+    facts = combined([raw_statistics(*training_table(table), table.transform) for table in tables])
     return {
         "mean": dict(zip(names, facts.mean.tolist(), strict=True)),
         "scale": dict(zip(names, scales_of(facts.deviation).tolist(), strict=True)),
