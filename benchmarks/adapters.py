@@ -50,7 +50,7 @@ class Recipe(NamedTuple):
     options: tuple[Any, ...] = ()
 
 
-# Half an epoch for a new head would be too few steps, so a personal head is trained for two epochs first.
+# A new head needs more than half an epoch, so a personal head is trained for two epochs first.
 HEAD = fk.PersonalHead(head_epochs=2)
 # Differential privacy of whole clients. Seeded noise lets the runs be repeated.
 PRIVACY = fk.ClientDP(epsilon=3.0, delta=0.01, clip=0.5, testing_only_seeded_noise=True)

@@ -105,7 +105,8 @@ def default_dataset(data: Values) -> str:
 
 def default_model(model: Values, task_type: TaskType | None = None) -> str:
     """The name of the model if [model] has none: ``torch`` if the section has a path to a PyTorch
-    module, ``lora`` if it has the folder of a backbone, ``cox`` for survival, otherwise ``mclr``."""
+    module, ``lora`` if it has the folder of a backbone, ``cox`` for survival, otherwise
+    ``mclr``."""
     if "backbone" in model:
         return "lora"
     if "torch" in model:

@@ -208,15 +208,8 @@ def load(
     )
     roles = {"exposure": exposure, "weight": weight, "event": event, "unit": unit}
     if path.is_dir() and not has_arrays(path):
-        of_file = {
-            "label": label,
-            "client": client,
-            "features": features,
-            "label_names": label_names,
-            "partition": partition,
-            "integers": integers,
-            **roles,
-        }
+        of_file = {"label": label, "client": client, "features": features, "integers": integers}
+        of_file |= {"label_names": label_names, "partition": partition, **roles}
         _refuse_split(path, train_fraction, seed)
         return _folder_data(path, classes, of_file=of_file, of_tables=of_tables)
     samples = file_samples(
@@ -234,8 +227,8 @@ def load(
     )
     if forecast is not None:
         return samples.federation(options, 1, seed or 0)
-    samples = samples.labelled(task_type, label_scale_from, loss_options)
     samples = _with_integers(samples, path, integers)
+    samples = samples.labelled(task_type, label_scale_from, loss_options)
     return _divided(samples, path, options=options, train_fraction=train_fraction, seed=seed)
 
 

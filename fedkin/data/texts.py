@@ -13,9 +13,9 @@ from fedkin.data.column_checks import check_columns
 from fedkin.data.federated import FederatedData
 from fedkin.data.file_samples import SPLIT
 from fedkin.data.files import Table, read_table
-from fedkin.data.partition_options import checked
+from fedkin.data.partition_options import checked, own_partition
 from fedkin.data.tokenizer import Tokenizer
-from fedkin.data.user_samples import OwnSamples, own_partition
+from fedkin.data.user_samples import OwnSamples
 
 _TRAIN = 0.8  # each client's share of training samples, if the table has no split
 

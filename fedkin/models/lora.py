@@ -57,7 +57,7 @@ class Factors(NamedTuple):
     b: Any  # [out, rank]
 
 
-class Trained(NamedTuple):
+class TrainedParts(NamedTuple):
     """What clients train: the factors of all adapted layers, then the last layer."""
 
     factors: tuple[Factors, ...]
@@ -65,7 +65,7 @@ class Trained(NamedTuple):
 
 
 class Frozen(NamedTuple):
-    """What is not trained: the arrays of the backbone, and A where only B is trained."""
+    """Parts that are not trained: the arrays of the backbone, and A where only B is trained."""
 
     backbone: Any
     a: Any
@@ -306,7 +306,7 @@ class _Parts(NamedTuple):
         def init(key: Array) -> Tree:
             return self.initial(key, trained_a, classes)
 
-        def applied(arrays: Frozen) -> Callable[[Trained, Array, Array | None], Array]:
+        def applied(arrays: Frozen) -> Callable[[TrainedParts, Array, Array | None], Array]:
             return lambda tree, x, key: self.scores(arrays, tree, x, key)
 
         example = init(jax.random.key(0))
@@ -320,7 +320,9 @@ class _Parts(NamedTuple):
             applied=applied,
         )
 
-    def initial(self, key: Array, trained_a: tuple[Array, ...] | None, classes: int) -> Trained:
+    def initial(
+        self, key: Array, trained_a: tuple[Array, ...] | None, classes: int
+    ) -> TrainedParts:
         """New parameters: A as drawn, B = 0, and a last layer drawn from the key."""
         factors = []
         for number, layer in enumerate(self.adapted):
@@ -335,9 +337,9 @@ class _Parts(NamedTuple):
         head = None
         if shape is not None:
             head = Projection(weight=drawn_head(key, shape), bias=jnp.zeros(shape[0], jnp.float32))
-        return Trained(factors=tuple(factors), head=head)
+        return TrainedParts(factors=tuple(factors), head=head)
 
-    def scores(self, frozen: Frozen, tree: Trained, x: Any, key: Array | None) -> Array:
+    def scores(self, frozen: Frozen, tree: TrainedParts, x: Any, key: Array | None) -> Array:
         """Scores of a batch."""
         module = eqx.combine(frozen.backbone, self.network.static)
         leaves, structure = jax.tree.flatten(module, is_leaf=_is_dense)
@@ -353,7 +355,7 @@ class _Parts(NamedTuple):
         outputs = self.network.call(jax.tree.unflatten(structure, leaves), x, key)
         return outputs if self.network.new_head is None else tree.head(outputs)
 
-    def spec(self, example: Trained, digest: str) -> ModelSpec:
+    def spec(self, example: TrainedParts, digest: str) -> ModelSpec:
         """The layout of the flat vector: factors by layer, then the last layer."""
         head: dict[str, tuple[int, ...]] = {}
         if example.head is not None:

@@ -94,14 +94,8 @@ def configurations(
         if "data" not in changes:
             values["data"] = _existing_data(folder) or values["data"]
     else:
-        backbone = values["model"].get("backbone")
-        if isinstance(backbone, str):
-            # The path starts where the command runs, but paths in files start at their folders.
-            values["model"]["backbone"] = str(user_path(backbone).absolute())
         _move_labels(values)
-        samples = values["samples"]
-        if "model" not in changes and Survival.is_named(samples.get("task"), samples.get("loss")):
-            values["model"] = {"name": "cox"}
+        _set_model(values, is_given="model" in changes)
         server = {name: values[name] for name in SERVER}
         data = values["data"]
         hidden = bool(values["secret"] or values["privacy"])
@@ -133,6 +127,22 @@ def configurations(
         for k, name in enumerate(new)
     }
     return server, sites
+
+
+def _set_model(values: Files, is_given: bool) -> None:
+    """Complete [model]: the default of survival, and the whole path of a backbone.
+
+    Args:
+        values: the sections of all files.
+        is_given: whether the user has given settings of the model.
+    """
+    samples = values["samples"]
+    if not is_given and Survival.is_named(samples.get("task"), samples.get("loss")):
+        values["model"] = {"name": "cox"}
+    backbone = values["model"].get("backbone")
+    if isinstance(backbone, str):
+        # The path starts where the command runs, but paths in files start at their folders.
+        values["model"]["backbone"] = str(user_path(backbone).absolute())
 
 
 def _move_labels(values: Files) -> None:
