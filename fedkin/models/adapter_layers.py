@@ -118,7 +118,14 @@ class AdapterOptions:
         for key, layer in zip(keys, adapted, strict=True):
             inputs = layer.shape[1]
             bound = inputs**-0.5
-            drawn.append(jax.random.uniform(key, (self.rank, inputs), jnp.float32, -bound, bound))
+            a = jax.random.uniform(
+                key=key,
+                shape=(self.rank, inputs),
+                dtype=jnp.float32,
+                minval=-bound,
+                maxval=bound,
+            )
+            drawn.append(a)
         return tuple(drawn)
 
     def spec(
@@ -185,7 +192,7 @@ def drawn_head(key: Array, shape: tuple[int, int]) -> Float[Array, "o i"]:
 
 
 def layer_number(name: str) -> int:
-    """The first number in the name of a dense layer, that of its layer; -1 for none."""
+    """The first number in the name of a dense layer, which numbers its layer; -1 for none."""
     digits = [int(part) for part in name.split(".") if part.isdecimal()]
     return digits[0] if digits else -1
 

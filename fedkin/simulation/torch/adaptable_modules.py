@@ -106,7 +106,13 @@ def check_untied(network: nn.Module, backbone: str, head: str) -> None:
 
 
 def replace_layer(network: nn.Module, old: nn.Module, new: nn.Module) -> None:
-    """Put a layer in the place of another one, wherever the network has it."""
+    """Put a layer in the place of another one, wherever the network has it.
+
+    Args:
+        network: the network.
+        old: its layer.
+        new: the layer in its place.
+    """
     for parent in list(network.modules()):
         for name, child in list(parent.named_children()):
             if child is old:

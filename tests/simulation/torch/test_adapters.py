@@ -208,7 +208,7 @@ def test_copies_share_the_frozen_network(texts: Any) -> None:
 
 
 @pytest.mark.parametrize("method", [fk.FedAvg(), fk.FlexCFL(part="B"), fk.FedLEASE()])
-def test_a_run_sends_what_is_trained(texts: Any, method: Any) -> None:
+def test_a_run_sends_trained_entries(texts: Any, method: Any) -> None:
     model = fk.lora(texts, bert(), rank=2, head="classifier")
     assert model.spec.parameters == 2 * 2 * (2 * 12 + 12 * 2) + 2 * 12 + 2
     run = fk.simulate(method, texts, model, local=WORK, rounds=2, cohort=3)
