@@ -101,7 +101,7 @@ def torch_model(
     )
 
 
-def check_settings(name: str, threads: int, engine: str) -> None:
+def check_settings(name: str, threads: Any, engine: str) -> None:
     """Check how a model is trained.
 
     Args:
