@@ -62,7 +62,7 @@ class AdapterOptions:
             raise ConfigError(f"train must be 'AB' or 'B', got {train!r}")
         return cls(
             rank=rank,
-            alpha=alpha,
+            alpha=float(alpha),
             targets=(targets,) if isinstance(targets, str) else tuple(targets),
             layers=None if layers is None else tuple(layers),
             train=train,
