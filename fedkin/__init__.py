@@ -12,6 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from fedkin.core import progress as _progress
+from fedkin.core import torch_adapters as _torch_adapters
 from fedkin.core.suggestions import suggesting as _suggesting
 
 if TYPE_CHECKING:
@@ -127,6 +128,17 @@ def _display(rounds: int) -> Any:
 
 # ``core`` imports no other package, so it is given the display.
 _progress.provide(_display)
+
+
+def _torch_adapter(*arguments: Any, **options: Any) -> Any:
+    """An adapter of a PyTorch module, for ``fk.lora``."""
+    from fedkin.simulation.torch.adapters import torch_adapter
+
+    return torch_adapter(*arguments, **options)
+
+
+# ``models`` does not import PyTorch, so it is given the function.
+_torch_adapters.provide(_torch_adapter)
 
 # The module that defines each public name.
 _HOME = {

@@ -37,12 +37,15 @@ def main() -> None:
     parser.add_argument("--local", type=Path, required=True, help="folder of the local models")
     options = parser.parse_args()
 
-    clusters = fk.Run.load(options.clusters).evaluate(split="test")
+    run = fk.Run.load(options.clusters)
+    clusters = run.evaluate(split="test")
     shared = fk.Run.load(options.shared).evaluate(split="test").summary
     local = fk.Run.load(options.local).evaluate(split="test").summary
 
     by_cluster = clusters.clusters.loc[:, list(HEADS)].set_axis(list(HEADS.values()), axis=1)
     print(by_cluster.round(3).to_string(index=False))
+    if line := without_test_months(run.clients):
+        print(line)
     print()
     rows = {"one shared model": shared, "clusters": clusters.summary, "local models": local}
     by_model = pd.DataFrame(
@@ -51,6 +54,15 @@ def main() -> None:
     print(by_model.round(3).to_string(index=False))
     print()
     print(verdict(shared, clusters.summary, local))
+
+
+def without_test_months(clients: pd.DataFrame) -> str:
+    """A line that names the industries whose series end before the test period, so that no error
+    counts them; empty if there are none."""
+    names = clients.loc[clients["test_samples"] == 0, "name"]
+    if not len(names):
+        return ""
+    return f"without a month in the test period, so in no cluster above: {', '.join(names)}"
 
 
 def verdict(shared: dict, clusters: dict, local: dict) -> str:

@@ -37,13 +37,15 @@ from fedkin.core.errors import ConfigError
 from fedkin.core.randomness import Stream
 from fedkin.data.describe import label_icc
 from fedkin.data.federated import FederatedData, Ragged
+from fedkin.data.units import units_of
 from fedkin.measures.corrected_interval import CorrectedInterval, corrected_interval
 from fedkin.measures.worse_than_alone import worse_than_alone
 from fedkin.run.simulate import trainable
 from fedkin.simulation.workers import AnyModel
 
 LEAST_GAIN = 1.0  # percent of the loss; a smaller gain is not worth clusters
-# Share of what own models save. Clusters that save less of it divide clients that all differ.
+# Share of what own models save. Clusters that save less of it divide clients that all differ, and
+# clients whose intercepts save less of it differ by more than levels.
 LEAST_SHARE = 1 / 3
 HELP = "clusters"
 LEVELS = "levels, not clusters"
@@ -58,6 +60,7 @@ _GAINS = {
     "clusters beyond the intercept": (CLUSTERS_AND_INTERCEPTS, INTERCEPTS),
     "clusters over local": (CLUSTERS, LOCAL),
     "personal over shared": (PERSONAL, SHARED),
+    "personal beyond the intercept": (PERSONAL, INTERCEPTS),
     "personal over local": (PERSONAL, LOCAL),
     "given groups over shared": (GIVEN, SHARED),
     "given groups over random ones": (GIVEN, RANDOM),
@@ -97,7 +100,8 @@ class ClustersOrLevels:
     def table(self) -> pd.DataFrame:
         """A row for each kind of model: the share of the constant's loss that it saves (D2, in
         percent), its mean test loss, and the percentage of clients that it serves worse than a
-        local model, by more than 2%. Means over draws."""
+        local model, by more than 2%. Clients with fewer than 10 test samples do not count there,
+        and the percentage is NaN if none counts in some draw. Means over draws."""
         rows = {}
         for kind in self.draws[0].losses:
             losses = [draw.losses[kind].mean for draw in self.draws]
@@ -144,13 +148,18 @@ class ClustersOrLevels:
         model``.
 
         Clusters help if they save a significant part of the loss beyond own intercepts, which is
-        at least ``LEAST_GAIN`` percent and a third of what personal models save beyond them.
+        at least ``LEAST_GAIN`` percent and a third of what personal models save beyond them. Levels
+        are the answer if own intercepts save such a part of the shared model's loss. If personal
+        models save at least ``LEAST_GAIN`` percent beyond them, significantly, it must also be at
+        least a third of what these models save.
         """
         beyond = self.gain(CLUSTERS_AND_INTERCEPTS, INTERCEPTS).mean
         own = self.gain(PERSONAL, INTERCEPTS).mean
         if self._helps(CLUSTERS_AND_INTERCEPTS, INTERCEPTS) and beyond >= LEAST_SHARE * own:
             return HELP
-        if self._helps(INTERCEPTS, SHARED):
+        saved = self.gain(INTERCEPTS, SHARED).mean
+        enough = saved >= LEAST_SHARE * self.gain(PERSONAL, SHARED).mean
+        if self._helps(INTERCEPTS, SHARED) and (enough or not self._own_slopes_help):
             return LEVELS
         return OWN if self._helps(PERSONAL, SHARED) else ALIKE
 
@@ -165,7 +174,14 @@ class ClustersOrLevels:
     def personal_part(self) -> str:
         """Name of the personal part that is advised without clusters, as in [personal] of a
         configuration; empty for none."""
-        return {LEVELS: "bias", OWN: "linear"}.get(self.verdict, "")
+        if self.verdict == LEVELS:
+            return "linear" if self._own_slopes_help else "bias"
+        return "linear" if self.verdict == OWN else ""
+
+    @property
+    def _own_slopes_help(self) -> bool:
+        """Whether personal models save a significant part of the loss beyond own intercepts."""
+        return self._helps(PERSONAL, INTERCEPTS)
 
     def _helps(self, better: str, base: str) -> bool:
         """Whether a gain is significant, and at least ``LEAST_GAIN`` percent."""
@@ -191,7 +207,11 @@ class ClustersOrLevels:
         text = f"beyond an own intercept for each client, clusters save {_interval(beyond)}"
         if self.verdict == OWN:
             return f"personal models save {_interval(own)} of the shared model's loss; {text}"
-        return f"own intercepts save {_interval(level)} of the shared model's loss; {text}"
+        text = f"own intercepts save {_interval(level)} of the shared model's loss; {text}"
+        if self.verdict == LEVELS and self._own_slopes_help:
+            more = self.gain(PERSONAL, INTERCEPTS)
+            text += f"; personal models save {_interval(more)} more"
+        return text
 
     def summary(self) -> dict[str, Any]:
         """The answer as plain JSON values."""
@@ -270,7 +290,8 @@ def clusters_or_levels(
 
 def redrawn(data: FederatedData, seed: int) -> FederatedData:
     """The data with another random division of each client's samples: 60% for training, 20% for
-    validation, 20% for testing. A client keeps at least one sample for training.
+    validation, 20% for testing. A client keeps at least one sample for training. With units, such
+    as patients, these are shares of units, and no unit is divided.
 
     Args:
         data: the clients' data.
@@ -289,12 +310,19 @@ def redrawn(data: FederatedData, seed: int) -> FederatedData:
     stream = Stream(seed, 0, "draws")
     for client in range(data.clients):
         rows = np.concatenate([data.part(split)[client] for split in data.splits])
-        shuffled = stream.client(client).permutation(rows)
-        tested = min(round(_TEST_SHARE * len(rows)), len(rows) - 1)
-        held = min(round(_VALIDATION_SHARE * (len(rows) - tested)), len(rows) - tested - 1)
-        parts["test"].append(shuffled[:tested])
-        parts["validation"].append(shuffled[tested : tested + held])
-        parts["train"].append(shuffled[tested + held :])
+        units = None if data.unit is None else units_of(data.unit, rows)
+        drawn = rows if units is None else np.arange(units.count)
+        shuffled = stream.client(client).permutation(drawn)
+        tested = min(round(_TEST_SHARE * len(drawn)), len(drawn) - 1)
+        held = min(round(_VALIDATION_SHARE * (len(drawn) - tested)), len(drawn) - tested - 1)
+        divided = {
+            "test": shuffled[:tested],
+            "validation": shuffled[tested : tested + held],
+            "train": shuffled[tested + held :],
+        }
+        for name, chosen in divided.items():
+            own = chosen if units is None else rows[np.isin(units.of_sample, chosen)]
+            parts[name].append(own)
     split = {name: Ragged.of(rows) for name, rows in parts.items()}
     return replace(data, **split)
 
@@ -312,12 +340,10 @@ def groups_of(data: FederatedData, column: str) -> tuple[str, ...]:
 
 
 def _harmed(draw: Draw, kind: str) -> float:
-    """Percentage of clients with test samples whose loss is more than 2% above the loss of their
-    local model."""
+    """Percentage of clients whose loss is more than 2% above the loss of their local model; NaN if
+    no client has enough test samples."""
     own = draw.losses[LOCAL]
-    return 100 * worse_than_alone(
-        draw.losses[kind].total, own.total, samples=own.samples, least_samples=1
-    )
+    return 100 * worse_than_alone(draw.losses[kind].total, own.total, own.samples)
 
 
 def _interval(found: CorrectedInterval) -> str:

@@ -281,15 +281,19 @@ deploy_app.command("restart")(restart_command)
 
 
 def _print_status(lines: Sequence[PartStatus]) -> None:
-    """Print a table with a row for the server, each site and the run. Errors, such as the reason
-    why the server refuses a site, are printed below it, because narrow columns would wrap them."""
+    """Print a table with a row for the server, each site and the run. Paths, and errors such as the
+    reason why the server refuses a site, are printed below it, because narrow columns would wrap
+    them."""
     from fedkin.cli.printed_tables import print_rows
-    from fedkin.server.deploy.status import reason_line
+    from fedkin.server.deploy.status import place_line, reason_line
 
     rows = [
         [line.name, line.state, " ".join(map(str, line.processes)), line.detail] for line in lines
     ]
     print_rows(["part", "state", "processes", ""], rows, "")
+    for line in lines:
+        if line.place:
+            typer.echo(place_line(line))
     for line in lines:
         if line.reason:
             typer.echo(reason_line(line))

@@ -57,7 +57,14 @@ def export_command(
         else:
             from fedkin.run.export_folder import export_folder
 
-            card = export_folder(run, out, format, last_checkpoint, with_backbone, backbone)
+            card = export_folder(
+                run,
+                out,
+                format=format,
+                last_checkpoint=last_checkpoint,
+                with_backbone=with_backbone,
+                backbone=backbone,
+            )
         described = json.loads(card.read_text())
         for entry in described["models"]:
             accuracy = entry.get("test_accuracy")
@@ -70,6 +77,7 @@ def export_command(
         if described["format"] in ("peft", "merged"):
             typer.echo("use: the README.md of each model has the lines")
             return
-        needed = ("--backbone", "FOLDER") if "backbone" in described and not with_backbone else ()
-        words = ("fedkin", "predict", card.parent, "DATA.csv", *needed)
-        typer.echo(f"predict: {shell_command(*words)}")
+        command = shell_command("fedkin", "predict", card.parent, "DATA.csv")
+        if "backbone" in described and not with_backbone:
+            command += " --backbone FOLDER"
+        typer.echo(f"predict: {command}")

@@ -26,7 +26,10 @@ def deployment_page(folder: Path) -> LivePage:
     def lines() -> DeploymentLines:
         found = status(folder)
         return DeploymentLines(
-            parts=[(line.name, line.state, line.detail) for line in found],
+            parts=[
+                (line.name, line.state, ", ".join(filter(None, (line.detail, line.place))))
+                for line in found
+            ],
             log=list(log_lines(folder, [RUN], 400, follow=False)),
             problems=[reason_line(line) for line in found if line.reason],
             run_is_up=any(line.name == RUN and line.state == UP for line in found),

@@ -15,6 +15,7 @@ from fedkin.config.peer_settings import LockstepSettings, NetworkSettings, PeerS
 from fedkin.config.registry import Entry, resolve_model
 from fedkin.config.run import LocalSection
 from fedkin.config.schema import Place, validate
+from fedkin.config.series_keys import check_series_of_peer
 from fedkin.core.storage import user_path
 from fedkin.core.training import LocalTraining
 
@@ -83,6 +84,7 @@ def from_dict(raw: dict[str, Any], place: Place = str) -> PeerConfig:
         else None,
     )
     registry.refuse_simulated_only(config.data.values, place)
+    check_series_of_peer(config.data.values, place)
     sections.construct("local", lambda: config.work, LocalSection)
     sections.construct("method", lambda: config.method.made)
     check_between_peers(config.method, place)

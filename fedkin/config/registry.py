@@ -19,20 +19,29 @@ from fedkin.core.randomness import RUN_SEED
 from fedkin.data.files import is_table_file
 from fedkin.data.table_transform import NONE, TABLE_OPTIONS
 from fedkin.options import SECTIONS
+from fedkin.task_types.survival import Survival
+from fedkin.task_types.task_type import TaskType
 
 Registry = Mapping[str, Callable[..., Any]]
 NOT_OPTIONS = ("data",)  # arguments that a run passes itself
 
 
 def datasets() -> Registry:
-    """All data sets by name, with ``file`` for a user's file and ``natural`` for the natural
-    federations. Each data set has, in addition to its
-    own options, the option ``validation``, and its ``seed`` may be "run"."""
+    """All data sets by name, with ``file`` for a user's file, ``texts`` for a table of
+    texts and ``natural`` for the natural federations. Each data set has, in addition to its own
+    options, the option ``validation``, and its ``seed`` may be "run"."""
     from fedkin.data import DATASETS, load
     from fedkin.data.natural_federation import natural_federation
+    from fedkin.data.texts import texts
     from fedkin.scenarios.planted_clusters import planted
 
-    datasets = {"file": load, "planted": planted, "natural": natural_federation, **DATASETS}
+    datasets = {
+        "file": load,
+        "texts": texts,
+        "planted": planted,
+        "natural": natural_federation,
+        **DATASETS,
+    }
     return {name: _with_common_options(make) for name, make in datasets.items()}
 
 
@@ -94,12 +103,15 @@ def default_dataset(data: Values) -> str:
     return "file" if "path" in data else "digits"
 
 
-def default_model(model: Values) -> str:
+def default_model(model: Values, task_type: TaskType | None = None) -> str:
     """The name of the model if [model] has none: ``torch`` if the section has a path to a PyTorch
-    module, ``lora`` if it has the folder of a backbone, otherwise ``mclr``."""
+    module, ``lora`` if it has the folder of a backbone, ``cox`` for survival, otherwise
+    ``mclr``."""
     if "backbone" in model:
         return "lora"
-    return "torch" if "torch" in model else "mclr"
+    if "torch" in model:
+        return "torch"
+    return "cox" if isinstance(task_type, Survival) else "mclr"
 
 
 def refuse_simulated_only(data: Values, place: Place) -> None:
@@ -110,11 +122,12 @@ def refuse_simulated_only(data: Values, place: Place) -> None:
         data: the site's section [data].
         place: function that turns a key into its name in messages, such as ``FILE: data.name``.
     """
-    if data.get("validation") is not None:
-        raise ConfigError(
-            f"{place('data.validation')}: does not apply to a real site, which is scored on its "
-            "test samples after every round; remove it"
-        )
+    for key in ("validation", "validation_from"):
+        if data.get(key) is not None:
+            raise ConfigError(
+                f"{place(f'data.{key}')}: does not apply to a real site, which is scored on its "
+                "test samples after every round; remove it"
+            )
     if data.get("seed") == RUN_SEED:
         raise ConfigError(
             f"{place('data.seed')}: {RUN_SEED!r} does not apply to a real site, whose data are "
@@ -353,9 +366,15 @@ def _options_of(registry: Registry, name: str, place: Place) -> type[Section]:
         ) from error
 
 
-def resolve_model(values: Values, place: Place) -> Entry:
-    """The registry entry of [model]; ``default_model`` names it if the section does not."""
-    return resolve("model", models(), {"name": default_model(values)} | values, place)
+def resolve_model(values: Values, place: Place, task_type: TaskType | None = None) -> Entry:
+    """The registry entry of [model]; ``default_model`` names it if the section does not.
+
+    Args:
+        values: the section.
+        place: function that turns a key into its name in messages.
+        task_type: what the labels are; None if it is unknown.
+    """
+    return resolve("model", models(), {"name": default_model(values, task_type)} | values, place)
 
 
 def make(registry: Registry, values: Values, *first: Any) -> Any:
@@ -394,7 +413,8 @@ def site_values(data: Values) -> Values:
 
 
 def make_site_data(entry: Entry) -> Any:
-    """Load the data of a real site.
+    """Load the data of a real site. It compares models with the given mean or rate of labels, since
+    it does not know those of all sites.
 
     Args:
         entry: the registry entry of the site's section [data].
@@ -402,6 +422,9 @@ def make_site_data(entry: Entry) -> Any:
     Raises ConfigError for text labels without ``label_names``, because each site would number its
     labels differently.
     """
+    # Imported here, so that the command does not load NumPy before it needs it.
+    from fedkin.data.label_statistics import with_given_constant
+
     values = site_values(entry.values)
     data = entry.make() if values == entry.values else make(datasets(), values)
     names = data.label_names
@@ -411,7 +434,7 @@ def make_site_data(entry: Entry) -> Any:
             "labels are text, and other sites may have other labels; list all classes, in the "
             f"same order on every site, such as label_names = {list(names)}"
         )
-    return data
+    return with_given_constant(data)
 
 
 def options(call: Callable[..., Any]) -> set[str]:

@@ -159,10 +159,12 @@ class RunConfig:
 
 def demo_for(overrides: Sequence[str]) -> dict[str, Values]:
     """The settings of the demonstration that ``fedkin run`` uses without a file. If an override
-    sets ``data.path``, its data are the user's file; with ``model.backbone`` or ``model.torch`` its
-    model is the user's."""
+    sets ``data.path``, its data are the user's file, and its model is the default for them; with
+    ``model.backbone`` or ``model.torch`` its model is the user's."""
     given = {parse_override(text)[:2] for text in overrides}
     own = {section for section, key in given if (section, key) in _OF_USER}
+    if "data" in own:
+        own.add("model")
     return {name: {} if name in own else values for name, values in DEMO.items()}
 
 
@@ -195,9 +197,11 @@ def from_dict(raw: Mapping[str, Any], place: Place = str) -> RunConfig:
     against = resolve_against(run.against, method, sections)
     measure_entries, measures = user_measures.resolved(run.measures or (), place("run.measures"))
     option_entries = resolve_options(sections, (*OPTIONS, *own))
+    data = sections.resolve("data", "data set", registry.datasets(), default_data)
+    task_type = known_task_type(data)
     config = RunConfig(
-        data=sections.resolve("data", "data set", registry.datasets(), default_data),
-        model=resolve_model(sections["model"], sections.place_in("model")),
+        data=data,
+        model=resolve_model(sections["model"], sections.place_in("model"), task_type),
         method=method,
         against=against,
         local=sections.validate("local", LocalSection),
@@ -208,7 +212,7 @@ def from_dict(raw: Mapping[str, Any], place: Place = str) -> RunConfig:
         options=made_options(sections, option_entries),
         measures=measures,
     )
-    if (task_type := known_task_type(config.data)) is not None:
+    if task_type is not None:
         check_goals(run, task_type, sections.place_in("run"))
     # Make these objects now, so that an error names their section. They are cached.
     sections.construct("local", lambda: config.work, LocalSection)

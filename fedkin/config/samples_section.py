@@ -10,13 +10,17 @@ from typing import Any, Literal
 from pydantic import model_validator
 
 from fedkin.config.schema import Positive, Section
+from fedkin.config.series_keys import check_series, client_column, label_column, with_series
 from fedkin.core.object_repr import listed
 from fedkin.core.storage import user_path
 from fedkin.data.label_statistics import given_statistics
 from fedkin.data.label_tasks import task_type_of
+from fedkin.data.risk_set_options import RiskSetOptions
 from fedkin.data.table_options import read_statistics, whole_transform
 from fedkin.data.table_transform import NONE, TableTransform, given_transform
 from fedkin.task_types.classification import CLASSIFICATION
+from fedkin.task_types.forecast import Forecast
+from fedkin.task_types.survival import Survival
 from fedkin.task_types.task_type import TaskType
 
 Scale = Literal["standard", "robust", "none"]  # as ``data.table_transform.SCALES``
@@ -32,9 +36,13 @@ class SamplesSection(Section):
     `fedkin data join`. With ``scale`` the server computes these numbers before the first round,
     from sums over the training samples of all sites.
 
-    ``task`` and ``loss`` say what labels are that are no classes. The server computes the mean and
+    ``task`` and ``loss`` say what labels are that are no classes. With survival, ``shape`` is the
+    number of columns, and becomes the shape of a risk set. The server computes the mean and
     the standard deviation of numbers, or the rate of counts, in the same way, or they are given
     (``label_scale_from``).
+
+    Of a forecast, each site scales its series by their own past, and [samples] says what all sites
+    share: columns, length of a step, lags and the dates of the split (``series_keys``).
     """
 
     shape: list[Positive]
@@ -58,22 +66,56 @@ class SamplesSection(Section):
     # statistics of labels that are numbers, by which all sites scale them; not set: the server
     # computes them, by sums over the training samples of all sites
     label_scale_from: dict[str, float] | None = None
+    # of forecasts: column of the label in the tables of all sites; not set: y
+    label: str | None = None
+    # of forecasts: column of the client in the tables of all sites; not set: client_id
+    client: str | None = None
+    # of forecasts, required: column of the time, or columns of year and month
+    time: str | list[str] | None = None
+    # of forecasts, required: length of a step, such as month or 15 minutes
+    frequency: str | None = None
+    # of forecasts: number of steps in a season; not set: the usual one of the frequency
+    season: Positive | None = None
+    # of forecasts: steps of the past that are features; not set: 1 and the season
+    lags: list[Positive] | None = None
+    # of forecasts, required: date of the first test sample of all clients
+    test_from: Any = None
+    # of forecasts: only client is possible, which scales each series by its past
+    label_scale: str | None = None
 
     @model_validator(mode="before")
     @classmethod
     def _outputs(cls, values: Any) -> Any:
-        """The values with the number of outputs as ``classes``, if labels are numbers."""
+        """The values with the number of outputs as ``classes``, if labels are numbers; of survival,
+        with the shape of a risk set."""
         task, loss, quantiles = (values.get(key) for key in ("task", "loss", "quantiles"))
         if task is loss is quantiles is None or "classes" in values:
             return values
         task_type = task_type_of(task, loss, quantiles, values.get("loss_options"))
+        if isinstance(task_type, Survival):
+            return _of_risk_sets(values)
         own = None if task_type is None else task_type.loss
         return values if own is None else {**values, "classes": own.outputs}
 
     @model_validator(mode="after")
     def _labels(self) -> SamplesSection:
         """Check task type, loss and statistics of the labels."""
-        loss = self.task_type().loss
+        task_type = self._bare_task_type()
+        loss = task_type.loss
+        if isinstance(task_type, Survival) and not self._has_risk_sets():
+            raise ValueError(
+                f"shape: with task = 'survival' it is the number of columns, such as [2], and "
+                f"classes are left out; got shape = {self.shape} and classes = {self.classes}"
+            )
+        if self.task == Forecast.name:
+            # The other keys of a forecast are checked when the features are.
+            if self.label_scale_from is not None:
+                raise ValueError(
+                    "label_scale_from: does not apply to forecasts, whose labels each site scales "
+                    "by the past of each series; remove it"
+                )
+        else:
+            self.task_type()
         if loss is None and self.label_scale_from is not None:
             raise ValueError(
                 'label_scale_from: scales labels that are numbers; set task = "regression", or '
@@ -90,7 +132,7 @@ class SamplesSection(Section):
     def _names(self) -> SamplesSection:
         """Check that, if names of classes or columns are given, there is a different one for each
         class or column."""
-        columns = sum(self.shape[:1])
+        columns = self._columns()
         for what, names, number in (
             ("labels", self.labels, self.classes),
             ("features", self.features, columns),
@@ -108,13 +150,26 @@ class SamplesSection(Section):
                 f"scale = {self.scale!r} computes numbers, or uses none, but scale_from gives "
                 "them; leave one of the two out"
             )
-        if self.summed and len(self.shape) > 1:
+        if self.summed and len(self.shape) > 1 and not isinstance(self._bare_task_type(), Survival):
             raise ValueError(
                 f"scale: scales the columns of tables, but samples have the shape {self.shape}; "
                 "remove it"
             )
         self.transform()
+        check_series(self)
         return self
+
+    def _has_risk_sets(self) -> bool:
+        """Whether shape and classes are those of the risk sets of ``loss_options``."""
+        places = RiskSetOptions.of(self.loss_options).at_risk
+        return len(self.shape) == 2 and self.shape[0] == self.classes == places
+
+    def _columns(self) -> int:
+        """The number of columns of a table, whose samples have these names of features."""
+        if isinstance(self._bare_task_type(), Survival):
+            # The last feature of a patient in a risk set is the patient's weight.
+            return self.shape[-1] - 1
+        return sum(self.shape[:1])
 
     @property
     def summed(self) -> bool:
@@ -124,15 +179,30 @@ class SamplesSection(Section):
     @property
     def labels_summed(self) -> bool:
         """Whether the server computes the statistics of labels from sums of all sites."""
-        return self.task_type().loss is not None and self.label_scale_from is None
+        task_type = self._bare_task_type()
+        has_sums = task_type.loss is not None and not task_type.by_time
+        return has_sums and self.label_scale_from is None
 
     def task_type(self) -> TaskType:
-        """What the labels are, with their statistics if these are given."""
-        found = task_type_of(self.task, self.loss, self.quantiles, self.loss_options)
-        if found is None:
-            return CLASSIFICATION
+        """What the labels are, with their statistics if these are given, and of a forecast with the
+        facts about series."""
+        found = self._bare_task_type()
+        if isinstance(found, Forecast):
+            return with_series(found, self)
         given = self.label_scale_from
         return found if given is None else given_statistics(found, given)
+
+    def _bare_task_type(self) -> TaskType:
+        """The task type and the loss, without statistics."""
+        found = task_type_of(self.task, self.loss, self.quantiles, self.loss_options)
+        return CLASSIFICATION if found is None else found
+
+    def columns(self) -> dict[str, str] | None:
+        """The columns of label and client, by their roles, if all sites share them; None
+        otherwise."""
+        if self.task != Forecast.name:
+            return None
+        return {"label": label_column(self), "client": client_column(self)}
 
     def transform(self) -> TableTransform | None:
         """How all sites scale their tables; None if they do not.
@@ -145,6 +215,16 @@ class SamplesSection(Section):
         if isinstance(found, TableTransform):
             return found.of_columns(self.features, "samples.scale_from").as_given()
         return given_transform(found, self.features, "samples")
+
+
+def _of_risk_sets(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The values of a section about survival, with the shape and the outputs of a risk set in place
+    of the shape of a patient."""
+    shape = values.get("shape")
+    if not isinstance(shape, list) or len(shape) != 1 or not isinstance(shape[0], int):
+        return values
+    places = RiskSetOptions.of(values.get("loss_options")).at_risk
+    return {**values, "shape": [places, shape[0] + 1], "classes": places}
 
 
 def with_columns(samples: Mapping[str, Any], folder: Path) -> dict[str, Any]:

@@ -3,6 +3,7 @@ measure of the labels."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,13 @@ from fedkin.config.key_examples import Form, example, setting
 from fedkin.config.loader import Place
 from fedkin.config.plan import Scoring
 from fedkin.config.registry import Entry
-from fedkin.core.errors import ConfigError
+from fedkin.core.errors import ConfigError, unknown
 from fedkin.core.storage import user_path
-from fedkin.data.label_tasks import task_type_of
+from fedkin.data.label_tasks import task_for, task_type_of
+from fedkin.data.natural_sets import NATURAL
+from fedkin.task_types.catalogue import TASK_TYPES
 from fedkin.task_types.classification import CLASSIFICATION
+from fedkin.task_types.survival import Survival
 from fedkin.task_types.task_type import TaskType
 
 GOALS = ("target", "until")
@@ -46,19 +50,36 @@ def check_goals(scoring: Any, task_type: TaskType, place: Place, form: Form = se
         )
 
 
+def _asked_type(options: Any, given: Sequence[Any]) -> TaskType:
+    """The task type that options of a data set ask for."""
+    if "event" in type(options).model_fields:
+        return task_for(*given) or CLASSIFICATION
+    return task_type_of(*given[1:]) or CLASSIFICATION
+
+
 def known_task_type(data: Entry) -> TaskType | None:
     """What the labels of a configuration's data are; None if [data] does not say it.
 
     Args:
         data: the data set and its options.
+
+    Raises:
+        ConfigError: the task type is unknown, or an option does not apply to it.
     """
     options = data.options
     if "task" not in type(options).model_fields:
         # The other data sets have classes, or risks, whose measure is a share as well.
         return CLASSIFICATION
-    given = [getattr(options, key, None) for key in ("task", "loss", "quantiles", "loss_options")]
-    if any(value is not None for value in given[:3]):
-        return task_type_of(*given) or CLASSIFICATION
+    keys = ("event", "task", "loss", "quantiles", "loss_options")
+    given = [getattr(options, key, None) for key in keys]
+    task = given[1]
+    if task is not None and task not in TASK_TYPES:
+        raise ConfigError(f"data.task: {unknown('task', str(task), TASK_TYPES)}")
+    if any(value is not None for value in given[:4]):
+        return _asked_type(options, given)
+    natural = NATURAL.get(getattr(options, "set", None) or "")
+    if natural is not None and natural.task_type == Survival.name:
+        return Survival()
     path = getattr(options, "path", None)
     is_file = path is not None and not Path(user_path(str(path))).is_dir()
     return CLASSIFICATION if is_file else None

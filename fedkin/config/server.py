@@ -73,6 +73,8 @@ class DataDescription:
     label_names: tuple[str, ...] | None = None  # names of the classes, if known
     transform: TableTransform | None = None  # how columns of a table are scaled, if they are
     task_type: TaskType = CLASSIFICATION  # what the labels are
+    # columns of label and client by their roles, if all sites share them
+    columns: dict[str, str] | None = None
 
     @classmethod
     def of(cls, samples: SamplesSection, name: str) -> DataDescription:
@@ -92,6 +94,7 @@ class DataDescription:
             label_names=labels,
             transform=samples.transform(),
             task_type=samples.task_type(),
+            columns=samples.columns(),
         )
 
 
@@ -251,7 +254,9 @@ def server_from_dict(raw: dict[str, Any], place: Place, folder: Path) -> ServerC
     config = ServerConfig(
         federation=replace(settings, folder=str(folder / user_path(settings.folder))),
         samples=samples,
-        model=resolve_model(_placed(sections["model"], folder), sections.place_in("model")),
+        model=resolve_model(
+            _placed(sections["model"], folder), sections.place_in("model"), samples.task_type()
+        ),
         method=method,
         against=against,
         local=sections.validate("local", LocalSection),
@@ -302,14 +307,17 @@ def client_from_dict(raw: dict[str, Any], place: Place, folder: Path) -> ClientC
     for key in ("path", "scale_from") if data.get("name") == "file" else ():
         if isinstance(data.get(key), str):
             data[key] = str(folder / user_path(data[key]))
+    samples = sections.validate("samples", SamplesSection)
     config = ClientConfig(
         site=replace(
             site,
             folder=str(folder / user_path(site.folder)),
             **_signing(site, folder),
         ),
-        samples=sections.validate("samples", SamplesSection),
-        model=resolve_model(_placed(sections["model"], folder), sections.place_in("model")),
+        samples=samples,
+        model=resolve_model(
+            _placed(sections["model"], folder), sections.place_in("model"), samples.task_type()
+        ),
         data=resolve("data set", registry.datasets(), data, sections.place_in("data"))
         if data
         else None,

@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float, Int
 
 from fedkin.core.client_engine import ClientEngine, ClientSamples
 from fedkin.core.client_memory import ClientMemory, OwnMemory, client_name
-from fedkin.core.columns import raw_labels, raw_values
+from fedkin.core.columns import columns_of_split, raw_labels, raw_values
 from fedkin.core.engine_protocols import LocalUpdates, Scorer, ScoreSums, Trainer
 from fedkin.core.errors import TaskError
 from fedkin.core.model_spec import BYTES_PER_NUMBER
@@ -63,14 +63,17 @@ class Client:
         """C, the number of classes."""
         return self._rows.data.classes
 
-    def samples(self, split: str = "train", raw: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    def samples(self, split: str = "train") -> tuple[np.ndarray, np.ndarray]:
         """The client's features [s ...] and labels [s]. ``split`` is ``train``, ``test``, or
-        ``validation`` if the data set has a validation split. ``raw``: whether the columns of a
-        table have their values before scaling, in float64."""
+        ``validation`` if the data set has a validation split."""
         data = self._rows.data
         positions = data.part(split)[int(self._position[0])]
-        x = data.x[positions]
-        return (raw_values(data, x) if raw else x), data.y[positions]
+        return data.x[positions], data.y[positions]
+
+    def raw_columns(self) -> Float[np.ndarray, "s ..."]:
+        """Features of the client's training samples (or patients) before scaling, in float64."""
+        data = self._rows.data
+        return raw_values(data, columns_of_split(data, int(self._position[0]), "train"))
 
     def patients(self, split: str = "test") -> tuple[np.ndarray, np.ndarray]:
         """Times [s] and events [s] of the client's patients, for survival data. Raises TaskError
@@ -121,7 +124,7 @@ class Client:
             return data.client_columns[column][client]
         if column not in (data.feature_names or ()):
             return None
-        values = self.samples(raw=True)[0][:, data.feature_names.index(column)]
+        values = self.raw_columns()[:, data.feature_names.index(column)]
         return f"{values[0]:.6g}" if np.ptp(values) <= 1e-6 * abs(values[0]) else None
 
     @property

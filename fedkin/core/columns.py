@@ -39,6 +39,29 @@ def patients_split(split: str) -> str:
     return f"{PATIENTS}{split}"
 
 
+def has_patient_rows(data: Any) -> bool:
+    """Whether samples are risk sets, and each patient has a sample, too.
+
+    Args:
+        data: the data (``FederatedData``).
+    """
+    return getattr(data, "patients", None) is not None and data.x.ndim == 3
+
+
+def columns_of_split(data: Any, client: int, split: str) -> Shaped[np.ndarray, "s ..."]:
+    """The features of a client's samples of a split; of risk sets, those of its patients.
+
+    Args:
+        data: the data (``FederatedData``).
+        client: position of the client.
+        split: name of the split.
+    """
+    if not has_patient_rows(data):
+        return data.x[data.part(split)[client]]
+    # A patient's own sample is a risk set of one, whose last feature is a weight.
+    return data.x[data.part(patients_split(split))[client], 0, :-1]
+
+
 def raw_values(data: Any, x: Shaped[np.ndarray, "s ..."]) -> Float64[np.ndarray, "s ..."]:
     """The values of samples before the columns of a table were scaled.
 

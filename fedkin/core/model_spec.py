@@ -19,7 +19,7 @@ BYTES_PER_NUMBER = 4  # models and updates travel as float32
 class Factor:
     """The low-rank factors of one layer of an adapter, in the flat vector.
 
-    The layer's weight is that of the frozen network plus ``scale`` B A.
+    The layer's weight is the frozen network's weight plus ``scale`` B A.
 
     Attributes:
         layer: name of the layer.
@@ -160,6 +160,9 @@ def spec_for_data(
             f"model {name!r} returns scores of shape {scores} for one sample of {data}, expected "
             f"{expected}"
         )
+    # The last layer of an adapter is known, also without a bias.
+    if spec.factors and spec.head_bias is None:
+        return spec
     bias = spec.head_bias
     fits = bias is not None and bias.stop - bias.start == expected[1]
     return spec if fits else replace(spec, head=None, head_bias=None)

@@ -10,6 +10,8 @@ from jaxtyping import Float64, Int
 
 from fedkin.core.object_repr import listed
 from fedkin.data.federated import FederatedData
+from fedkin.data.patient_columns import training_table
+from fedkin.data.patients import Patients
 from fedkin.data.table_scaling import raw_statistics
 from fedkin.data.table_transform import NONE, TableTransform
 from fedkin.measures.moments import intraclass_correlation, moments
@@ -36,7 +38,7 @@ def column_table(data: FederatedData) -> pd.DataFrame | None:
     if data.feature_names is None:
         return None
     transform = data.transform or TableTransform.identity(data.feature_names)
-    facts = raw_statistics(data.x, data.train.rows, data.transform)
+    facts = raw_statistics(*training_table(data), data.transform)
     scaling = [
         _scaling(transform.kind, mean, scale)
         for mean, scale in zip(transform.mean, transform.scale, strict=True)
@@ -80,7 +82,7 @@ def _statistics(data: FederatedData, split: str) -> dict[str, str]:
         "samples": f"{samples:,}",
         "samples owned more than once": f"{owned_again:,}",
         "samples per client, min / median / mean / max": _spread(sizes, mean=True),
-        **(_classes(data, split) if data.task_type.loss is None else _numbers(data, split)),
+        **_labels(data, split),
     }
     if data.vocabulary:
         statistics |= _text_statistics(data, data.vocabulary, split)
@@ -89,6 +91,28 @@ def _statistics(data: FederatedData, split: str) -> dict[str, str]:
     if data.true_clusters is not None:
         cluster_sizes = np.bincount(data.true_clusters)
         statistics["clients per true cluster"] = ", ".join(map(str, cluster_sizes))
+    return statistics
+
+
+def _labels(data: FederatedData, split: str) -> dict[str, str]:
+    """Statistics of the labels of a split."""
+    if data.patients is not None and split != "validation":
+        return _patients(data, data.patients, split)
+    return _classes(data, split) if data.task_type.loss is None else _numbers(data, split)
+
+
+def _patients(data: FederatedData, patients: Patients, split: str) -> dict[str, str]:
+    """Statistics of the patients from whom the risk sets of a split are made."""
+    part = patients.part(split)
+    times = patients.times[part.rows]
+    statistics = {
+        "task type": data.task_type.name,
+        "patients": f"{len(part.rows):,}",
+        "observed events": f"{int(patients.died[part.rows].sum()):,}",
+    }
+    if len(times):
+        statistics["times, min / median / mean / max"] = _number_spread(times, mean=True)
+        statistics["patients per client, min / median / max"] = _spread(part.sizes)
     return statistics
 
 

@@ -49,7 +49,7 @@ def data_digest(data: FederatedData) -> str:
         digest.update(json.dumps(data.transform.values(), sort_keys=True).encode())
     if data.task_type != CLASSIFICATION:
         # The same statistics make the same data, whether they are given or computed.
-        task_type = replace(data.task_type, is_given=False)
+        task_type = replace(data.task_type.as_given(), is_given=False)
         digest.update(json.dumps(values_of(task_type), sort_keys=True).encode())
     return digest.hexdigest()
 

@@ -25,6 +25,7 @@ from fedkin.data.patients import Patients
 from fedkin.data.ragged import Ragged as Ragged
 from fedkin.data.table_scaling import rescaled
 from fedkin.data.table_transform import NONE, TableTransform
+from fedkin.data.units import units_of
 from fedkin.data.user_arrays import unmasked
 from fedkin.task_types.classification import CLASSIFICATION
 from fedkin.task_types.loss import targets_of
@@ -67,6 +68,8 @@ class FederatedData:
         client_columns: facts about clients, such as their sector: a value for each client, by name.
         features_of: for samples that ``fk.models.features`` computed: from which backbone; None for
             other data.
+        unit: the unit of each sample, such as a patient with several visits, as a number. All
+            samples of a client's unit are in one part. None if each sample is a unit.
         patients: for risk sets: the patients from whom they are made; None if they are not kept.
         packed: the files of packed data (``fedkin.data.pack``), from which the arrays are mapped;
             None for data in memory.
@@ -96,6 +99,7 @@ class FederatedData:
     client_columns: Mapping[str, tuple[str, ...]] | None = None
     patients: Patients | None = None
     features_of: BackboneFeatures | None = None
+    unit: Int[np.ndarray, "M"] | None = None
     # Not a field of the dataclass: the class method ``trusted`` sets it on an instance.
     packed: ClassVar[PackedFiles | None] = None
 
@@ -242,7 +246,8 @@ class FederatedData:
         ceil(fraction n) of n training samples become validation samples, but at most n - 1. So
         every client with at least two training samples has a validation sample. The draw is
         stratified: a class with n_c samples gets a share n_c / n of the validation samples, rounded
-        up or down. Test samples do not change. The columns of a table, and labels that are numbers,
+        up or down. Test samples do not change. With units, n is the number of a client's units, and
+        a unit counts with its first label. The columns of a table, and labels that are numbers,
         are scaled by the remaining training samples, unless their statistics were given.
 
         Args:
@@ -275,7 +280,13 @@ class FederatedData:
         for client in range(self.clients):
             rows = self.train[client]
             # Numbers are sorted by value, so the draw takes its share of each range.
-            chosen = _stratified(self.labels[rows], fraction, stream.client(client))
+            rng = stream.client(client)
+            if self.unit is None:
+                chosen = _stratified(self.labels[rows], fraction, rng)
+            else:
+                units = units_of(self.unit, rows)
+                of_units = _stratified(self.labels[rows[units.first]], fraction, rng)
+                chosen = of_units[units.of_sample]
             train.append(rows[~chosen])
             validation.append(rows[chosen])
         divided = self.with_rows(Ragged.of(train), self.test, validation=Ragged.of(validation))
@@ -315,6 +326,7 @@ class FederatedData:
         x: Shaped[np.ndarray, "M ..."] | None = None,
         y: Shaped[np.ndarray, "M ..."] | None = None,
         validation: Ragged | None = None,
+        unit: Int[np.ndarray, "M"] | None = None,
     ) -> FederatedData:
         """The same federation with other rows (samples) for each client. None keeps the current
         value.
@@ -333,6 +345,7 @@ class FederatedData:
             "x": x,
             "y": y,
             "validation": validation,
+            "unit": unit,
         }
         # dataclasses.replace would check the samples.
         data = copy.copy(self)

@@ -9,6 +9,7 @@ import numpy as np
 from fedkin.core.errors import DataError
 from fedkin.core.object_repr import client_list, listed
 from fedkin.data.array_checks import first_not_finite, is_array, type_of
+from fedkin.data.patient_columns import column_count
 from fedkin.data.ragged import Ragged as Ragged
 
 
@@ -26,6 +27,18 @@ def check_owners(data: Any) -> None:
     for split in data.splits:
         _check_part(data, split)
     _check_clients(data)
+    _check_units(data)
+
+
+def _check_units(data: Any) -> None:
+    """Check that each sample has a unit, if there are any."""
+    if data.unit is None:
+        return
+    if not is_array(data.unit, "iu", 1) or len(data.unit) != len(data.y):
+        raise DataError(
+            f"{data.name}: unit must have an integer for each of {len(data.y)} samples, got "
+            f"{type_of(data.unit)}"
+        )
 
 
 def _check_classes(data: Any) -> None:
@@ -62,10 +75,9 @@ def _check_samples(data: Any) -> None:
         raise DataError(
             f"{data.name}: classes must be an integer of at least 1, got {data.classes!r}"
         )
-    features = data.x.shape[1] if data.x.ndim == 2 else 0
     for what, names, number in (
         ("label_names", data.label_names, data.classes),
-        ("feature_names", data.feature_names, features),
+        ("feature_names", data.feature_names, column_count(data)),
     ):
         if names is not None and (len(names) != number or len(set(names)) != number):
             raise DataError(

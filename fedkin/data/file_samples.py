@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -50,8 +50,7 @@ def file_samples(
     label_names: Names | None,
     classes: int | None,
     options: TableOptions,
-    exposure: str | None = None,
-    weight: str | None = None,
+    roles: Mapping[str, Any] | None = None,
     forecast: ForecastReader | None = None,
     client_columns: tuple[str, ...] = (),
 ) -> OwnSamples:
@@ -66,11 +65,12 @@ def file_samples(
         label_names: names of the classes.
         classes: number of classes; None if it follows from the labels.
         options: options of tables.
-        exposure: column or array of the exposures.
-        weight: column or array of the weights.
+        roles: columns or arrays by further roles (``user_samples.ROLES``); None for a role without
+            one.
         forecast: makes the samples of a forecast; None for another task.
         client_columns: columns of facts about clients.
     """
+    named = {role: str(name) for role, name in (roles or {}).items() if name is not None}
     kind = "npz" if path.is_dir() else table_kind(path, OTHERS)
     if kind == "npz":
         samples = _array_samples(
@@ -78,7 +78,7 @@ def file_samples(
             label,
             client=client if owned else None,
             features=features,
-            more=(exposure, weight),
+            roles=named,
         )
         return replace(samples, label_names=label_names, classes=classes)
     if kind == "parquet" and forecast is None:
@@ -87,8 +87,7 @@ def file_samples(
         table = read_table(path, options.file_name(client))
     table = options.rename(table, path)
     needed = [label, client] if owned else [label]
-    needed += [name for name in (exposure, weight) if name is not None]
-    needed += client_columns
+    needed += [*named.values(), *client_columns]
     check_columns(table, needed, path, _CURES)
     dropped = options.dropped(table, [*needed, *(features or ())], path)
     columns = Columns(
@@ -97,9 +96,8 @@ def file_samples(
         features=features,
         split=SPLIT if SPLIT in table and SPLIT not in dropped else None,
         unused=(client, *dropped),
-        exposure=exposure,
-        weight=weight,
         client_columns=client_columns,
+        **named,
     )
     scaling = options.scaling()
     if forecast is not None:
@@ -130,21 +128,21 @@ def _array_samples(
     label: str,
     client: str | None,
     features: Sequence[str] | None,
-    more: tuple[str | None, str | None],
+    roles: Mapping[str, Any],
 ) -> OwnSamples:
-    """The user's samples from an npz file, or from a folder of npy files. ``more`` names the arrays
-    of exposures and weights."""
+    """The user's samples from an npz file, or from a folder of npy files. ``roles`` names the
+    arrays of further roles."""
     if features is not None and len(features) != 1:
         raise ConfigError(f"{path}: features must name one array, got {list(features)}")
     x = "x" if features is None else features[0]
     arrays = read_npy_folder(path, (x,)) if path.is_dir() else read_npz(path, mapped=(x,))
-    exposure, weight = more
-    for name in (x, label, client, exposure, weight):
+    for name in (x, label, client, *roles.values()):
         if name is not None and name not in arrays:
             message = f"{path}: {unknown('array', name, arrays)}"
             if name in _CURES:
                 message += f"; {_CURES[name]}"
             raise DataError(message)
+    by_role: dict[str, Any] = {role: arrays[name] for role, name in roles.items()}
     return OwnSamples(
         place=path,
         title=path.stem,
@@ -152,7 +150,6 @@ def _array_samples(
         labels=arrays[label],
         owners=None if client is None else arrays[client],
         split=arrays.get(SPLIT),
-        exposure=None if exposure is None else arrays[exposure],
-        weight=None if weight is None else arrays[weight],
-        columns=column_facts(Columns(label, client)),
+        columns=column_facts(Columns(label, client, **roles)),
+        **by_role,
     )

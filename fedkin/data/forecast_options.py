@@ -8,6 +8,7 @@ from typing import Any
 from fedkin.core.errors import ConfigError, unknown
 from fedkin.core.plain import plain
 from fedkin.core.validation import check_positive_integer
+from fedkin.data.frequency import Frequency
 from fedkin.task_types.forecast import CLIENT, LABEL_SCALES, Forecast
 
 
@@ -22,6 +23,7 @@ class ForecastOptions:
         test_from: date of the first test sample; None for a share of the samples.
         validation_from: date of the first validation sample; None without validation samples.
         label_scale: ``client`` or ``pooled``.
+        frequency: length of a step; None for the commonest distance between a client's rows.
     """
 
     time: tuple[str, ...]
@@ -30,6 +32,11 @@ class ForecastOptions:
     test_from: Any = None
     validation_from: Any = None
     label_scale: str = CLIENT
+    frequency: Frequency | None = None
+
+    def lags_with(self, season: int) -> tuple[int, ...]:
+        """The steps of the past that are features, for a known season."""
+        return tuple(sorted({1, season})) if self.lags is None else self.lags
 
     @classmethod
     def of(
@@ -42,6 +49,7 @@ class ForecastOptions:
         test_from: Any = None,
         validation_from: Any = None,
         label_scale: str | None = None,
+        frequency: str | None = None,
     ) -> ForecastOptions | None:
         """The options as the user gives them; None for another task than ``forecast``.
 
@@ -57,6 +65,7 @@ class ForecastOptions:
                 "test_from": test_from,
                 "validation_from": validation_from,
                 "label_scale": label_scale,
+                "frequency": frequency,
             }
             for name, value in others.items():
                 if value is not None:
@@ -84,6 +93,7 @@ class ForecastOptions:
             test_from=test_from,
             validation_from=validation_from,
             label_scale=label_scale or CLIENT,
+            frequency=None if frequency is None else Frequency.of(frequency),
         )
 
 

@@ -11,10 +11,12 @@ import numpy as np
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.data.client_columns import values_by_client
 from fedkin.data.client_ids import client_ids, whole_ids
+from fedkin.data.federated import FederatedData
 from fedkin.data.files import Table
 from fedkin.data.forecast_options import ForecastOptions
 from fedkin.data.forecast_tables import prepare
 from fedkin.data.partition import by_writer
+from fedkin.data.table_options import TableOptions
 from fedkin.data.table_scaling import TableScaling
 from fedkin.data.tables import Columns, check_table, resolved_columns, table_samples
 from fedkin.data.user_samples import OwnSamples
@@ -57,6 +59,24 @@ class ForecastReader:
             return None
         assert isinstance(task_type, Forecast)
         return cls(found, task_type, test_share)
+
+    def federation(
+        self, table: Table, columns: Columns, options: TableOptions, *, name: str, seed: int
+    ) -> FederatedData:
+        """The federation of a table of series, divided by time.
+
+        Args:
+            table, columns: as for ``samples``.
+            options: how the feature columns are scaled.
+            name: name of the data set.
+            seed: seed of the federation.
+
+        Raises:
+            DataError, ConfigError: as for ``samples``.
+        """
+        scaling = options.scaling()
+        samples = self.samples(table, columns, scaling=scaling, place=name, title=name)
+        return samples.federation(None, 1, seed)
 
     def samples(
         self,
@@ -132,7 +152,8 @@ class ForecastReader:
 
 
 def _check_roles(columns: Columns, place: Path | str) -> None:
-    """Raise ConfigError if no column has the client of each row, or one has exposures."""
+    """Raise ConfigError if no column has the client of each row, or one has exposures
+    or units."""
     if columns.client is None:
         raise ConfigError(
             f"{place}: a forecast needs the client of each row, since each client is a "
@@ -141,4 +162,9 @@ def _check_roles(columns: Columns, place: Path | str) -> None:
     if columns.exposure is not None:
         raise ConfigError(
             "exposure applies to counts only; set task = 'count', or leave exposure out"
+        )
+    if columns.unit is not None:
+        raise ConfigError(
+            f"{place}: unit does not apply to a forecast, whose rows are divided by date; leave it "
+            "out"
         )

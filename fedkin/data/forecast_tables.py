@@ -17,22 +17,18 @@ from jaxtyping import Bool, Float64, Int64
 
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.object_repr import listed
-from fedkin.data.client_ids import client_ids, whole_ids
 from fedkin.data.column_checks import check_columns
 from fedkin.data.files import Table
 from fedkin.data.forecast_options import ForecastOptions
 from fedkin.data.given_lags import check_given_lags, given_lags, lag_name, lag_values
-from fedkin.data.label_statistics import place_of
-from fedkin.data.number_columns import numbers_of
-from fedkin.data.series_history import SeriesHistory
+from fedkin.data.read_series import ReadSeries, read_series, resolved_time
 from fedkin.data.series_rows import SeriesRows
-from fedkin.data.time_steps import Frequency, TimeSteps, read_steps
+from fedkin.data.time_steps import TimeSteps
 from fedkin.task_types.forecast import CLIENT, Forecast, Series
 from fedkin.task_types.task_type import LabelScale
 
 _log = logging.getLogger("fedkin")
 PARTS = ("train", "validation", "test")
-UNNAMED = ""  # no client has a blank name
 MADE_SPLIT = "split of the series"
 _NEEDED = "the model needs it"
 
@@ -54,16 +50,6 @@ class PreparedSeries:
     split: str
     rows: SeriesRows
     task_type: Forecast
-
-
-@dataclass(frozen=True)
-class ReadSeries:
-    """A table as series."""
-
-    history: SeriesHistory
-    names: np.ndarray  # client of each row, as text
-    of_client: tuple[str, ...]  # name of each client
-    time: TimeSteps
 
 
 def prepare(
@@ -100,11 +86,17 @@ def prepare(
     """
     time = resolved_time(table, options.time, place)
     check_columns(table, [label, client, *time], place)
-    read = read_series(table, time, label=label, client=client, place=place)
+    read = read_series(
+        table,
+        time,
+        label=label,
+        client=client,
+        place=place,
+        frequency=options.frequency,
+        is_declared=True,
+    )
     season = options.season or read.time.frequency.season
-    lags = options.lags
-    if lags is None:
-        lags = tuple(sorted({1, season}))
+    lags = options.lags_with(season)
     given = given_lags(table, label, features=features, lags=lags, unused=unused)
     check_given_lags(table, given, read.history, label=label, place=place)
     # A lag that the table has already is taken as it is.
@@ -116,7 +108,7 @@ def prepare(
     part = _parts(
         table, read, kept, options=options, split=split, test_share=test_share, place=place
     )
-    kept &= _of_trained_clients(read, kept & (part == "train"), lags, place)
+    kept &= _of_trained_clients(read, kept & (part == "train"), lags, label=label, place=place)
     _check_order(read, part, kept, split=split, place=place)
     _log_left_out(kept, lags, place)
     series = Series(
@@ -131,7 +123,9 @@ def prepare(
         label_scale=options.label_scale,
     )
     training = part == "train"
-    found = _with_scales(task_type, series, read, training=training, kept=kept)
+    found = _with_scales(
+        task_type, series, read, training=training, kept=kept, test_from=options.test_from
+    )
     of_clients = [found.seasonal_errors.get(name, 0.0) for name in read.of_client]
     seasonal_error = np.array(of_clients)[read.history.client]
     rows = series_rows(table, read, found, seasonal_error=seasonal_error, place=place)
@@ -146,66 +140,6 @@ def prepare(
     )
 
 
-def read_series(
-    table: Table,
-    time: Sequence[Any],
-    *,
-    label: Any,
-    client: Any,
-    place: Path | str,
-    frequency: Frequency | None = None,
-) -> ReadSeries:
-    """A table as series, with its time and its labels.
-
-    Args:
-        table: a row for each client and step.
-        time, label: columns of the table.
-        client: column of the clients; None for one series without a name (``UNNAMED``).
-        place: file or name with which messages begin.
-        frequency: length of a step; None for the commonest distance between a client's rows.
-
-    Raises:
-        DataError: a time or a label cannot be read, or a client has two rows at one step.
-    """
-    names = np.full(len(table), UNNAMED)
-    if client is not None:
-        owners = whole_ids(client_ids(table[client], place, str(client)))
-        names = np.array([str(name) for name in owners])
-    steps = read_steps(table, time, names, place=place, frequency=frequency)
-    of_label = place_of("label", place, {"label": str(label)})
-    values = numbers_of(table[label], "label", of_label, names, allow_missing=True)
-    distinct, number = np.unique(names, return_inverse=True)
-    history = SeriesHistory(number.reshape(-1).astype(np.int64), steps.step, values)
-    history.check(names, steps.frequency, place)
-    return ReadSeries(history, names, tuple(distinct.tolist()), steps)
-
-
-def resolved_time(
-    table: Table, names: Sequence[str], place: Path | str, cure: str = "name it with time="
-) -> list[Any]:
-    """Columns of the time as the table names them.
-
-    Args:
-        table: the table.
-        names: the columns, as text.
-        place: file or name with which the message begins.
-        cure: advice for a column that does not exist.
-
-    Raises:
-        DataError: a column does not exist.
-    """
-    of_table = {str(name): name for name in table.columns}
-    check_columns(_Names(list(of_table)), names, place, dict.fromkeys(names, cure))
-    return [of_table[name] for name in names]
-
-
-@dataclass(frozen=True)
-class _Names:
-    """The columns of a table, without rows."""
-
-    columns: list[str]
-
-
 def _parts(
     table: Table,
     read: ReadSeries,
@@ -217,13 +151,13 @@ def _parts(
     place: Path | str,
 ) -> np.ndarray:
     """The part of each row: train, validation or test."""
-    from fedkin.data.user_samples import SPLITS, split_numbers
+    from fedkin.data.split_column import SPLITS, split_numbers
 
     if split is not None:
         if options.test_from is not None or options.validation_from is not None:
             raise ConfigError(
                 f"{place}: test_from and validation_from do not apply, because the column {split} "
-                "divides the samples; leave them out"
+                f"divides the samples; leave them out, or leave out the column: drop = [{split!r}]"
             )
         column = table[split].to_numpy()
         text = column.astype(str) if column.dtype == object else column
@@ -246,16 +180,36 @@ def _parts(
                 f"period, which begins at {begins}"
             )
         part[(moment >= validation_from) & (moment < test_from)] = "validation"
-    step = read.time.step
-    for name in ("train", "test"):
-        needed = name == "train" or options.test_from is not None
-        if needed and not (part == name).any():
-            raise ConfigError(
-                f"{place}: no {name} sample: the table is from "
-                f"{frequency.text(int(step.min()))} to {frequency.text(int(step.max()))}, and the "
-                f"test period begins at {begins}; choose another test_from"
-            )
+    _check_periods(read, part, options=options, test_begins=begins, place=place)
     return part
+
+
+def _check_periods(
+    read: ReadSeries,
+    part: np.ndarray,
+    *,
+    options: ForecastOptions,
+    test_begins: str,
+    place: Path | str,
+) -> None:
+    """Raise ConfigError if no row is in the training period, or none in a test period whose date
+    is given."""
+    training_ends = test_begins if options.validation_from is None else options.validation_from
+    option = "test_from" if options.validation_from is None else "validation_from"
+    step = read.time.step
+    frequency = read.time.frequency
+    rows = f"{frequency.text(int(step.min()))} to {frequency.text(int(step.max()))}"
+    begin = f"{place}: column {options.time[0]!r}"
+    if not (part == "train").any():
+        raise ConfigError(
+            f"{begin}: no train sample: the table is from {rows}, and the training period ends "
+            f"before {training_ends}; add earlier rows, or choose another {option}"
+        )
+    if options.test_from is not None and not (part == "test").any():
+        raise ConfigError(
+            f"{begin}: no test sample: the table is from {rows}, and the test period begins at "
+            f"{test_begins}; add later rows, or choose another test_from"
+        )
 
 
 def _moment_of_step(time: TimeSteps, step: int) -> int:
@@ -291,16 +245,22 @@ def _log_left_out(kept: Bool[np.ndarray, "M"], lags: Sequence[int], place: Path 
 
 
 def _of_trained_clients(
-    read: ReadSeries, training: Bool[np.ndarray, "M"], lags: Sequence[int], place: Path | str
+    read: ReadSeries,
+    training: Bool[np.ndarray, "M"],
+    lags: Sequence[int],
+    *,
+    label: Any,
+    place: Path | str,
 ) -> Bool[np.ndarray, "M"]:
     """The rows of clients with a training sample. Warns of the other clients."""
     count = np.bincount(read.history.client[training], minlength=len(read.of_client))
     short = [read.of_client[number] for number in np.flatnonzero(count == 0)]
     if len(short) == len(read.of_client):
         raise DataError(
-            f"{place}: no client has a training sample: each needs values at the lags "
-            f"{listed(lags)} before its first one, within the training period; choose shorter "
-            "lags, such as lags = [1], or a later test_from"
+            f"{place}: column {str(label)!r}: no client has a training sample: each needs values "
+            f"at the lags {listed(lags)} before its first one, within the training period; add "
+            "rows of earlier steps, or choose shorter lags, such as lags = [1], or a later "
+            "test_from"
         )
     if short:
         _log.warning(
@@ -349,13 +309,16 @@ def _with_scales(
     *,
     training: Bool[np.ndarray, "M"],
     kept: Bool[np.ndarray, "M"],
+    test_from: Any,
 ) -> Forecast:
     """The task type with the scales of all clients that have samples, or with the pooled scale, and
     with the unit of MASE of each client."""
     present = np.unique(read.history.client[kept])
     seasonal_error = read.history.seasonal_error(series.season, training)
     errors = {read.of_client[number]: float(seasonal_error[number]) for number in present}
-    task_type = replace(task_type, series=series, seasonal_errors=errors)
+    task_type = replace(
+        task_type, series=series, seasonal_errors=errors, test_from=str(test_from or "")
+    )
     if series.label_scale == CLIENT:
         mean, scale, _ = read.history.scales(training)
         scales = {

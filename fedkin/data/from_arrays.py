@@ -12,12 +12,13 @@ from fedkin.data.client_columns import names_of
 from fedkin.data.client_ids import client_ids
 from fedkin.data.federated import FederatedData
 from fedkin.data.forecast_samples import ForecastReader
-from fedkin.data.label_tasks import task_type_of
-from fedkin.data.partition_options import PartitionOptions, checked
+from fedkin.data.label_tasks import task_for
+from fedkin.data.partition_options import PartitionOptions, checked, own_partition
+from fedkin.data.split_column import test_share
 from fedkin.data.table_options import TableOptions
 from fedkin.data.tables import Columns, table_samples
 from fedkin.data.user_arrays import user_array
-from fedkin.data.user_samples import OwnSamples, own_partition, test_share
+from fedkin.data.user_samples import OwnSamples
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,6 +48,7 @@ def from_arrays(
     label_scale_from: Any = None,
     exposure: Any = None,
     weight: Any = None,
+    unit: Any = None,
 ) -> FederatedData:
     """A federation from arrays of samples and labels.
 
@@ -73,7 +75,8 @@ def from_arrays(
         classes: number of classes C; None for the number of names, or the largest label + 1.
         integers: whether to keep x as integers, such as the word indices of a text.
         task: what the labels are: ``classification``, ``regression``, ``count`` or ``quantile``;
-            None for the task that has the loss, or classes. A forecast needs a table.
+            None for the task that has the loss, or classes. A forecast needs a table, and survival
+            times have ``from_patients``.
         loss: the training loss, named as in scikit-learn: ``squared_error``, ``absolute_error``,
             ``huber``, ``gaussian_nll``; ``poisson``, ``gamma``, ``tweedie``, ``negative_binomial``;
             ``quantile``. None for the task's first one.
@@ -84,6 +87,8 @@ def from_arrays(
         exposure: exposure of each sample [M], such as years of observation, for counts.
         weight: weight of each sample [M] in the loss of its client's batch. Weights do not change
             the statistics that scale labels.
+        unit: what each sample belongs to [M], such as the patient of a visit. All samples of a
+            client's unit are in one part, and ``test`` is a share of units.
 
     Returns:
         The federation.
@@ -123,10 +128,13 @@ def from_arrays(
         label_names=None if label_names is None else tuple(label_names),
         classes=classes,
         integers=integers,
-        task_type=task_type_of(task, loss, quantiles, loss_options, known=label_scale_from),
+        task_type=task_for(
+            None, task, loss, quantiles, options=loss_options, known=label_scale_from
+        ),
         label_scale_from=label_scale_from,
         exposure=exposure,
         weight=weight,
+        unit=unit,
     )
     return samples.federation(options, test_share(test) if split is None else 1, seed)
 
@@ -159,6 +167,8 @@ def from_pandas(
     label_scale_from: Any = None,
     exposure: Any = None,
     weight: Any = None,
+    event: Any = None,
+    unit: Any = None,
     categories: Any = None,
     min_frequency: int | None = None,
     min_clients: int | None = None,
@@ -168,6 +178,7 @@ def from_pandas(
     test_from: Any = None,
     validation_from: Any = None,
     label_scale: str | None = None,
+    frequency: str | None = None,
     client_columns: Any = None,
 ) -> FederatedData:
     """A federation from a DataFrame with one row per sample.
@@ -175,7 +186,8 @@ def from_pandas(
     Args:
         frame: the table. Text becomes columns of 0 and 1, and missing values are filled, as in
             ``load``.
-        label: column of the labels: text, booleans, or whole numbers from 0.
+        label: column of the labels: text, booleans, or whole numbers from 0; for other tasks,
+            numbers.
         client: column with the client of each sample. Give either this or a partition.
         features: columns of the features, in this order; None for all other columns.
         partition, num_clients, classes_per_client, alpha, min_samples: how to divide the samples
@@ -192,14 +204,16 @@ def from_pandas(
         scale_from, drop, rename: given statistics, columns that are left out, and new names of
             columns, as in ``load``.
         task, loss, quantiles, loss_options, label_scale_from: what the labels are, and how they are
-            scaled, as in ``from_arrays``.
+            scaled, as in ``load``.
         exposure: column of the exposure of counts.
         weight: column of the weights of samples.
+        event: of survival, the column that says whether the event was observed, as in ``load``.
+        unit: column of what samples belong to, as in ``load``.
         categories, min_frequency, min_clients: columns of numbers that are categories, and which
             categories get a feature, as in ``load``.
-        time, season, lags, test_from, validation_from, label_scale: how rows become samples of the
-            task ``forecast``, as in ``load``. ``test`` is the share of the samples at the end, or
-            a column of a split by time.
+        time, season, lags, test_from, validation_from, label_scale, frequency: how rows become
+            samples of the task ``forecast``, as in ``load``. ``test`` is the share of the samples
+            at the end, or a column of a split by time.
         client_columns: columns that describe clients and not samples, such as ``["sector"]``: the
             method ``Given`` can use them, and they are no features.
 
@@ -219,8 +233,7 @@ def from_pandas(
         alpha=alpha,
         min_samples=min_samples,
     )
-    check_frame(frame)
-    _check_one_division(client, options)
+    _check_source(frame, client, options)
     table_options = TableOptions.of(
         scale,
         scale_from,
@@ -234,7 +247,7 @@ def from_pandas(
     split = test if isinstance(test, str) else None
     chosen = [features] if isinstance(features, str) else features
     facts = names_of(client_columns)
-    used = (label, client, split, exposure, weight, *facts, *(chosen or ()))
+    used = (label, client, split, exposure, weight, event, unit, *facts, *(chosen or ()))
     columns = Columns(
         label=label,
         client=client,
@@ -243,9 +256,11 @@ def from_pandas(
         unused=table_options.dropped(frame, used, name),
         exposure=exposure,
         weight=weight,
+        event=event,
         client_columns=facts,
+        unit=unit,
     )
-    task_type = task_type_of(task, loss, quantiles, loss_options, known=label_scale_from)
+    task_type = task_for(event, task, loss, quantiles, options=loss_options, known=label_scale_from)
     forecast = ForecastReader.of(
         task_type,
         0.0 if split is not None else 1 - test_share(test),
@@ -255,11 +270,10 @@ def from_pandas(
         test_from=test_from,
         validation_from=validation_from,
         label_scale=label_scale,
+        frequency=frequency,
     )
-    scaling = table_options.scaling()
     if forecast is not None:
-        samples = forecast.samples(frame, columns, scaling=scaling, place=name, title=name)
-        return samples.federation(None, 1, seed)
+        return forecast.federation(frame, columns, table_options, name=name, seed=seed)
     samples = table_samples(
         frame,
         columns,
@@ -267,15 +281,16 @@ def from_pandas(
         title=name,
         label_names=None if label_names is None else tuple(label_names),
         classes=classes,
-        scaling=scaling,
-        task_type=task_type,
-        label_scale_from=label_scale_from,
+        scaling=table_options.scaling(),
     )
+    samples = samples.labelled(task_type, label_scale_from, loss_options)
     return samples.federation(options, test_share(test) if split is None else 1, seed)
 
 
-def _check_one_division(client: str | int | None, options: PartitionOptions | None) -> None:
-    """Raise ConfigError unless either a column or a partition divides the samples among clients."""
+def _check_source(frame: Any, client: str | int | None, options: PartitionOptions | None) -> None:
+    """Raise DataError for anything but a DataFrame, and ConfigError unless either a column or a
+    partition divides its samples among clients."""
+    check_frame(frame)
     if (client is None) == (options is None):
         raise ConfigError(
             "give either client= (the column with the client of each sample), or partition= and "

@@ -11,12 +11,14 @@ from jaxtyping import Shaped
 from fedkin.core.errors import ConfigError, DataError, unknown
 from fedkin.data.client_ids import client_ids
 from fedkin.data.federated import FederatedData
-from fedkin.data.partition_options import checked
+from fedkin.data.label_tasks import task_for
+from fedkin.data.partition_options import checked, own_partition
 from fedkin.data.pil_images import is_image, pixels_of_all
+from fedkin.data.split_column import test_share
 from fedkin.data.table_options import TableOptions, refuse_table_options
 from fedkin.data.table_scaling import TableScaling
 from fedkin.data.tables import Columns, column_facts, without_row_numbers
-from fedkin.data.user_samples import OwnSamples, own_partition, test_share
+from fedkin.data.user_samples import OwnSamples
 
 # Number of rows that show the type and shape of the features.
 _FIRST_ROWS = 1024
@@ -43,6 +45,8 @@ def from_hf(
     integers: bool = False,
     scale: str | None = None,
     scale_from: Any = None,
+    event: str | None = None,
+    loss_options: Any = None,
 ) -> FederatedData:
     """A federation from a ``datasets.Dataset`` of Hugging Face.
 
@@ -67,6 +71,9 @@ def from_hf(
             float32, and images are scaled to 0 .. 1.
         scale, scale_from: how columns of numbers are scaled, as in ``load``. Images, arrays and
             integers are not scaled.
+        event: of survival, the column that says whether the event was observed, as in ``load``; the
+            label is the time.
+        loss_options: of survival, options of the loss ``cox``, as in ``load``.
 
     Returns:
         The federation.
@@ -94,10 +101,12 @@ def from_hf(
     if hasattr(by, "load_partition"):
         dataset, owners = _partitioned(dataset, by)
     client_column = by if isinstance(by, str) else None
-    columns = _checked_columns(dataset, features, label=label, by=by, name=name)
+    columns = _checked_columns(dataset, features, label=label, by=by, event=event, name=name)
     if client_column is not None:
         owners = _client_column(dataset, client_column, name)
-    names = _label_names(dataset, label, label_names)
+    names = None
+    if event is None:
+        names = _label_names(dataset, label, label_names)
     x = HFFeatures(dataset, columns, name)
     is_table = x.plain and not integers
     samples = OwnSamples(
@@ -111,9 +120,12 @@ def from_hf(
         feature_names=tuple(columns) if x.plain else None,
         classes=classes,
         integers=integers,
-        columns=column_facts(Columns(label, client_column)),
+        columns=column_facts(Columns(label, client_column, event=event)),
         owners_name="client_id" if client_column is None else client_column,
         scaling=_scaling(is_table, scale, scale_from, name),
+        task_type=task_for(event, None, options=loss_options),
+        event=None if event is None else _column(dataset, event),
+        risk_sets=loss_options,
     )
     return samples.federation(options, test_share(test) if split is None else 1, seed)
 
@@ -176,10 +188,13 @@ def _label_names(dataset: Any, label: str, given: Sequence[str] | None) -> tuple
     return None if names is None else tuple(names)
 
 
-def _checked_columns(dataset: Any, features: Any, label: str, by: Any, name: str) -> list[str]:
-    """The columns of the features, after a check that these, the label's and the clients' exist."""
-    columns = _feature_columns(dataset, features, (label, by), name)
-    needed = [label, by] if isinstance(by, str) else [label]
+def _checked_columns(
+    dataset: Any, features: Any, label: str, by: Any, event: str | None, name: str
+) -> list[str]:
+    """The columns of the features, after a check that these, the label's, the clients' and the
+    events' exist."""
+    columns = _feature_columns(dataset, features, (label, by, event), name)
+    needed = [column for column in (label, by, event) if isinstance(column, str)]
     _check_columns(dataset, [*needed, *columns], name)
     return columns
 

@@ -32,8 +32,8 @@ class RawLabels:
         exposure: exposure of each sample; None if all are 1.
         weight: weight of each sample; None if all are 1.
         clients: client of each sample, for messages; None if it is unknown.
-        columns: names of the columns of a table by their roles (label, exposure, weight), for
-            messages.
+        columns: names of the columns of a table by their roles (label, exposure, weight, event),
+            for messages.
         series: of forecasts, scale and simple forecasts of each sample.
     """
 
@@ -70,25 +70,68 @@ def with_pooled(
     of_training = raw.label[train]
     deviation = float(of_training.std()) or 1.0
     if isinstance(task_type, Count):
-        events = float(of_training.sum())
-        time = float(len(train) if raw.exposure is None else raw.exposure[train].sum())
-        if not events:
+        rate = _rate(raw, train)
+        if not rate:
             raise DataError(
                 f"{raw.place('label', place)}: all training labels are 0, so there is no rate to "
                 "learn; name another label column, such as data.label=visits"
             )
         constant = task_type.constant_of(of_training)
-        return replace(task_type, rate=events / time, deviation=deviation, constant=constant)
+        return replace(task_type, rate=rate, deviation=deviation, constant=constant)
     label = LabelScale(float(of_training.mean()), deviation)
     scaled = (raw.label - label.mean) / label.scale
     return replace(task_type, label=label, constant=task_type.constant_of(scaled[train]))
+
+
+def _rate(raw: RawLabels, train: Int[np.ndarray, "t"]) -> float:
+    """Sum of labels / sum of exposures of the training samples; 0 if all labels are 0."""
+    events = float(raw.label[train].sum())
+    time = float(len(train) if raw.exposure is None else raw.exposure[train].sum())
+    return events / time if events else 0.0
+
+
+def with_training_constant(
+    task_type: TaskType, raw: RawLabels, train: Int[np.ndarray, "t"]
+) -> TaskType:
+    """A task type with given statistics, whose constant model is the best one of the training
+    samples. So R2 and D2 mean the same whatever is given; a wrong mean would flatter all models.
+
+    It stays the same without training samples, or if all their counts are 0.
+
+    Args:
+        task_type: task type with given statistics.
+        raw: labels and exposures of all M samples.
+        train: rows of the training samples of all clients.
+    """
+    if not len(train):
+        return task_type
+    if isinstance(task_type, Count):
+        rate = _rate(raw, train)
+        if not rate:
+            return task_type
+        # The offsets multiply rates by the given rate already.
+        return replace(task_type, constant=(task_type.loss.score_of_rate(rate / task_type.rate),))
+    scaled = (raw.label[train] - task_type.label.mean) / task_type.label.scale
+    centre = float(scaled.mean())
+    constant = list(task_type.constant_of(scaled - centre))
+    for output in range(len(task_type.constant_levels) or 1):
+        constant[output] += centre
+    return replace(task_type, constant=tuple(constant), centre=centre)
+
+
+def with_given_constant(data: Any) -> Any:
+    """Federated data whose constant model follows from given statistics of the labels, if there are
+    any; other data as they are."""
+    if not data.task_type.is_given:
+        return data
+    return replace(data, task_type=data.task_type.as_given())
 
 
 def refitted(
     task_type: TaskType, y: Shaped[np.ndarray, "M ..."], train: Int[np.ndarray, "t"], place: str
 ) -> tuple[TaskType, Shaped[np.ndarray, "M ..."]]:
     """The task type with the statistics of fewer training samples, and ``y`` in these statistics.
-    Given statistics do not change, nor do classes.
+    Given statistics do not change, but for the constant model; classes have none.
 
     Args:
         task_type: task type with the statistics of more training samples.
@@ -99,9 +142,11 @@ def refitted(
     Raises:
         DataError: as for ``with_pooled``.
     """
-    if task_type.loss is None or task_type.is_given or y.dtype == np.float64:
+    if task_type.loss is None or y.dtype == np.float64:
         return task_type, y
     raw = raw_of_rows(task_type, y)
+    if task_type.is_given:
+        return with_training_constant(task_type, raw, train), y
     found = with_pooled(task_type, raw, train, place)
     return found, label_columns(found, raw)
 
@@ -146,16 +191,10 @@ def given_statistics(task_type: TaskType, given: Any) -> TaskType:
         numbers[name] = _given_number(name, value, example)
     if counts:
         deviation = numbers.get("deviation", 1.0)
-        return replace(
-            task_type,
-            rate=numbers["rate"],
-            deviation=deviation,
-            constant=task_type.constant_of(np.zeros(1)),
-            is_given=True,
-        )
-    outputs = 1 if task_type.loss is None else task_type.loss.outputs
+        found = replace(task_type, rate=numbers["rate"], deviation=deviation, is_given=True)
+        return found.as_given()
     label = LabelScale(numbers["mean"], numbers["scale"])
-    return replace(task_type, label=label, constant=(0.0,) * outputs, is_given=True)
+    return replace(task_type, label=label, is_given=True).as_given()
 
 
 def _given_number(name: str, value: Any, example: str) -> float:
@@ -210,7 +249,7 @@ def place_of(role: str, place: Path | str, columns: Mapping[str, str] | None) ->
     of a table.
 
     Args:
-        role: ``label``, ``exposure`` or ``weight``.
+        role: ``label``, ``exposure``, ``weight`` or ``event``.
         place: file or name.
         columns: names of the columns of a table by their roles; None for other data.
     """

@@ -22,11 +22,14 @@ from fedkin.data.label_statistics import (
     raw_columns,
     raw_of_rows,
     with_pooled,
+    with_training_constant,
 )
 from fedkin.data.number_columns import check_above_zero, numbers_of
+from fedkin.data.risk_set_options import RiskSetOptions
 from fedkin.task_types.catalogue import LOSSES, TASK_TYPES
 from fedkin.task_types.count import Count
 from fedkin.task_types.quantile import Quantile
+from fedkin.task_types.survival import COX, Survival
 from fedkin.task_types.task_type import TaskType
 
 _log = logging.getLogger("fedkin")
@@ -65,7 +68,7 @@ def fitted(
     if known == RAW:
         return task_type, raw_columns(raw)
     if known is not None:
-        found = given_statistics(task_type, known)
+        found = with_training_constant(given_statistics(task_type, known), raw, train)
         return found, label_columns(found, raw)
     if not _vary(task_type, raw, train):
         value = f"{raw.label[train][0]:g}" if len(train) else "missing"
@@ -136,6 +139,7 @@ def read_labels(
     place: Path | str,
     clients: Any = None,
     columns: Mapping[str, str] | None = None,
+    what: str = "label",
 ) -> tuple[RawLabels, Bool[np.ndarray, "M"]]:
     """Labels, exposures and weights as numbers, and which samples have a label. Samples without
     a label get the first label that is present, and belong to no client.
@@ -146,21 +150,23 @@ def read_labels(
         place: file or name with which messages begin.
         clients: client of each sample, for messages; None if it is unknown.
         columns: names of the columns of a table by their roles; None for other data.
+        what: what the labels are, for messages.
 
     Raises:
         DataError: a value is text, an exposure or weight is missing, or no sample has a label.
     """
     of_label = place_of("label", place, columns)
-    numbers = numbers_of(labels, "label", of_label, clients, allow_missing=True)
+    numbers = numbers_of(labels, what, of_label, clients, allow_missing=True)
     present = ~np.isnan(numbers)
     if not present.any():
-        raise DataError(f"{of_label}: no row has a label; name another label column")
+        raise DataError(f"{of_label}: no row has a {what}; name another label column")
     if not present.all():
         _log.warning(
-            "%s: left out %d of %d rows, whose label is missing",
+            "%s: left out %d of %d rows, whose %s is missing",
             of_label,
             int((~present).sum()),
             len(present),
+            what,
         )
         numbers = np.where(present, numbers, numbers[present][0])
     others = {}
@@ -192,11 +198,11 @@ def task_type_of(
         quantiles: levels of the task type ``quantile``.
         options: options of the loss, by name (``delta``, ``power``, ``overdispersion``, ``link``).
         known: given statistics of the labels (``label_scale_from``), which labels that are classes,
-            and forecasts, refuse.
+            forecasts and survival times refuse.
 
     Raises:
         ConfigError: a name is unknown, an option does not apply, or statistics are given for labels
-            that are classes or forecasts.
+            that have none.
     """
     task_type = _asked_type(task, loss, quantiles, options)
     if known is not None and task_type is None:
@@ -204,12 +210,54 @@ def task_type_of(
             "label_scale_from must be left out for labels that are classes; set task = "
             f"'regression' for labels that are numbers, got {known!r}"
         )
+    if known is not None and isinstance(task_type, Survival):
+        raise ConfigError(
+            "label_scale_from does not apply to task = 'survival', since Cox's loss depends on the "
+            "order of times only; leave it out"
+        )
     if known is not None and task_type is not None and task_type.by_time:
         raise ConfigError(
             "label_scale_from does not apply to forecasts, whose labels are scaled by each "
             "client's own past; leave it out"
         )
     return task_type
+
+
+def task_for(
+    event: Any,
+    task: str | None,
+    loss: str | None = None,
+    quantiles: Any = None,
+    options: Any = None,
+    known: Any = None,
+) -> TaskType | None:
+    """The task type that the user asks for, of labels that are times if there are events.
+
+    Args:
+        event: column or array of the events; None without one.
+        task, loss, quantiles, options, known: as in ``task_type_of``. With ``event`` and neither a
+            task nor a loss, the task is ``survival``.
+
+    Raises:
+        ConfigError: as in ``task_type_of``, or only one of event and ``survival`` is given.
+    """
+    if event is not None and task is None and loss is None and quantiles is None:
+        task = Survival.name
+    found = task_type_of(task, loss, quantiles, options, known=known)
+    is_survival = isinstance(found, Survival)
+    if event is not None and not is_survival:
+        name = "classification" if found is None else found.name
+        raise ConfigError(
+            f"event applies to task = 'survival' only, got task = {name!r}; leave event out, or "
+            "set task = 'survival', with the column of the times as label"
+        )
+    if event is None and is_survival:
+        raise ConfigError(
+            "task = 'survival' needs the time and the event of each patient; name both columns: "
+            "label = 'time', event = 'status' (1: the event was observed, 0: it was not); for "
+            "arrays use fk.data.from_patients(x, times, died, clients=clients)"
+        )
+    return found
 
 
 def _asked_type(
@@ -223,15 +271,20 @@ def _asked_type(
     given = {name: value for name, value in (options or {}).items() if value is not None}
     name = task or _task_with(loss, quantiles)
     if name not in TASK_TYPES:
-        raise ConfigError(f"{unknown('task', str(name), TASK_TYPES)}; for example task = 'count'")
+        raise ConfigError(unknown("task", str(name), TASK_TYPES))
     if quantiles is not None:
         if name != Quantile.name:
             raise ConfigError("quantiles applies to task = 'quantile' only; leave it out")
         given["levels"] = _levels(quantiles)
+    if name == Survival.name:
+        if loss not in (None, COX):
+            raise ConfigError(f"{unknown('loss of ' + name, loss, [COX])}; leave loss out")
+        RiskSetOptions.of(given)  # checks the options
+        return Survival()
     losses = LOSSES.get(name)
     if losses is None:
-        _refuse(name, given if loss in (None, "log_loss", "cox") else {"loss": loss, **given})
-        return None if name == "classification" else TASK_TYPES[name]()
+        _refuse(name, given if loss in (None, "log_loss") else {"loss": loss, **given})
+        return None
     chosen = loss or next(iter(losses))
     if chosen not in losses:
         raise ConfigError(
@@ -246,6 +299,8 @@ def _task_with(loss: str | None, quantiles: Any) -> str:
     """The task type that has a loss; classes for no loss."""
     if quantiles is not None:
         return Quantile.name
+    if loss == COX:
+        return Survival.name
     return next((name for name, losses in LOSSES.items() if loss in losses), "classification")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ from fedkin.core.plain import plain
 from fedkin.data.files import check_labels
 from fedkin.data.user_arrays import decoded, missing_rows, user_array
 
+_log = logging.getLogger("fedkin")
 Names = tuple[str, ...]
 # ``FederatedData.columns[LABELS]`` says whether the labels of named classes were text (NAMES) or
 # numbers (NUMBERS) in the data.
@@ -206,3 +208,29 @@ def _largest(y: Int[np.ndarray, "M"], place: Path | str) -> int:
             f"samples, {len(y)}; correct it, or set classes={largest + 1}"
         )
     return largest
+
+
+def warn_of_classes(y: Int[np.ndarray, "M"], names: Names | None, place: Path | str) -> None:
+    """Warn if labels are probably wrong: there is only one class, or no class 0.
+
+    Args:
+        y: class of each sample.
+        names: names of the classes; None if labels are numbers.
+        place: file or name with which the warning begins.
+    """
+    classes = np.unique(y)
+    if len(classes) == 1:
+        label = int(classes[0]) if names is None else names[classes[0]]
+        _log.warning(
+            "%s: all labels are %r, so there is only one class and nothing to learn", place, label
+        )
+    elif names is None and classes[0] > 0:
+        _log.warning(
+            "%s: labels are %d to %d, so no sample has class 0 (%d of the classes 0 to %d are "
+            "empty); number classes from 0, or give labels as text, to have no empty class",
+            place,
+            classes[0],
+            classes[-1],
+            classes[-1] + 1 - len(classes),
+            classes[-1],
+        )

@@ -14,12 +14,12 @@ from fedkin.data.federated import FederatedData
 from fedkin.data.file_samples import CLIENT, LABEL, OTHERS, feature_list, file_samples
 from fedkin.data.files import ENDINGS_OF, table_kind
 from fedkin.data.forecast_samples import ForecastReader
-from fedkin.data.label_tasks import task_type_of
+from fedkin.data.label_tasks import task_for
 from fedkin.data.leaf import leaf
 from fedkin.data.packed import is_packed, open_packed
-from fedkin.data.partition_options import PartitionOptions, checked
+from fedkin.data.partition_options import PartitionOptions, checked, own_partition
 from fedkin.data.table_options import TableOptions, refuse_table_options
-from fedkin.data.user_samples import OwnSamples, own_partition
+from fedkin.data.user_samples import OwnSamples
 
 ENDINGS = tuple(ending for endings in ENDINGS_OF.values() for ending in endings)
 
@@ -51,6 +51,8 @@ def load(
     label_scale_from: Any = None,
     exposure: str | int | None = None,
     weight: str | int | None = None,
+    event: str | int | None = None,
+    unit: str | int | None = None,
     categories: Any = None,
     min_frequency: int | None = None,
     min_clients: int | None = None,
@@ -60,6 +62,7 @@ def load(
     test_from: Any = None,
     validation_from: Any = None,
     label_scale: str | None = None,
+    frequency: str | None = None,
     client_columns: Any = None,
     integers: bool | None = None,
 ) -> FederatedData:
@@ -122,17 +125,24 @@ def load(
         drop: columns of a table that are left out, such as ``["row_id"]``.
         rename: new names of columns by their names in the file, such as ``{"years": "age"}``. All
             other options use the new names.
-        task: what the labels are: ``classification``, ``regression``, ``count``, ``quantile`` or
-            ``forecast``; None for the task that has the loss, or classes.
+        task: what the labels are: ``classification``, ``regression``, ``count``, ``quantile``,
+            ``forecast`` or ``survival``; None for the task that has the loss or the event, or
+            classes.
         loss: the training loss, named as in scikit-learn: ``squared_error``, ``absolute_error``,
             ``huber``, ``gaussian_nll``; ``poisson``, ``gamma``, ``tweedie``, ``negative_binomial``;
-            ``quantile``. None for the task's first one.
+            ``quantile``; ``cox``. None for the task's first one.
         quantiles: levels of the task ``quantile``; None for 0.1, 0.5 and 0.9.
-        loss_options: options of the loss, such as ``{"delta": 1.0}`` of ``huber``.
+        loss_options: options of the loss, such as ``{"delta": 1.0}`` of ``huber``, or
+            ``{"ties": "efron", "at_risk": 8, "draws": 8}`` of ``cox`` (``from_patients``).
         label_scale_from: known statistics of labels that are numbers, in place of those of the
             training samples: ``{"mean": 50.0, "scale": 12.0}``, or ``{"rate": 2.5}`` for counts.
         exposure: column (or array) of the exposure of counts, such as years of observation.
         weight: column (or array) of the weights of samples in the loss.
+        event: of survival, the column (or array) that says whether the event was observed: 1 or 0,
+            or a boolean. The label is the time of the event, or the time until which the patient
+            was seen. Samples are risk sets, as in ``from_patients``.
+        unit: column (or array) of what samples belong to, such as the patient of a visit. All
+            samples of a client's unit are in one part, and ``train_fraction`` is a share of units.
         categories: columns of numbers that are categories, such as ``["month"]``. Columns of text
             are categories always: each category becomes a column of 0 and 1.
         min_frequency: a category with fewer training samples shares the column ``infrequent``; None
@@ -148,6 +158,8 @@ def load(
         validation_from: date of the first validation sample; None without validation samples.
         label_scale: ``client`` scales a forecast's labels and lags by the mean and the deviation of
             each client's own training labels, ``pooled`` by those of all; None for ``client``.
+        frequency: length of a step, such as ``month`` or ``15 minutes``, which the rows of every
+            client must have; None for the commonest distance between a client's rows.
         client_columns: columns of a table that describe clients and not samples, such as
             ``["sector"]``: the method ``given`` can use them, and they are no features.
         integers: True keeps x of an npz file or of npy files as integers, such as the token numbers
@@ -174,7 +186,6 @@ def load(
         "min_frequency": min_frequency,
         "min_clients": min_clients,
     }
-    table_options = _table_options(path, of_tables)
     options = own_partition(
         partition=partition,
         clients=clients,
@@ -184,7 +195,7 @@ def load(
         count="clients",
     )
     _refuse_two_divisions(client, partition)
-    task_type = task_type_of(task, loss, quantiles, loss_options, known=label_scale_from)
+    task_type = task_for(event, task, loss, quantiles, options=loss_options, known=label_scale_from)
     forecast = ForecastReader.of(
         task_type,
         0.1 if train_fraction is None else float(1 - train_fraction),
@@ -194,16 +205,12 @@ def load(
         test_from=test_from,
         validation_from=validation_from,
         label_scale=label_scale,
+        frequency=frequency,
     )
+    roles = {"exposure": exposure, "weight": weight, "event": event, "unit": unit}
     if path.is_dir() and not has_arrays(path):
-        of_file = {
-            "label": label,
-            "client": client,
-            "features": features,
-            "label_names": label_names,
-            "partition": partition,
-            "integers": integers,
-        }
+        of_file = {"label": label, "client": client, "features": features, "integers": integers}
+        of_file |= {"label_names": label_names, "partition": partition, **roles}
         _refuse_split(path, train_fraction, seed)
         return _folder_data(path, classes, of_file=of_file, of_tables=of_tables)
     samples = file_samples(
@@ -214,18 +221,15 @@ def load(
         owned=options is None,
         label_names=None if label_names is None else tuple(label_names),
         classes=classes,
-        options=table_options,
-        exposure=None if exposure is None else str(exposure),
-        weight=None if weight is None else str(weight),
+        options=_table_options(path, of_tables),
+        roles=roles,
         client_columns=names_of(client_columns),
         forecast=forecast,
     )
     if forecast is not None:
         return samples.federation(options, 1, seed or 0)
-    samples = replace(samples, task_type=task_type, label_scale_from=label_scale_from)
-    if integers:
-        _refuse_integers_of_table(path)
-        samples = replace(samples, integers=True)
+    samples = _with_integers(samples, path, integers)
+    samples = samples.labelled(task_type, label_scale_from, loss_options)
     return _divided(samples, path, options=options, train_fraction=train_fraction, seed=seed)
 
 
@@ -261,12 +265,16 @@ def _table_options(path: Path, of_tables: dict[str, Any]) -> TableOptions:
     return options
 
 
-def _refuse_integers_of_table(path: Path) -> None:
-    """Raise ConfigError if integers are to be kept of a table, whose columns are scaled."""
+def _with_integers(samples: OwnSamples, path: Path, integers: bool | None) -> OwnSamples:
+    """The samples, whose features stay integers if the option says so. Raises ConfigError for a
+    table, whose columns are scaled."""
+    if not integers:
+        return samples
     if not path.is_dir() and table_kind(path, OTHERS) != "npz":
         raise ConfigError(
             f"integers = true applies to arrays (.npz, .npy), but {path} is a table; leave it out"
         )
+    return replace(samples, integers=True)
 
 
 def _refuse_two_divisions(client: str | int | None, partition: str | None) -> None:

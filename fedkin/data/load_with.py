@@ -8,8 +8,8 @@ from typing import Any
 
 from fedkin.data.federated import FederatedData
 from fedkin.data.file_samples import CLIENT, LABEL, feature_list, file_samples
+from fedkin.data.partition_options import own_partition
 from fedkin.data.table_options import TableOptions
-from fedkin.data.user_samples import own_partition
 from fedkin.task_types.task_type import TaskType
 
 
@@ -55,8 +55,7 @@ def load_with(
         label_names=None,
         classes=None,
         options=TableOptions.of(scale_from=scale_from, rename=rename),
-        exposure=exposure,
-        weight=weight,
+        roles={"exposure": exposure, "weight": weight},
     )
     samples = replace(samples, task_type=task_type, task_type_is_given=True)
     return samples.federation(options, 0.9, 0)

@@ -88,6 +88,10 @@ class NaturalTable:
         }
         if self.about.exposure:
             options["exposure"] = self.about.exposure
+        if self.about.event:
+            options["event"] = self.about.event
+        if self.about.unit:
+            options["unit"] = self.about.unit
         if self.task_type == "forecast":
             options["time"] = list(self.about.time)
             options["season"] = self.about.season

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedkin.core.errors import ConfigError
 from fedkin.data.federated import FederatedData
 from fedkin.data.from_arrays import from_pandas
 from fedkin.data.natural import natural
-from fedkin.data.natural_sets import NATURAL
 from fedkin.data.partition_options import checked
 from fedkin.task_types.catalogue import LOSSES, TASK_TYPES
 from fedkin.task_types.forecast import Forecast
+from fedkin.task_types.survival import Survival
 
 
 @checked
@@ -34,7 +33,7 @@ def natural_federation(
 ) -> FederatedData:
     """A natural federation: a table whose clients are hospitals, schools, states or industries.
 
-    Label, client, exposure, categories and split are those of the set (``fk.data.natural``).
+    Label, client, exposure, event, categories and split are those of the set (``fk.data.natural``).
     Clients without a training row are left out.
 
     Args:
@@ -54,17 +53,11 @@ def natural_federation(
         label_scale: of a forecast, ``client`` or ``pooled``, as for ``load``.
 
     Raises:
-        ConfigError: the set is unknown, or is about survival times.
+        ConfigError: the set is unknown, or an option does not apply.
         DataError: the file is not found.
     """
     found = natural(set, seed=seed)
     own = found.task_type
-    if own == "survival":
-        others = [name for name, about in NATURAL.items() if about.task_type != "survival"]
-        raise ConfigError(
-            f"set = {set!r} has survival times, which become risk sets first "
-            f"(fedkin.data.survival); choose one of {', '.join(others)}"
-        )
     assert own in TASK_TYPES
     if task is None and own == Forecast.name and loss in LOSSES[own]:
         task = own
@@ -77,6 +70,8 @@ def natural_federation(
         # Another task than the set's: its rows are samples without a time.
         for name in ("time", "season", "lags"):
             options.pop(name, None)
+    if not Survival.is_named(options["task"], options["loss"]):
+        options.pop("event", None)
     if lags is not None:
         options["lags"] = lags
     if drop is not None and features is None:

@@ -10,16 +10,11 @@ from jaxtyping import Bool, Float64
 
 from fedkin.core.errors import DataError
 from fedkin.data.files import Table
-from fedkin.data.forecast_tables import (
-    ReadSeries,
-    read_series,
-    resolved_time,
-    series_rows,
-    with_lags,
-)
+from fedkin.data.forecast_tables import series_rows, with_lags
+from fedkin.data.frequency import Frequency
 from fedkin.data.given_lags import lag_name
+from fedkin.data.read_series import ReadSeries, read_series, resolved_time
 from fedkin.data.series_rows import SeriesRows
-from fedkin.data.time_steps import Frequency
 from fedkin.task_types.forecast import Forecast
 from fedkin.task_types.task_type import LabelScale
 

@@ -4,8 +4,9 @@ of another task type."""
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import Float, Float32
+from jaxtyping import Bool, Float, Float32, Shaped
 
+from fedkin.measures.concordance import concordance, concordance_within
 from fedkin.task_types.task_type import TaskType
 
 
@@ -59,3 +60,26 @@ def converted_rows(
     rows[:, 0] = label
     rows[:, 1] += np.log(after.rate) - np.log(before.rate)
     return rows.astype(np.float32)
+
+
+def concordance_index(
+    risks: Float[np.ndarray, "n"],
+    times: Float[np.ndarray, "n"],
+    died: Bool[np.ndarray, "n"],
+    owners: Shaped[np.ndarray, "n"] | None,
+) -> float | None:
+    """The C-index within clients of patients with predicted risks; None with fewer than two
+    comparable pairs.
+
+    Args:
+        risks: predicted risk score of each patient.
+        times: time of each patient.
+        died: whether the event was observed.
+        owners: the client of each patient; None for patients of one client.
+    """
+    names = np.zeros(len(risks)) if owners is None else owners
+    pairs = []
+    for name in np.unique(names):
+        rows = names == name
+        pairs.append(concordance(risks[rows], times[rows], died[rows]))
+    return concordance_within(pairs).index

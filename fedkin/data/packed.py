@@ -8,6 +8,7 @@ true_clusters.npy           true cluster of each client, if known
 client_names.text.npy       names of all clients in UTF-8, if they have names
 client_names.offsets.npy    start of each client's name
 vectors.npy                 vectors for the words of a vocabulary, if there are any
+unit.npy                    unit of each sample, such as its patient, if there are units
 
 The operating system loads a part of a mapped file when it is needed, and drops it when memory is
 short. Packing checks the samples and computes their digest.
@@ -30,6 +31,8 @@ from fedkin.data.client_names import ClientNames
 from fedkin.data.digest import data_digest
 from fedkin.data.federated import SPLITS, FederatedData
 from fedkin.data.packed_files import PackedFiles, file_state
+from fedkin.data.patients import ARRAYS as PATIENTS
+from fedkin.data.patients import Patients
 from fedkin.data.ragged import Ragged
 from fedkin.data.table_transform import TableTransform
 from fedkin.task_types.catalogue import task_type_from, values_of
@@ -42,7 +45,7 @@ _PLAIN = ("name", "classes", "vocabulary", "label_names", "feature_names", "colu
 _TRANSFORM = "transform"
 _TASK_TYPE = "task_type"  # an entry of data whose labels are no classes
 _TUPLES = ("vocabulary", "label_names", "feature_names")
-_ARRAYS = ("x", "y", "true_clusters", "vectors")
+_ARRAYS = ("x", "y", "true_clusters", "vectors", "unit")
 _NAMES = ("client_names.text", "client_names.offsets")
 # Bytes that are copied at a time.
 _BLOCK_BYTES = 2**26
@@ -145,6 +148,8 @@ def open_packed(folder: str | Path) -> FederatedData:
     if _TASK_TYPE in about:
         fields[_TASK_TYPE] = task_type_from(about[_TASK_TYPE], folder / DESCRIPTION)
     fields["client_names"] = _client_names(folder, about, arrays)
+    if PATIENTS[0] in arrays:
+        fields["patients"] = Patients.of_arrays(arrays)
     for split in about["splits"]:
         fields[split] = Ragged(arrays[f"{split}.rows"], arrays[f"{split}.offsets"])
     if len(fields["x"]) != len(fields["y"]):
@@ -189,6 +194,8 @@ def _description(folder: Path) -> dict[str, Any]:
             needed |= {f"{split}.rows.npy", f"{split}.offsets.npy"}
         if f"{_NAMES[0]}.npy" in files:
             needed |= {f"{name}.npy" for name in _NAMES}
+        if f"{PATIENTS[0]}.npy" in files:
+            needed |= {f"{name}.npy" for name in PATIENTS}
         allowed = needed | {f"{name}.npy" for name in _ARRAYS}
         has_splits = {"train", "test"} <= splits <= set(SPLITS)
         has_entries = {*_PLAIN, "digest"} <= set(about)
@@ -260,6 +267,8 @@ def _arrays(data: FederatedData) -> dict[str, np.ndarray]:
         text, offsets = _NAMES
         arrays[text] = names.text
         arrays[offsets] = names.offsets
+    if data.patients is not None:
+        arrays |= data.patients.arrays()
     for split in data.splits:
         part = data.part(split)
         arrays[f"{split}.rows"] = part.rows

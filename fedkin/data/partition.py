@@ -13,6 +13,7 @@ from jaxtyping import Float, Int, Shaped
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.randomness import Stream
 from fedkin.data.federated import Ragged
+from fedkin.data.units import units_of
 
 # Number of draws of a Dirichlet partition before an error.
 MAX_DRAWS = 200
@@ -236,6 +237,37 @@ def split_train_test(
         train[client][:] = rows[: train_sizes[client]]
         test[client][:] = rows[train_sizes[client] :]
     return train, test
+
+
+def split_units(
+    owned: Ragged, unit: Int[np.ndarray, "M"], stream: Stream, train_fraction: float | int = 0.9
+) -> tuple[Ragged, Ragged]:
+    """Training and test rows (samples) of every client, without dividing a unit.
+
+    The units of a client are divided as ``split_train_test`` divides rows, so the fraction is one
+    of units.
+
+    Args:
+        owned: rows of each client.
+        unit: the unit of each sample.
+        stream: shuffles the units of each client with a separate stream.
+        train_fraction: share of training units, in (0, 1].
+
+    Raises:
+        ConfigError: the fraction is outside (0, 1].
+    """
+    found = [units_of(unit, owned[client]) for client in range(len(owned))]
+    units = Ragged.consecutive(np.array([one.count for one in found], np.int64))
+    trained, _ = split_train_test(units, stream, train_fraction)
+    is_trained = np.zeros(len(units.rows), bool)
+    is_trained[trained.rows] = True
+    train = []
+    test = []
+    for client, one in enumerate(found):
+        first = is_trained[units[client]][one.of_sample]
+        train.append(owned[client][first])
+        test.append(owned[client][~first])
+    return Ragged.of(train), Ragged.of(test)
 
 
 def redistribute(owned: Ragged, stream: Stream) -> Ragged:

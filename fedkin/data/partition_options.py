@@ -37,6 +37,8 @@ POOLED = (
     "blocks",
 )
 TEST_CHOICES = ("own", "iid")
+# Name of the option for a partition's number of clients in from_arrays and similar functions.
+COUNT = "num_clients"
 
 # The rows of each client, and the true clusters.
 Owned = tuple[Ragged, Int[np.ndarray, "N"] | None]
@@ -212,6 +214,57 @@ class PartitionOptions:
         if self.tested == "own":
             return test
         return partition.redistribute(test, Stream(seed, purpose="data/tested"))
+
+
+def own_partition(
+    partition: str | None,
+    clients: int | None,
+    classes_per_client: int | None,
+    alpha: float | int | None,
+    min_samples: int | None,
+    count: str = COUNT,
+) -> PartitionOptions | None:
+    """The options of a partition; None if ``partition`` is None.
+
+    Args:
+        partition: name of the partition, one of ``POOLED``.
+        clients: number of clients N.
+        classes_per_client: number of classes per client for the partitions by class.
+        alpha: concentration of the Dirichlet partition.
+        min_samples: smallest number of samples per client for the Dirichlet partition; None for 10.
+        count: the name of the option from which ``clients`` comes, for messages (the readers of
+            data name it differently).
+
+    Raises:
+        ConfigError: the partition is unknown, an option is given that it does not have, or options
+            are given without a partition.
+    """
+    if partition is not None:
+        options = PartitionOptions(
+            partition, clients, classes_per_client, alpha, min_samples=min_samples
+        )
+        options.check(POOLED)
+        if clients is None:
+            raise ConfigError(
+                f"partition={partition!r} needs the number of clients, such as {count}=10"
+            )
+        positive(count, clients)
+        if min_samples is not None:
+            positive("min_samples", min_samples)
+        return options
+    ignored = {
+        count: clients,
+        "classes_per_client": classes_per_client,
+        "alpha": alpha,
+        "min_samples": min_samples,
+    }
+    for name, value in ignored.items():
+        if value is not None:
+            raise ConfigError(
+                f"{name} = {value} applies to a partition only; set partition= "
+                f"({', '.join(POOLED)}) too, or leave it out"
+            )
+    return None
 
 
 def by_writer(writers: Shaped[np.ndarray, "M"], clients: int | None) -> Ragged:

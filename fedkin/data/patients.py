@@ -6,6 +6,7 @@ Shapes: n patients, N clients.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,6 +15,17 @@ from jaxtyping import Bool, Float64, Int
 from fedkin.core.columns import PATIENTS
 from fedkin.core.errors import DataError
 from fedkin.data.ragged import Ragged
+
+# Names of the arrays of patients in files.
+ARRAYS = (
+    "patients.samples",
+    "patients.times",
+    "patients.died",
+    "patients.train.rows",
+    "patients.train.offsets",
+    "patients.test.rows",
+    "patients.test.offsets",
+)
 
 
 @dataclass(frozen=True)
@@ -47,6 +59,25 @@ class Patients:
         if not np.isfinite(self.times).all():
             row = int(np.argmin(np.isfinite(self.times)))
             raise DataError(f"patients: the time of patient {row} is {self.times[row]}")
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All arrays, by the names in ``ARRAYS``."""
+        values = [self.samples, self.times, self.died]
+        for part in (self.train, self.test):
+            values += [part.rows, part.offsets]
+        return dict(zip(ARRAYS, values, strict=True))
+
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Patients:
+        """The patients with these ``arrays``."""
+        samples, times, died, *parts = (arrays[name] for name in ARRAYS)
+        return cls(
+            samples=samples,
+            times=times,
+            died=died,
+            train=Ragged(parts[0], parts[1]),
+            test=Ragged(parts[2], parts[3]),
+        )
 
     def part(self, split: str) -> Ragged:
         """Each client's patients of a split: ``train`` or ``test``."""

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float64, Int64
 
 from fedkin.core.errors import DataError
 from fedkin.core.object_repr import of_client
-from fedkin.data.time_steps import Frequency
+from fedkin.data.frequency import Frequency
 
 # So many seasons back a value is looked for, where the last season has a gap.
 _SEASONS_BACK = 3

@@ -23,8 +23,10 @@ patient who died first has the higher risk. So the accuracy over all pairs is th
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
-from jaxtyping import Bool, Float, Float32, Int
+from jaxtyping import Bool, Float, Int
 
 from fedkin.core.errors import ConfigError, DataError, unknown
 from fedkin.measures.cox_loss import TIES
@@ -77,7 +79,8 @@ def risk_sets(
     rng: np.random.Generator,
     who: str,
     ties: str = "breslow",
-) -> tuple[Float32[np.ndarray, "s size d+1"], Int[np.ndarray, "s"]]:
+    dtype: Any = np.float32,
+) -> tuple[Float[np.ndarray, "s size d+1"], Int[np.ndarray, "s"]]:
     """Risk sets for training: each death with random patients who were at risk.
 
     Args:
@@ -87,6 +90,7 @@ def risk_sets(
         rng: draws the patients.
         who: the client, for messages.
         ties: treatment of deaths at the same time: ``breslow`` or ``efron``.
+        dtype: type of the samples; float64 for columns that are scaled later.
 
     Returns:
         Samples, whose last feature is a patient's weight (0 for an empty place), and the position
@@ -114,7 +118,7 @@ def risk_sets(
                 weights.append(_efron_weights(times, died, patients, draw))
             else:
                 weights.append(np.ones(len(patients)))
-    return _samples(x=x, sets=sets, weights=weights, size=size, rng=rng)
+    return _samples(x=x, sets=sets, weights=weights, size=size, rng=rng, dtype=dtype)
 
 
 def comparable_pairs(
@@ -123,7 +127,8 @@ def comparable_pairs(
     died: Bool[np.ndarray, "n"],
     size: int,
     rng: np.random.Generator,
-) -> tuple[Float32[np.ndarray, "s size d+1"], Int[np.ndarray, "s"]]:
+    dtype: Any = np.float32,
+) -> tuple[Float[np.ndarray, "s size d+1"], Int[np.ndarray, "s"]]:
     """Test samples: all pairs of patients of which it is known who died first. The accuracy on them
     is Harrell's C-index.
 
@@ -132,12 +137,14 @@ def comparable_pairs(
         size: number of places for patients in a sample; all but two are empty.
         rng: draws the order of the two patients, so that a model that predicts equal risks is right
             for half of the pairs.
+        dtype: type of the samples, as in ``risk_sets``.
 
     Returns:
         Samples, and the position in each of the patient who died first.
     """
     pairs = np.argwhere(followed_up(times, died)).tolist()
-    return _samples(x=x, sets=pairs, weights=[np.ones(2)] * len(pairs), size=size, rng=rng)
+    weights = [np.ones(2)] * len(pairs)
+    return _samples(x=x, sets=pairs, weights=weights, size=size, rng=rng, dtype=dtype)
 
 
 def _drawn(at_risk: Bool[np.ndarray, "n"], count: int, rng: np.random.Generator) -> list[int]:
@@ -167,14 +174,15 @@ def _samples(
     weights: list[Float[np.ndarray, "_"]],
     size: int,
     rng: np.random.Generator,
-) -> tuple[Float32[np.ndarray, "s size d+1"], Int[np.ndarray, "s"]]:
+    dtype: Any,
+) -> tuple[Float[np.ndarray, "s size d+1"], Int[np.ndarray, "s"]]:
     """Make a sample of each set of patients (rows of x). The label is the position of the set's
     first patient, who died.
 
     The patients of a sample are in a random order. The last feature is a patient's weight, which is
     0 for an empty place.
     """
-    samples = np.zeros((len(sets), size, x.shape[1] + 1), np.float32)
+    samples = np.zeros((len(sets), size, x.shape[1] + 1), dtype)
     y = np.zeros(len(sets), np.int64)
     for number, (patients, weight) in enumerate(zip(sets, weights, strict=True)):
         order = rng.permutation(len(patients))

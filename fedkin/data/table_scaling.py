@@ -27,6 +27,7 @@ from fedkin.data.column_statistics import (
 from fedkin.data.features import Features
 from fedkin.data.fit_encoding import EncodingRules, fitted_encoding
 from fedkin.data.missing_values import imputation, present_sums
+from fedkin.data.patient_columns import with_columns
 from fedkin.data.ragged import Ragged
 from fedkin.data.raw_tables import EncodedTable, RawTable
 from fedkin.data.table_encoding import TableEncoding
@@ -44,8 +45,7 @@ from fedkin.data.table_transform import (
 LARGEST_RATIO = 100
 # In a smaller table the whole numbers of a column often differ by chance.
 _IDENTIFIED = 50
-# Number of columns that a warning names.
-_SHOWN = 8
+_SHOWN = 8  # number of columns that a warning names
 _log = logging.getLogger("fedkin")
 
 
@@ -205,14 +205,14 @@ class Scaled(NamedTuple):
 
 def rescaled(x: Any, train: Int[np.ndarray, "n"], transform: TableTransform | None) -> Scaled:
     """Features of a table, scaled by its present training samples, after some of them have become
-    validation samples. Given statistics and raw values do not change.
+    validation samples. Given statistics, raw values and risk sets do not change.
 
     Args:
         x: features [M, d] that the transform has scaled.
         train: the training samples of all clients, as rows of x.
         transform: the transform of x; None if x are the numbers of the table.
     """
-    if transform is None or not transform.released or transform.kind == RAW:
+    if transform is None or not transform.released or transform.kind == RAW or x.ndim == 3:
         return Scaled(x, transform)
     raw: Any = Converted(x, transform.undo)
     taken = _is_taken(x, train)
@@ -274,12 +274,14 @@ def converted(x: Any, before: TableTransform | None, after: TableTransform | Non
     both transforms change values in the same way.
 
     Args:
-        x: features [M, d].
+        x: features [M, d], or risk sets [M, m, d + 1].
         before: the transform of x; None for raw values.
         after: the requested transform; None for raw values.
     """
     if before == after or (before is not None and before.equals(after)):
         return x
+    if x.ndim == 3:
+        return with_columns(x, lambda columns: converted(columns, before, after))
     raw = x if before is None else before.undo(x)
     return np.asarray(raw, np.float32) if after is None else after.apply(raw)
 

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float64
 
+from fedkin.core.columns import columns_of_split
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.object_repr import listed
 from fedkin.core.storage import write_atomic
@@ -33,6 +34,7 @@ from fedkin.data.table_encoding import TableEncoding, encoded_names
 from fedkin.data.table_scaling import scales_of
 from fedkin.data.table_transform import RAW, STANDARD, TableTransform
 from fedkin.measures.moments import Moments, above_rounding
+from fedkin.task_types.forecast import Forecast
 
 _VERSION = 1
 # The sums of fewer training samples say much about each of them.
@@ -241,6 +243,7 @@ def table_sums(data: FederatedData) -> TableSums:
 
     Raises:
         DataError: the data are no table.
+        ConfigError: the data are a forecast that is divided by no given date.
     """
     transform = data.transform
     if transform is None or transform.kind != RAW:
@@ -248,11 +251,17 @@ def table_sums(data: FederatedData) -> TableSums:
             f"{data.name}: sums of columns need a table (.csv or .parquet), whose columns have "
             "names"
         )
+    if isinstance(data.task_type, Forecast) and not data.task_type.test_from:
+        raise ConfigError(
+            f"{data.name}: the sums are of training samples, and those of a forecast must end at "
+            "one date at all sites; name it: test_from = '2019-01'"
+        )
     return TableSums(
         columns=transform.inputs,
         renamed=transform.renamed,
         clients=tuple(
-            _sums_of(data.x[data.train[client]], transform) for client in range(data.clients)
+            _sums_of(columns_of_split(data, client, "train"), transform)
+            for client in range(data.clients)
         ),
     )
 

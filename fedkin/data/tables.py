@@ -24,11 +24,13 @@ from fedkin.data.column_checks import (
 from fedkin.data.csv_tables import UNNAMED
 from fedkin.data.files import Table
 from fedkin.data.raw_tables import FrameTable, is_complete
-from fedkin.data.user_samples import OwnSamples
+from fedkin.data.user_samples import ROLES, OwnSamples
 
 # The name that pyarrow gives to an index without a name.
 _INDEX = re.compile(r"__index_level_\d+__")
 _log = logging.getLogger("fedkin")
+# Roles that one column has, which is no feature.
+_SINGLE = ("label", "client", "split", *ROLES)
 
 
 class Columns(NamedTuple):
@@ -42,7 +44,9 @@ class Columns(NamedTuple):
         unused: columns that are not features.
         exposure: column of the exposure of counts; None without one.
         weight: column of the weights of samples; None without one.
+        event: of survival, column of the events; None without one.
         client_columns: columns that describe clients, such as their sector.
+        unit: column of the units of samples, such as the patient; None without one.
     """
 
     label: Any
@@ -52,13 +56,15 @@ class Columns(NamedTuple):
     unused: tuple[Any, ...] = ()
     exposure: Any = None
     weight: Any = None
+    event: Any = None
     client_columns: tuple[Any, ...] = ()
+    unit: Any = None
 
     @property
     def named(self) -> list[Any]:
         """The columns that the user has named for another role than a feature."""
-        roles = (self.label, self.client, self.split, self.exposure, self.weight)
-        return [name for name in roles if name is not None]
+        names = [getattr(self, role) for role in _SINGLE]
+        return [name for name in names if name is not None]
 
 
 def table_samples(
@@ -120,12 +126,12 @@ def feature_columns(table: Table, columns: Columns, place: Path | str) -> list[A
     clash = [name for name in named if name in features]
     if clash:
         raise ConfigError(
-            f"{place}: column {clash[0]!r} cannot be a feature and also the label, the client, the "
-            "split, the exposure or the weight"
+            f"{place}: column {clash[0]!r} cannot be a feature and also the "
+            f"{', the '.join(_SINGLE[:-1])} or the {_SINGLE[-1]}"
         )
     if len(set(named)) < len(named):
         raise ConfigError(
-            f"{place}: label, client, split, exposure and weight must be different columns, got "
+            f"{place}: {', '.join(_SINGLE[:-1])} and {_SINGLE[-1]} must be different columns, got "
             f"{named}"
         )
     return list(features)
@@ -176,8 +182,7 @@ def resolved_columns(table: Table, columns: Columns) -> Columns:
         features=None if features is None else [resolved(name) for name in features],
         split=resolved(columns.split),
         unused=tuple(resolved(name) for name in columns.unused),
-        exposure=resolved(columns.exposure),
-        weight=resolved(columns.weight),
+        **{role: resolved(getattr(columns, role)) for role in ROLES},
         client_columns=tuple(resolved(name) for name in columns.client_columns),
     )
 
@@ -210,6 +215,8 @@ def with_features(
         names = None
     labels = table[columns.label]
     facts = column_facts(columns)
+    named = {role: getattr(columns, role) for role in ROLES}
+    by_role = {role: table[name] for role, name in named.items() if name is not None}
     return OwnSamples(
         place=place,
         title=title,
@@ -219,8 +226,7 @@ def with_features(
         split=split,
         feature_names=names,
         columns=facts,
-        exposure=None if columns.exposure is None else table[columns.exposure],
-        weight=None if columns.weight is None else table[columns.weight],
+        **by_role,
         client_columns={str(name): table[name] for name in columns.client_columns} or None,
         **more,
     )
@@ -234,7 +240,7 @@ def column_facts(columns: Columns) -> dict[str, str]:
         columns: roles of the columns.
     """
     facts = {"label": str(columns.label)}
-    for role in ("client", "exposure", "weight"):
+    for role in ("client", "exposure", "weight", "event"):
         name = getattr(columns, role)
         if name is not None:
             facts[role] = str(name)

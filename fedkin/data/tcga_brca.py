@@ -19,8 +19,9 @@ from fedkin.data.about import AboutData, Form, named
 from fedkin.data.download import Source, fetch, locate
 from fedkin.data.federated import FederatedData
 from fedkin.data.files import Table, reading
-from fedkin.data.from_patients import PatientTable, RiskSetOptions, risk_set_federation
 from fedkin.data.partition_options import checked
+from fedkin.data.risk_set_federation import PatientTable, risk_set_federation
+from fedkin.data.risk_set_options import RiskSetOptions
 
 REGIONS = ("Northeast", "South", "West", "Midwest", "Europe", "Canada")
 SCALINGS = ("pooled", "raw")

@@ -3,8 +3,6 @@ the table counts itself."""
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,100 +14,10 @@ from jaxtyping import Int64
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.object_repr import of_client
 from fedkin.data.files import Table
+from fedkin.data.frequency import DAY, MONTHS, QUARTER, SECONDS, STEPS, Frequency
 
-MONTHS = "months"
-SECONDS = "seconds"
-STEPS = "steps"
-DAY = 86400
-# Usual numbers of steps in a season, by the length of a step.
-_SEASONS = {
-    (MONTHS, 1): 12,
-    (MONTHS, 3): 4,
-    (SECONDS, 7 * DAY): 52,
-    (SECONDS, DAY): 7,
-    (SECONDS, 3600): 24,
-    (SECONDS, 1800): 48,
-    (SECONDS, 900): 96,
-}
-_NAMES = {
-    (MONTHS, 1): "month",
-    (MONTHS, 3): "quarter",
-    (MONTHS, 12): "year",
-    (SECONDS, 7 * DAY): "week",
-    (SECONDS, DAY): "day",
-    (SECONDS, 3600): "hour",
-    (STEPS, 1): "step",
-}
-_QUARTER = re.compile(r"(\d{4})[- ]?Q([1-4])")
-_EPOCH = np.datetime64(0, "s")
-
-
-@dataclass(frozen=True)
-class Frequency:
-    """The length of a step.
-
-    Attributes:
-        unit: ``months``, ``seconds`` or ``steps``.
-        every: number of these units in a step.
-    """
-
-    unit: str
-    every: int
-
-    @property
-    def season(self) -> int:
-        """The usual number of steps in a season; 1 if there is none."""
-        return _SEASONS.get((self.unit, self.every), 1)
-
-    def __str__(self) -> str:
-        name = _NAMES.get((self.unit, self.every))
-        if name is not None:
-            return f"one {name}"
-        if self.unit == SECONDS and self.every % DAY == 0:
-            return f"{self.every // DAY} days"
-        return f"{self.every} {self.unit}"
-
-    def text(self, step: int) -> str:
-        """A step as a date."""
-        if self.unit == STEPS:
-            return str(step * self.every)
-        if self.unit == MONTHS:
-            year, month = divmod(step * self.every, 12)
-            return f"{year}-{month + 1:02d}"
-        moment = _EPOCH + np.timedelta64(int(step) * self.every, "s")
-        return str(moment.astype("datetime64[D]") if self.every % DAY == 0 else moment)
-
-    def moment_of(self, date: Any, option: str) -> int:
-        """A date, such as ``2018-01``, as ``TimeSteps.moment`` has it.
-
-        Args:
-            date: the date, or a number of the table's count.
-            option: name of the option, for messages.
-
-        Raises:
-            ConfigError: the date cannot be read.
-        """
-        try:
-            if self.unit == STEPS:
-                return math.ceil(float(date))
-            return math.ceil(_first_moment(str(date)).timestamp())
-        except (ValueError, TypeError, OverflowError):
-            example = "120" if self.unit == STEPS else "2018-01-01"
-            raise ConfigError(
-                f"{option} must be a date or a step of the table's time, such as {option} = "
-                f"{example!r}; got {date!r}"
-            ) from None
-
-
-def _first_moment(date: str) -> Any:
-    """The first moment of a date, a month, a quarter or a year. Raises ValueError for other
-    text."""
-    import pandas as pd
-
-    if _QUARTER.fullmatch(date):
-        period: Any = pd.Period(re.sub("[- ]", "", date), freq="Q")
-        return period.to_timestamp()
-    return pd.Timestamp(date).tz_localize(None)
+_DAYS_OF_MONTH = 365.25 / 12
+_CHANGED_DAYS = 4
 
 
 @dataclass(frozen=True)
@@ -137,6 +45,7 @@ def read_steps(
     clients: Any,
     place: Path | str,
     frequency: Frequency | None = None,
+    is_declared: bool = False,
 ) -> TimeSteps:
     """The step of each row of a table.
 
@@ -147,10 +56,14 @@ def read_steps(
         clients: client of each row.
         place: file or name with which messages begin.
         frequency: length of a step; None for the commonest distance between a client's rows.
+        is_declared: whether ``frequency`` is an option of the user, which must be this commonest
+            distance. Otherwise a run has found it, and a newer table may have few rows.
 
     Raises:
         DataError: a time cannot be read or is missing, or clients have different frequencies.
     """
+    if frequency is not None and is_declared:
+        _check_declared(table, time, clients, place=place, declared=frequency)
     units = _units(
         table, time, clients, place=place, unit=None if frequency is None else frequency.unit
     )
@@ -283,7 +196,7 @@ def _dates(column: Any, name: str, clients: Any, place: Path | str) -> Any:
     if pd.api.types.is_datetime64_any_dtype(column):
         return column.dt.tz_localize(None)
     text = column.astype(str).str.strip()
-    quarters = text.str.fullmatch(_QUARTER)
+    quarters = text.str.fullmatch(QUARTER)
     if quarters.all():
         return pd.PeriodIndex(text.str.replace(r"[- ]", "", regex=True), freq="Q").to_timestamp()
     dates = pd.to_datetime(text, format="ISO8601", errors="coerce", utc=True).dt.tz_localize(None)
@@ -346,16 +259,47 @@ def _spoken(frequency: Frequency) -> str:
     return str(frequency)
 
 
-def _common_frequency(
-    units: _Units, names: np.ndarray, time: Sequence[str], place: Path | str
-) -> Frequency:
-    """The commonest distance between neighbouring rows of a client, which all clients must have."""
-    of_clients = {}
+def _distances(units: _Units, names: np.ndarray) -> dict[str, int]:
+    """The commonest distance between neighbouring rows of each client that has three rows at
+    different times, in units."""
+    found = {}
     for client, rows in rows_by_client(names).items():
         value = np.unique(units.value[rows])
         if len(value) > 2:
             distances, counts = np.unique(np.diff(value), return_counts=True)
-            of_clients[client] = int(distances[np.argmax(counts)])
+            found[client] = int(distances[np.argmax(counts)])
+    return found
+
+
+def _check_declared(
+    table: Table, time: Sequence[str], clients: Any, *, place: Path | str, declared: Frequency
+) -> None:
+    """Raise DataError for a client whose rows have another distance than the declared one."""
+    # Days are counted where they can be, since in months all days of a month would be one step.
+    unit = declared.unit if declared.unit != MONTHS else None
+    units = _units(table, time, clients, place=place, unit=unit)
+    for client, distance in _distances(units, np.asarray(clients)).items():
+        found = Frequency(units.unit, distance)
+        if found != declared and not _is_in_months(found, declared):
+            raise DataError(
+                f"{place}: column {time[0]!r}: client {client} has a row every {_spoken(found)}, "
+                f"but frequency says {declared}, for all clients; bring its rows to this "
+                "frequency, such as with pandas' resample, or correct frequency"
+            )
+
+
+def _is_in_months(found: Frequency, declared: Frequency) -> bool:
+    """Whether a distance in days is one of so many months. The day of a month may change."""
+    if declared.unit != MONTHS or found.unit != SECONDS:
+        return False
+    return abs(found.every / DAY - _DAYS_OF_MONTH * declared.every) <= _CHANGED_DAYS
+
+
+def _common_frequency(
+    units: _Units, names: np.ndarray, time: Sequence[str], place: Path | str
+) -> Frequency:
+    """The commonest distance between neighbouring rows of a client, which all clients must have."""
+    of_clients = _distances(units, names)
     if not of_clients:
         raise DataError(
             f"{place}: no client has three rows at different times ({', '.join(time)}), but a "

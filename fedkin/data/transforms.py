@@ -199,7 +199,11 @@ def augmented(
     copied_labels = [data.y[data.train.rows]] * len(augmentations)
     y = np.concatenate([data.y, *copied_labels])
     train = _with_copies(data.train, M, len(augmentations))
-    return data.with_rows(train, data.test, x=x, y=y)
+    unit = None
+    if data.unit is not None:
+        copied_units = [data.unit[data.train.rows]] * len(augmentations)
+        unit = np.concatenate([data.unit, *copied_units])
+    return data.with_rows(train, data.test, x=x, y=y, unit=unit)
 
 
 def _copy(

@@ -4,16 +4,15 @@ clients."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Int, Shaped
+from jaxtyping import Bool, Float, Int, Shaped
 
 from fedkin.core.errors import ConfigError, DataError
-from fedkin.core.plain import plain
 from fedkin.core.randomness import Stream
 from fedkin.data.clean_features import check_numbers, clean_features
 from fedkin.data.client_columns import values_by_client
@@ -23,20 +22,24 @@ from fedkin.data.features import Features as Features
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.label_statistics import RawLabels
 from fedkin.data.label_tasks import fitted, given, read_labels
-from fedkin.data.labels import LABELS, Names, encode_labels
-from fedkin.data.partition import by_writer, split_train_test
-from fedkin.data.partition_options import POOLED, Owned, PartitionOptions, positive
+from fedkin.data.labels import LABELS, Names, encode_labels, warn_of_classes
+from fedkin.data.partition import by_writer, split_train_test, split_units
+from fedkin.data.partition_options import Owned, PartitionOptions
 from fedkin.data.raw_tables import RawTable
+from fedkin.data.risk_set_options import RiskSetOptions
 from fedkin.data.series_rows import SeriesRows
+from fedkin.data.split_column import split_numbers
+from fedkin.data.survival_samples import PatientSamples, training_patients
 from fedkin.data.table_scaling import Scaled, TableScaling
 from fedkin.data.table_transform import TableTransform
+from fedkin.data.units import check_whole_units, unit_numbers
 from fedkin.measures.number_bins import bins_of, quantile_edges
+from fedkin.task_types.survival import Survival
 from fedkin.task_types.task_type import TaskType
 
 _log = logging.getLogger("fedkin")
-SPLITS = ("train", "test", "validation")
-# Name of the option for a partition's number of clients in from_arrays and similar functions.
-COUNT = "num_clients"
+# Further roles that have a value for each sample: fields of ``OwnSamples``, and columns of tables.
+ROLES = ("exposure", "weight", "event", "unit")
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,10 @@ class OwnSamples:
         label_scale_from: known statistics of the labels, as of ``label_tasks.fitted``.
         exposure: exposure of each sample [M], for counts; None if all are 1.
         weight: weight of each sample [M] in the loss; None if all are 1.
+        unit: unit of each sample [M], such as its patient; None if each sample is a unit.
         series: of forecasts, scale and simple forecasts of each sample.
+        event: of survival, whether the event of each sample was observed [M]; labels are times.
+        risk_sets: of survival, options of the risk sets by name (``RiskSetOptions.of``).
     """
 
     place: Path | str
@@ -83,9 +89,19 @@ class OwnSamples:
     label_scale_from: Any = None
     exposure: Any = None
     weight: Any = None
+    unit: Any = None
     series: SeriesRows | None = None
+    event: Any = None
+    risk_sets: Mapping[str, Any] | None = None
     # Facts about clients, by the column's name; a value for each sample.
     client_columns: dict[str, Any] | None = None
+
+    def labelled(
+        self, task_type: TaskType | None, known: Any = None, loss_options: Any = None
+    ) -> OwnSamples:
+        """The samples with a task type, known statistics of their labels (``label_scale_from``) and
+        the options of the loss, which are those of the risk sets of survival."""
+        return replace(self, task_type=task_type, label_scale_from=known, risk_sets=loss_options)
 
     def federation(
         self, partition: PartitionOptions | None, train_fraction: float | int, seed: int
@@ -107,21 +123,19 @@ class OwnSamples:
             assert not isinstance(self.x, RawTable)
             x = clean_features(self.x, self.place, self.integers)
         self._check_lengths()
+        if isinstance(self.task_type, Survival):
+            return self._federation_of_patients(x, partition, train_fraction, seed)
+        unit = self._units(partition)
         if self.task_type is not None:
-            return self._federation_of_numbers(x, partition, train_fraction, seed)
+            return self._federation_of_numbers(x, partition, train_fraction, seed, unit=unit)
         y, classes, names, given = encode_labels(
             self.labels, self.place, self.classes, self.label_names
         )
         if self.classes is None and self.label_names is None:
-            _warn_of_classes(y, names, self.place)
-        owners = None
-        client_names = None
-        if self.owners is not None:
-            owners = whole_ids(client_ids(self.owners, self.place, self.owners_name))
-            client_names = ClientNames.of(np.unique(owners))
-        owned, true_clusters = _divided(y, owners, partition, seed)
+            warn_of_classes(y, names, self.place)
+        (owned, true_clusters), client_names = self._owned(y, partition, seed)
         facts = values_by_client(self.client_columns, owned, client_names, self.place)
-        train, test, validation = self._split(owned, train_fraction, seed, client_names)
+        train, test, validation = self._split(owned, train_fraction, seed, client_names, unit=unit)
         transform = None
         if x is None:
             x, transform = self._scaled(train, client_names)
@@ -144,7 +158,19 @@ class OwnSamples:
             from_uint8=self.x.dtype == np.uint8 and not self.integers,
             transform=transform,
             client_columns=facts,
+            unit=unit,
         )
+
+    def _units(self, partition: PartitionOptions | None) -> Int[np.ndarray, "M"] | None:
+        """The unit of each sample as a number; None if each sample is a unit."""
+        if self.unit is None:
+            return None
+        if partition is not None:
+            raise ConfigError(
+                f"{self.place}: unit keeps samples of a client together, but partition = "
+                f"{partition.partition!r} would divide them among clients; leave one of the two out"
+            )
+        return unit_numbers(self.unit, self.place)
 
     def _federation_of_numbers(
         self,
@@ -152,6 +178,7 @@ class OwnSamples:
         partition: PartitionOptions | None,
         train_fraction: float | int,
         seed: int,
+        unit: Int[np.ndarray, "M"] | None,
     ) -> FederatedData:
         """The federation of samples whose labels are numbers; arguments as of ``federation``.
 
@@ -172,17 +199,11 @@ class OwnSamples:
             columns=self.columns,
         )
         raw = replace(raw, series=self.series)
-        owners = None
-        client_names = None
-        if self.owners is not None:
-            owners = whole_ids(client_ids(self.owners, self.place, self.owners_name))
-            client_names = ClientNames.of(np.unique(owners))
-        bins = bins_of(raw.label, quantile_edges(raw.label))
-        owned, true_clusters = _divided(bins, owners, partition, seed)
+        (owned, true_clusters), client_names = self._owned(_binned(raw.label), partition, seed)
         # A client keeps its facts, whichever of its samples have a label.
         facts = values_by_client(self.client_columns, owned, client_names, self.place)
         owned = _select(owned, labelled)
-        train, test, validation = self._split(owned, train_fraction, seed, client_names)
+        train, test, validation = self._split(owned, train_fraction, seed, client_names, unit=unit)
         task_type, y = self._fitted(self.task_type, raw, train)
         assert task_type.loss is not None
         transform = None
@@ -205,7 +226,67 @@ class OwnSamples:
             transform=transform,
             task_type=task_type,
             client_columns=facts,
+            unit=unit,
         )
+
+    def _federation_of_patients(
+        self,
+        x: Shaped[np.ndarray, "M ..."] | None,
+        partition: PartitionOptions | None,
+        train_fraction: float | int,
+        seed: int,
+    ) -> FederatedData:
+        """The federation of risk sets, whose labels are times; arguments as of ``federation``."""
+        patients = PatientSamples.read(
+            self.labels,
+            self.event,
+            place=self.place,
+            clients=self.owners,
+            columns=self.columns,
+            refused={"exposure": self.exposure, "weight": self.weight, "unit": self.unit},
+        )
+        (owned, true_clusters), names = self._owned(_binned(patients.times), partition, seed)
+        facts = values_by_client(self.client_columns, owned, names, self.place)
+        owned = _select(owned, patients.present)
+        divided = patients.divided(
+            owned,
+            training_patients(
+                owned,
+                self.split,
+                train_fraction,
+                seed,
+                samples=self.x.shape[0],
+                place=self.place,
+            ),
+            names=list(names or map(str, range(len(owned)))),
+        )
+        transform = None
+        if x is None:
+            x, transform = self._scaled(divided.train, divided.client_names)
+        assert x is not None
+        return divided.federation(
+            x,
+            options=RiskSetOptions.of(self.risk_sets, seed),
+            title=self.title,
+            place=self.place,
+            true_clusters=true_clusters,
+            client_columns=facts,
+            transform=transform,
+            feature_names=_feature_names(self.feature_names, transform),
+            columns=self.columns,
+        )
+
+    def _owned(
+        self, classes: Int[np.ndarray, "M"], partition: PartitionOptions | None, seed: int
+    ) -> tuple[Owned, ClientNames | None]:
+        """The samples of each client, by their owners or by a partition by their classes; and the
+        names of clients, if there are owners."""
+        owners = None
+        client_names = None
+        if self.owners is not None:
+            owners = whole_ids(client_ids(self.owners, self.place, self.owners_name))
+            client_names = ClientNames.of(np.unique(owners))
+        return _divided(classes, owners, partition, seed), client_names
 
     def _fitted(
         self, task_type: TaskType, raw: RawLabels, train: Ragged
@@ -236,18 +317,24 @@ class OwnSamples:
         train_fraction: float | int,
         seed: int,
         client_names: ClientNames | None = None,
+        unit: Int[np.ndarray, "M"] | None = None,
     ) -> tuple[Ragged, Ragged, Ragged | None]:
         """Training, test and validation rows (samples) of each client; for validation, None if
         there are no such rows."""
         if self.split is None:
-            train, test = split_train_test(
-                owned, Stream(seed, purpose="data/split"), train_fraction
-            )
+            stream = Stream(seed, purpose="data/split")
+            if unit is None:
+                train, test = split_train_test(owned, stream, train_fraction)
+            else:
+                train, test = split_units(owned, unit, stream, train_fraction)
             if train_fraction < 1 and not test.sizes.all():
                 _warn_of_untested(test, client_names, self.place)
             return train, test, None
         number = split_numbers(self.split, self.place)
         train, test, validation = (_select(owned, number == n) for n in range(3))
+        if unit is not None:
+            parts = {"train": train, "test": test, "validation": validation}
+            check_whole_units(unit, parts, self.place, client_names)
         if not len(validation.rows):
             return train, test, None
         return train, test, validation
@@ -258,8 +345,7 @@ class OwnSamples:
             "y": self.labels,
             "clients": self.owners,
             "split": self.split,
-            "exposure": self.exposure,
-            "weight": self.weight,
+            **{role: getattr(self, role) for role in ROLES},
         }
         for name, entries in by_sample.items():
             if entries is None:
@@ -293,6 +379,11 @@ def _feature_names(names: Names | None, transform: TableTransform | None) -> Nam
     return transform.columns
 
 
+def _binned(numbers: Float[np.ndarray, "M"]) -> Int[np.ndarray, "M"]:
+    """The bin of each number, of ten bins of equal counts: classes for a partition."""
+    return bins_of(numbers, quantile_edges(numbers))
+
+
 def _divided(
     y: Int[np.ndarray, "M"],
     owners: Shaped[np.ndarray, "M"] | None,
@@ -306,114 +397,6 @@ def _divided(
         return by_writer(owners), None
     assert partition.clients is not None
     return partition.partition_labels(y, partition.clients, seed)
-
-
-def own_partition(
-    partition: str | None,
-    clients: int | None,
-    classes_per_client: int | None,
-    alpha: float | int | None,
-    min_samples: int | None,
-    count: str = COUNT,
-) -> PartitionOptions | None:
-    """The options of a partition; None if ``partition`` is None.
-
-    Args:
-        partition: name of the partition, one of ``POOLED``.
-        clients: number of clients N.
-        classes_per_client: number of classes per client for the partitions by class.
-        alpha: concentration of the Dirichlet partition.
-        min_samples: smallest number of samples per client for the Dirichlet partition; None for 10.
-        count: the name of the option from which ``clients`` comes, for messages (the readers of
-            data name it differently).
-
-    Raises:
-        ConfigError: the partition is unknown, an option is given that it does not have, or options
-            are given without a partition.
-    """
-    if partition is not None:
-        options = PartitionOptions(
-            partition, clients, classes_per_client, alpha, min_samples=min_samples
-        )
-        options.check(POOLED)
-        if clients is None:
-            raise ConfigError(
-                f"partition={partition!r} needs the number of clients, such as {count}=10"
-            )
-        positive(count, clients)
-        if min_samples is not None:
-            positive("min_samples", min_samples)
-        return options
-    ignored = {
-        count: clients,
-        "classes_per_client": classes_per_client,
-        "alpha": alpha,
-        "min_samples": min_samples,
-    }
-    for name, value in ignored.items():
-        if value is not None:
-            raise ConfigError(
-                f"{name} = {value} applies to a partition only; set partition= "
-                f"({', '.join(POOLED)}) too, or leave it out"
-            )
-    return None
-
-
-def test_share(test: Any) -> float:
-    """The share of training samples, from a share of test samples."""
-    test = plain(test)
-    if isinstance(test, bool) or not isinstance(test, (int, float)) or not 0 <= test < 1:
-        raise ConfigError(
-            f"test must be each client's share of test samples, from 0 to below 1, got {test!r}"
-        )
-    # Rounded, because 1 - 0.9 is 0.09999999999999998.
-    return round(1 - float(test), 12)
-
-
-def split_numbers(split: Shaped[np.ndarray, "M"], place: Path | str) -> Int[np.ndarray, "M"]:
-    """The split of each sample as a number: 0 for training, 1 for test, 2 for validation.
-
-    Raises:
-        DataError: an entry is none of train, test, validation, 0, 1 and 2; the message names its
-            row.
-    """
-    if split.dtype.names is not None:
-        raise DataError(
-            f"{place}: split must be train, test or validation, or 0, 1 or 2, got columns "
-            f"{split.dtype.names}"
-        )
-    text = split.dtype.kind == "U" or (
-        split.dtype == object and any(isinstance(entry, str) for entry in split)
-    )
-    names = SPLITS if text else (0, 1, 2)
-    number = np.select([split == name for name in names], range(3), -1)
-    if (number < 0).any():
-        row = int(np.argmin(number))
-        raise DataError(
-            f"{place}: split must be train, test or validation, or 0, 1 or 2, but row {row} has "
-            f"{split[row]}"
-        )
-    return number
-
-
-def _warn_of_classes(y: Int[np.ndarray, "M"], names: Names | None, place: Path | str) -> None:
-    """Warn if labels are probably wrong: there is only one class, or no class 0."""
-    classes = np.unique(y)
-    if len(classes) == 1:
-        label = int(classes[0]) if names is None else names[classes[0]]
-        _log.warning(
-            "%s: all labels are %r, so there is only one class and nothing to learn", place, label
-        )
-    elif names is None and classes[0] > 0:
-        _log.warning(
-            "%s: labels are %d to %d, so no sample has class 0 (%d of the classes 0 to %d are "
-            "empty); number classes from 0, or give labels as text, to have no empty class",
-            place,
-            classes[0],
-            classes[-1],
-            classes[-1] + 1 - len(classes),
-            classes[-1],
-        )
 
 
 def _select(owned: Ragged, selected: Bool[np.ndarray, "M"]) -> Ragged:

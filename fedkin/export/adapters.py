@@ -190,7 +190,7 @@ def _targets(factors: Sequence[Factor]) -> tuple[list[str], list[int] | None]:
 
 
 def _merged_config(folder: Path) -> bytes:
-    """``config.json`` of a merged model: that of the backbone, for float32 weights."""
+    """``config.json`` of a merged model: the backbone's, for float32 weights."""
     config = read_config(folder) | {"architectures": ["BertModel"]}
     for key in ("dtype", "torch_dtype"):
         if key in config:

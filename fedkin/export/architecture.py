@@ -50,16 +50,30 @@ def entry_of(model: AnyModel, architecture: Architecture | None) -> dict[str, An
 
     Args:
         model: the network.
-        architecture: architecture of the model; None if ``plain_torch`` cannot build the network.
+        architecture: architecture of the model; None if ``plain_torch`` cannot build the network,
+            which may be a Cox model.
 
     Returns:
-        The section; None without an architecture.
+        The section; None for a user's model.
     """
     if architecture is None:
-        return None
+        return _cox_entry(model)
     if architecture["kind"] == "perceptron":
         hidden = architecture["widths"][1:-1]
         return {"name": "mlp", "hidden": hidden} if hidden else {"name": "mclr"}
     if model.spec.detects:
         return {"name": "detector"}
     return {"name": "cnn", "variant": model.name.removeprefix("cnn-")}
+
+
+def _cox_entry(model: AnyModel) -> dict[str, Any] | None:
+    """The section [model] of a Cox model; None for another network."""
+    if isinstance(model, ModelWithWorkers):
+        return None
+    from fedkin.models.cox import RiskSet
+
+    tree = model.unflatten(np.zeros(model.spec.parameters, np.float32))  # type: ignore[attr-defined]
+    if type(tree) is not RiskSet:
+        return None
+    hidden = [layer.weight.shape[0] for layer in tree.risk.layers[:-1]]
+    return {"name": "cox", "hidden": hidden} if hidden else {"name": "cox"}

@@ -17,12 +17,14 @@ import numpy as np
 from fedkin import __version__
 from fedkin.core.errors import ConfigError, StorageError
 from fedkin.core.storage import storage_errors, user_path, write_atomic
+from fedkin.data.patient_columns import has_patients
 from fedkin.data.table_transform import transform_of
 from fedkin.export import architecture
 from fedkin.export.backbones import Files, backbone_files, card_facts
 from fedkin.export.formats import ADAPTER_FORMATS, SUFFIXES, check_format, encoded_model
 from fedkin.export.predictor import Predictor
 from fedkin.task_types.catalogue import values_of
+from fedkin.task_types.survival import Survival
 from fedkin.task_types.task_type import TaskType
 
 CARD = "card.json"
@@ -38,6 +40,12 @@ _ENCODED = (
 _SCALED_BEFORE = (
     "give the model (x - mean) / scale of each column, with the numbers in transform; fedkin "
     "predict does"
+)
+
+
+_RISKS = (
+    "the risk score of each patient of a risk set before the softmax, [batch, patients]; the last "
+    "feature of a patient is 1, and a patient alone has the first place, with 0 in the others"
 )
 
 
@@ -100,6 +108,7 @@ def write(
     plain = architecture.architecture_of(first.model)
     transform = transform_of(first.samples)
     scales = format == "onnx" or (format == "torch" and plain is not None)
+    scales = scales and not has_patients(first.samples)
     card = {"fedkin": __version__, "format": format, **_described(first, scales), **facts}
     card["model"] = card.get("model") or architecture.entry_of(first.model, plain)
     card |= card_facts(first.model)
@@ -226,6 +235,8 @@ def _described(predictor: Predictor, scales: bool) -> dict[str, Any]:
 
 def _output(task_type: TaskType) -> dict[str, Any]:
     """What ``card.json`` tells about the output of the models, and how it becomes a prediction."""
+    if isinstance(task_type, Survival):
+        return {"output": _RISKS, "task_type": values_of(task_type)}
     if task_type.loss is None:
         return {"output": "the score of each class before the softmax, [batch, classes]"}
     levels = getattr(task_type.loss, "levels", None)

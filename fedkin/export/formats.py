@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedkin.core.errors import ConfigError, MissingExtra, ModelError, unknown
+from fedkin.data.patient_columns import has_patients
 from fedkin.data.table_transform import transform_of
 from fedkin.export.architecture import architecture_of
 from fedkin.export.backbones import origin_of
@@ -133,7 +134,7 @@ def _onnx_bytes(predictor: Predictor, network: nn.Module) -> bytes:
     x = predictor.samples.x
     dtype = torch.float32 if x.dtype.kind == "f" else torch.int64
     transform = transform_of(predictor.samples)
-    if transform is not None:
+    if transform is not None and not has_patients(predictor.samples):
         from fedkin.export.plain_torch import Scaling
 
         scaling = Scaling(list(transform.mean), list(transform.scale))

@@ -14,6 +14,13 @@ from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.model_spec import Samples
 from fedkin.core.object_repr import listed
 from fedkin.data.number_columns import check_above_zero, numbers_of
+from fedkin.data.patient_columns import (
+    PatientRows,
+    are_patient_rows,
+    has_patients,
+    risk_sets_of_one,
+    with_columns,
+)
 from fedkin.data.table_transform import TableTransform, transform_of
 from fedkin.data.user_arrays import user_array
 from fedkin.export.columns import is_table, values_of
@@ -31,7 +38,7 @@ def as_samples(x: Any, samples: Samples) -> Shaped[np.ndarray, "B ..."]:
     were.
 
     Args:
-        x: samples, as for ``raw_samples``.
+        x: samples, as for ``raw_samples``; rows of patients, if the training samples are risk sets.
         samples: the training samples. They may also say how the columns of a table were scaled
             (``transform``).
 
@@ -41,10 +48,15 @@ def as_samples(x: Any, samples: Samples) -> Shaped[np.ndarray, "B ..."]:
     Raises:
         DataError: as for ``raw_samples``, or a scaled value is not finite as float32.
     """
+    if are_patient_rows(x, samples):
+        # Each patient is a risk set of one.
+        return risk_sets_of_one(as_samples(x, PatientRows.of(samples)), samples.x.shape[1])
     array = raw_samples(x, samples)
     transform = transform_of(samples)
     if transform is None:
         return array
+    if has_patients(samples):
+        return with_columns(array, transform.apply)
     if not is_table(x):
         _refuse_scaled(array, samples)
     scaled = transform.apply(array)
@@ -69,9 +81,13 @@ def raw_samples(x: Any, samples: Samples) -> Shaped[np.ndarray, "B ..."]:
         DataError: the samples have another shape or type, contain NaN or infinity, or lack a
             column.
     """
+    if are_patient_rows(x, samples):
+        return raw_samples(x, PatientRows.of(samples))
     shape = tuple(samples.x.shape[1:])
     transform = transform_of(samples)
-    if transform is not None and transform.encoding is not None:
+    # The features of risk sets are encoded already.
+    has_raw_columns = not has_patients(samples)
+    if has_raw_columns and transform is not None and transform.encoding is not None:
         return encoded_samples(x, transform, samples)
     dtype = samples.x.dtype if transform is None else np.dtype(np.float64)
     floats = np.issubdtype(dtype, np.floating)

@@ -14,9 +14,11 @@ from fedkin.core.errors import ConfigError, DataError, ModelError, unknown
 from fedkin.core.storage import user_path
 from fedkin.data.client_ids import whole_ids
 from fedkin.data.files import read_npz, read_table, table_kind
-from fedkin.data.label_statistics import RawLabels, label_columns
+from fedkin.data.label_statistics import RawLabels, label_columns, place_of
 from fedkin.data.number_columns import numbers_of
-from fedkin.data.number_scores import scores_of_numbers
+from fedkin.data.number_scores import concordance_index, scores_of_numbers
+from fedkin.data.patient_columns import are_patient_rows, column_count, has_patients
+from fedkin.data.survival_columns import check_times, events_of
 from fedkin.data.tables import without_row_numbers
 from fedkin.data.user_arrays import missing_rows
 from fedkin.export.columns import is_table, values_of
@@ -57,13 +59,14 @@ class Predictions(NamedTuple):
 
 
 class _File(NamedTuple):
-    """The samples of a file, with labels, clients and exposures if the file has them. Samples of a
-    table with text or missing values are a DataFrame."""
+    """The samples of a file, with labels, clients, exposures and events if the file has them.
+    Samples of a table with text or missing values are a DataFrame."""
 
     x: Any
     y: np.ndarray | None
     client: np.ndarray | None
     exposure: np.ndarray | None = None
+    event: np.ndarray | None = None
 
 
 def predict_file(
@@ -97,6 +100,8 @@ def predict_file(
         return _forecast_file(export, path, model=model, client=client, cluster=cluster)
     file = _npz(export, path) if table_kind(path) == "npz" else _table(export, path)
     x = _samples(export, file.x, path)
+    if are_patient_rows(x, export.samples):
+        return _predicted_risks(export, file, x, path, model=model, client=client, cluster=cluster)
     if export.samples.task_type.loss is not None:
         return _predicted_numbers(
             export, file, x, path, model=model, client=client, cluster=cluster
@@ -179,6 +184,53 @@ def _predicted_numbers(
     raw = RawLabels(labels, None if exposure is None else exposure[rows])
     values = scores_of_numbers(task_type, scores[rows], label_columns(task_type, raw))
     return Predictions(table, None, len(rows), values)
+
+
+def _predicted_risks(
+    export: Export,
+    file: _File,
+    x: Any,
+    path: Path,
+    *,
+    model: str | None,
+    client: str | None,
+    cluster: int | None,
+) -> Predictions:
+    """The risk score of each patient. Patients with a time and an event are scored by the C-index
+    within clients."""
+    import pandas as pd
+
+    risks = np.empty(len(x), np.float32)
+    if _by_row(export, (model, client, cluster)):
+        _check_clients(export, file.client is not None, path)
+        assert file.client is not None
+        for one, rows in _models_of_rows(export, file.client, path):
+            risks[rows] = _risks(one, x[rows], path)
+    else:
+        risks[:] = _risks(export.model(model, client=client, cluster=cluster), x, path)
+    table = pd.DataFrame({PREDICTION: risks})
+    if file.y is None or file.event is None:
+        return Predictions(table, None)
+    rows = np.setdiff1d(np.arange(len(x)), [*missing_rows(file.y), *missing_rows(file.event)])
+    if not len(rows):
+        return Predictions(table, None)
+    times, events = _times_and_events(export, file.y[rows], file.event[rows], path)
+    owners = None if file.client is None else file.client[rows].astype(str)
+    index = concordance_index(risks[rows], times, events, owners)
+    if index is None:
+        return Predictions(table, None)
+    return Predictions(table, None, len(rows), {export.samples.task_type.measures[0]: index})
+
+
+def _times_and_events(
+    export: Export, times: np.ndarray, events: np.ndarray, path: Path
+) -> tuple[np.ndarray, np.ndarray]:
+    """Times and events of a file, checked. Raises DataError, which names the file."""
+    columns = export.card.get("columns", {})
+    place = place_of("label", path, columns)
+    numbers = numbers_of(times, "time", place)
+    check_times(numbers, place)
+    return numbers, events_of(events, place_of("event", path, columns))
 
 
 def _forecast_file(
@@ -281,6 +333,14 @@ def _decisions(model: Classifier, x: Any, path: Path) -> Decisions:
         raise type(error)(f"{path}: {error}") from error
 
 
+def _risks(model: Classifier, x: Any, path: Path) -> np.ndarray:
+    """The risk scores of a model for patients of a file. Errors name the file."""
+    try:
+        return model.risks(x)
+    except (DataError, ModelError) as error:
+        raise type(error)(f"{path}: {error}") from error
+
+
 def _finite_scores(model: Classifier, x: Any, path: Path) -> np.ndarray:
     """The scores of a model for samples of a file. Errors name the file."""
     try:
@@ -321,16 +381,23 @@ def _columns(export: Export) -> tuple[str, str]:
     return columns.get("label", "y"), columns.get("client", "client_id")
 
 
+def _optional_columns(export: Export) -> tuple[str | None, str | None]:
+    """The names of the file's columns of exposures and of events; None if the run had none."""
+    columns = export.card.get("columns", {})
+    return columns.get("exposure"), columns.get("event")
+
+
 def _npz(export: Export, path: Path) -> _File:
     """Read the samples to predict, with labels and clients if given, from an npz file."""
     arrays = read_npz(path, ("x",))
     label, client = _columns(export)
-    exposure = export.card.get("columns", {}).get("exposure")
+    exposure, event = _optional_columns(export)
     return _File(
         x=arrays["x"],
         y=arrays.get(label),
         client=arrays.get(client),
         exposure=None if exposure is None else arrays.get(exposure),
+        event=None if event is None else arrays.get(event),
     )
 
 
@@ -338,7 +405,7 @@ def _table(export: Export, path: Path) -> _File:
     """Read the samples to predict, with labels and clients if given, from a CSV or Parquet
     table."""
     label, client = _columns(export)
-    exposure = export.card.get("columns", {}).get("exposure")
+    exposure, event = _optional_columns(export)
     transform = export.samples.transform
     renamed = {} if transform is None else {new: old for old, new in transform.renamed.items()}
     in_file = renamed.get(client, client)
@@ -353,13 +420,16 @@ def _table(export: Export, path: Path) -> _File:
         y=table[label].to_numpy() if label in table else None,
         client=table[client].to_numpy() if client in table else None,
         exposure=table[exposure].to_numpy() if exposure in table else None,
+        event=table[event].to_numpy() if event in table else None,
     )
     if transform is not None and transform.encoding is not None:
         return of_file
     shape = export.card["input"]["shape"]
+    if has_patients(export.samples):
+        shape = [column_count(export.samples)]
     names = export.card["input"]["features"]
     if names is None:
-        roles = (label, client, exposure, _SPLIT)
+        roles = (label, client, exposure, event, _SPLIT)
         others = [name for name in table if name not in roles]
         names = without_row_numbers(others, path)
     if len(names) != int(np.prod(shape)):

@@ -15,6 +15,7 @@ from jaxtyping import Float, Int, Shaped
 
 from fedkin.core.errors import ConfigError, ModelError
 from fedkin.core.model_spec import Samples
+from fedkin.data.patient_columns import are_patient_rows
 from fedkin.export.forecast_inputs import in_label_units, new_rows
 from fedkin.export.input_samples import as_samples, exposures
 from fedkin.simulation.workers import AnyModel, ModelWithWorkers
@@ -92,6 +93,8 @@ class Classifier:
         """Predict the classes [B] of samples: names if labels have names, otherwise numbers. For
         labels that are numbers, predict the labels [B] in their unit; for quantiles, a column for
         each level [B, Q]. For forecasts, x is a table of the past and of the rows to be forecast.
+        For survival, x are rows of patients, and their risk scores [B] are predicted: of two
+        patients, the one with the higher score is expected to have the event first.
 
         Args:
             x: samples, as for calling the model.
@@ -103,8 +106,15 @@ class Classifier:
         Raises:
             ConfigError: ``proba`` or ``exposure`` does not apply to the labels.
             DataError: as for calling the model, or an exposure is not above 0.
-            ModelError: scores are NaN or infinite.
+            ModelError: scores are NaN or infinite, or a mixture would predict risks.
         """
+        if are_patient_rows(x, self.samples):
+            if proba or exposure is not None:
+                raise ConfigError(
+                    f"{self.name} predicts a risk score of each patient; leave proba and exposure "
+                    "out"
+                )
+            return self.risks(x)
         if self.predicts_numbers:
             if proba:
                 raise ConfigError(
@@ -124,6 +134,25 @@ class Classifier:
         if proba:
             return probability
         return classes if self.label_names is None else np.asarray(self.label_names)[classes]
+
+    def risks(self, x: Any) -> Float[np.ndarray, "B"]:
+        """The risk score of each patient, of a model of survival.
+
+        Args:
+            x: rows of patients, as for calling the model.
+
+        Raises:
+            DataError: as for calling the model.
+            ModelError: scores are NaN or infinite, or the model is a mixture, whose risks are not
+                comparable.
+        """
+        if getattr(self, "shares", None) is not None:
+            raise ModelError(
+                f"{self.name} is a mixture of Cox models, whose risk scores have no common scale; "
+                "choose one of them: cluster = K, or --cluster K"
+            )
+        # A patient alone has the first place of a risk set.
+        return self.finite_scores(x)[:, 0]
 
     def decide(self, x: Any, prepared: bool = False) -> Decisions:
         """Predict the classes and the probabilities of samples.
@@ -281,9 +310,11 @@ class Predictor(Classifier):
 
 def layers_of(model: AnyModel, vector: Float[np.ndarray, "P"]) -> dict[str, np.ndarray]:
     """The weights of a model as arrays by layer name. For a PyTorch module, this is its
-    ``state_dict``."""
+    ``state_dict``, without a frozen network."""
     if isinstance(model, ModelWithWorkers):
         state = model.network(vector).state_dict()  # type: ignore[attr-defined]
+        if model.spec.frozen:
+            state = {name: state[name] for name in model.spec.slices}
         return {name: entry.numpy() for name, entry in state.items()}
     import jax
 

@@ -19,11 +19,12 @@ from fedkin.config.server import DataDescription
 from fedkin.core.errors import ConfigError, ModelError, unknown
 from fedkin.core.model_spec import BackboneFeatures, Samples
 from fedkin.core.storage import user_path
+from fedkin.data.patient_columns import has_patients
 from fedkin.data.table_transform import TableTransform, transform_of
 from fedkin.export.backbones import entry_with_backbone
 from fedkin.export.folder import CARD, FROM_UINT8, read_card
 from fedkin.export.formats import library
-from fedkin.export.input_samples import raw_samples
+from fedkin.export.input_samples import as_samples, raw_samples
 from fedkin.export.predictor import Classifier, Predictor
 from fedkin.simulation.torch import wrap_module
 from fedkin.simulation.workers import AnyModel, check_samples
@@ -57,7 +58,9 @@ class OnnxModel(Classifier):
     detects: bool = False
 
     def input_of(self, x: Any) -> Shaped[np.ndarray, "B ..."]:
-        """Raw samples, because an ONNX file scales columns itself."""
+        """Raw samples, because an ONNX file scales columns itself; it does not scale risk sets."""
+        if has_patients(self.samples):
+            return as_samples(x, self.samples)
         return raw_samples(x, self.samples)
 
     def _scores(self, x: Shaped[np.ndarray, "B ..."]) -> Float[np.ndarray, "B C"]:

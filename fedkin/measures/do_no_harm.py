@@ -40,8 +40,9 @@ class HeldOutGains(NamedTuple):
     Attributes:
         mean: mean of own loss - other loss [N A]; NaN without samples.
         variance: variance of these differences, divided by the count minus 1 [N A]; NaN with fewer
-            than two samples.
-        samples: number of held-out samples [N].
+            than two samples. With units, a variance of units: divided by their number, it is the
+            squared error of the mean.
+        samples: number of held-out samples [N], or of their units.
         own_loss: mean loss of the client's own model [N].
     """
 
@@ -103,6 +104,7 @@ def held_out_gains(
     client: Int[np.ndarray, "M"],
     clients: int,
     cap: float = np.inf,
+    unit: Int[np.ndarray, "M"] | None = None,
 ) -> HeldOutGains:
     """The gains of all clients from their losses on single held-out samples.
 
@@ -113,20 +115,68 @@ def held_out_gains(
         clients: number of clients N.
         cap: larger losses count as this one, so that no sample decides alone. For squared errors,
             9 times the variance of the label cuts residuals at 3 standard deviations.
+        unit: unit of each sample, such as its patient. Samples of a unit are alike, so sums over
+            units give the variance, and units are counted. None if each sample is a unit.
     """
     own = np.minimum(np.asarray(own, np.float64), cap)
     count = np.bincount(client, minlength=clients)
     own_loss = _means(own, client, count)
     mean = np.empty((clients, len(others)))
     variance = np.empty((clients, len(others)))
+    groups = None if unit is None else _units_of_clients(client, unit, clients)
     for number, other in enumerate(others):
         gain = own - np.minimum(np.asarray(other, np.float64), cap)
         mean[:, number] = _means(gain, client, count)
+        if groups is not None:
+            centred = gain - mean[client, number]
+            variance[:, number] = _variance_of_units(centred, groups, count)
+            continue
         squares = np.bincount(client, weights=(gain - mean[client, number]) ** 2, minlength=clients)
         variance[:, number] = np.divide(
             squares, count - 1, out=np.full(clients, np.nan), where=count > 1
         )
-    return HeldOutGains(mean, variance, count, own_loss)
+    samples = count if groups is None else groups.count
+    return HeldOutGains(mean, variance, samples, own_loss)
+
+
+class _Units(NamedTuple):
+    """The units of all clients: U of them."""
+
+    of_sample: Int[np.ndarray, "M"]
+    client: Int[np.ndarray, "U"]
+    count: Int[np.ndarray, "N"]
+
+
+def _units_of_clients(
+    client: Int[np.ndarray, "M"], unit: Int[np.ndarray, "M"], clients: int
+) -> _Units:
+    """The units of all clients. Equal units of two clients are two units."""
+    pairs = np.stack([client, unit], axis=1)
+    found, of_sample = np.unique(pairs, axis=0, return_inverse=True)
+    owner = found[:, 0]
+    return _Units(of_sample.reshape(-1), owner, np.bincount(owner, minlength=clients))
+
+
+def _variance_of_units(
+    centred: Float64[np.ndarray, "M"], units: _Units, samples: Int[np.ndarray, "N"]
+) -> Float64[np.ndarray, "N"]:
+    """The variance of clustered samples: divided by the number of units, it is the squared standard
+    error of the mean over samples, u / (u - 1) times the sum of squared sums of units / n^2.
+
+    Args:
+        centred: values minus their client's mean.
+        units: the units.
+        samples: number of samples n of each client.
+    """
+    sums = np.bincount(units.of_sample, weights=centred, minlength=len(units.client))
+    squares = np.bincount(units.client, weights=sums**2, minlength=len(samples))
+    factor = np.divide(
+        units.count.astype(np.float64) ** 2,
+        units.count - 1,
+        out=np.full(len(samples), np.nan),
+        where=units.count > 1,
+    )
+    return factor * squares / np.maximum(samples, 1).astype(np.float64) ** 2
 
 
 def choose_models(

@@ -26,7 +26,8 @@ WORSE_THAN_ALONE = Measure(
     kept="comparison",
 )
 MARGIN = 0.02  # a client loses if its loss is higher by more than this share
-# A client with fewer test samples does not count: its loss says little about its model.
+# A client with fewer test samples does not count, nor is it ranked among the worst clients
+# (``TaskType.least_ranked``): its loss says little about its model.
 LEAST_SAMPLES = 10
 
 
@@ -48,7 +49,6 @@ def worse_than_alone(
     loss: Float[np.ndarray, "c"],
     own_loss: Float[np.ndarray, "c"],
     samples: Int[np.ndarray, "c"],
-    least_samples: int = LEAST_SAMPLES,
 ) -> float:
     """Share of clients that lose more than 2% against their own model; NaN if no client counts.
 
@@ -57,8 +57,8 @@ def worse_than_alone(
     Args:
         loss: test loss of each client, 0 or more; a mean or a sum over its samples.
         own_loss: the same of the client's own model; NaN for a client without one.
-        samples: number of test samples of each client.
-        least_samples: clients with fewer do not count, nor do clients without an own model.
+        samples: number of test samples of each client. Clients with fewer than ``LEAST_SAMPLES`` do
+            not count, nor do clients without an own model.
 
     Examples:
         >>> import numpy as np
@@ -68,20 +68,17 @@ def worse_than_alone(
         >>> round(worse_than_alone(shared, own, np.array([20, 20, 20, 9])), 3)
         0.333
     """
-    counts = counted(own_loss, samples, least_samples)
+    counts = counted(own_loss, samples)
     return float(loses(loss, own_loss)[counts].mean()) if counts.any() else math.nan
 
 
 def counted(
-    own_loss: Float[np.ndarray, "c"],
-    samples: Int[np.ndarray, "c"],
-    least_samples: int = LEAST_SAMPLES,
+    own_loss: Float[np.ndarray, "c"], samples: Int[np.ndarray, "c"]
 ) -> Bool[np.ndarray, "c"]:
     """The clients that count in ``worse_than_alone``.
 
     Args:
         own_loss: test loss of each client's own model; NaN for a client without one.
         samples: number of test samples of each client.
-        least_samples: clients with fewer do not count.
     """
-    return (samples >= least_samples) & ~np.isnan(own_loss)
+    return (samples >= LEAST_SAMPLES) & ~np.isnan(own_loss)

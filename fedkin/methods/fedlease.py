@@ -44,7 +44,7 @@ from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import ClientReads, MemoryNeeds, ModelParts, Requirements
 from fedkin.core.training import LocalTraining
-from fedkin.core.validation import check_choice, check_not_negative, check_positive_integer
+from fedkin.core.validation import check_choices, check_not_negative, check_positive_integer
 from fedkin.core.world import World
 from fedkin.measures.factor_distances import mean_cosine_distances
 from fedkin.methods import cluster_steps
@@ -97,13 +97,14 @@ class FedLEASE:
         check_positive_integer("most", self.most)
         check_positive_integer("warm_up", self.warm_up)
         check_not_negative("floor", self.floor)
-        check_choice("newcomers", self.newcomers, ("loss", "direction", "random"))
+        check_choices(self)
 
     def requirements(self) -> Requirements:
         return Requirements(
             reads=ClientReads(updates="single"),
             parts=ModelParts(shared_head=cluster_steps.shared_head(self)),
             memory=MemoryNeeds(compares_all=True),
+            keeps_clusters=True,
         )
 
     def init(self, world: World, stream: Stream) -> FedLEASEState:
@@ -121,7 +122,7 @@ class FedLEASE:
         usable = reply.arrived & reply.update.any(axis=1)
         if not usable.any():
             raise MethodError(
-                f"the warm-up of FedLEASE: none of {len(reachable)} clients sent an update"
+                f"the warm-up of FedLEASE: 0 of {len(reachable)} clients sent an update"
             )
         clients = reachable[usable]
         updates = reply.update[usable]
@@ -166,7 +167,9 @@ class FedLEASE:
         """Step 2: the cluster of each client, by the update of its factors B."""
         if self.most == 1:
             return np.zeros(len(updates), np.int64)
-        matrices = [factor.b for factor in spec.factors] or list(spec.slices.values())
+        matrices = [factor.b for factor in spec.factors]
+        if not matrices:
+            matrices = list(spec.slices.values()) or [slice(0, spec.parameters)]
         return best_silhouette(
             mean_cosine_distances(updates, matrices),
             linkage="average",

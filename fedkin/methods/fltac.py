@@ -5,9 +5,13 @@ S. Ping et al.: FL-TAC: Enhanced Fine-Tuning in Federated Learning via Low-Rank,
 Adapter Clustering. ICLR 2024 Workshop on LLM Agents, arXiv 2404.15384. v_i is what client i has
 after training: its factors and its last layer.
 
-    each selected client trains from the model of its cluster, in the first round from w_0
+    each selected client trains from the model of its cluster, in its first round from w_0
     clusters of all v_i by K-means
     w_k = mean of the v_i in cluster k, weighted by numbers of samples
+
+A client that was not selected has v_i = the model of its cluster. It takes part in the clustering,
+but not in the means, so a cluster without selected clients keeps its model. Clusters are numbered
+so that most clients keep their number.
 
 In the paper a client has several tasks, and one adapter for each. Here a client has one data set,
 so each pair of client and task is a client.
@@ -15,9 +19,8 @@ so each pair of client and task is a client.
 Differs from the authors' code:
 * The last layer is a part of v_i. In the code one last layer goes from client to client and from
   task to task, trained by all in turn, which no federation can do.
-* Fewer clients than clusters leave some models as they are. The code then averages nothing.
-* A client that was not selected is served by the new model that is nearest to its former one; in
-  the code all clients are selected in every round.
+* All clients are selected in every round of the code, and with at most K of them it averages
+  nothing.
 """
 
 from __future__ import annotations
@@ -26,17 +29,17 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from fedkin.aggregation import mean_by_model
 from fedkin.clustering.kmeans import kmeans
+from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import AtLeast, ClientReads, MemoryNeeds, ModelParts, Requirements
-from fedkin.core.validation import check_choice, check_positive_integer
+from fedkin.core.validation import check_choices, check_positive_integer
 from fedkin.core.world import World
-from fedkin.measures.distances import pairwise
 from fedkin.methods import cluster_steps
 from fedkin.methods.about import NUMBER_OF_MODELS, About
 from fedkin.tasks.train import train
@@ -46,7 +49,7 @@ from fedkin.tasks.train import train
 class FLTACState(State):
     """Arrays that FL-TAC keeps from round to round."""
 
-    start: Float[np.ndarray, "P"]  # w_0
+    trained: Bool[np.ndarray, "N"]  # whether a client has ever trained
 
 
 @plain_options
@@ -80,7 +83,7 @@ class FLTAC:
 
     def __post_init__(self) -> None:
         check_positive_integer("clusters", self.clusters)
-        check_choice("newcomers", self.newcomers, ("loss", "random"))
+        check_choices(self)
 
     def requirements(self) -> Requirements:
         return Requirements(
@@ -91,15 +94,19 @@ class FLTAC:
         )
 
     def init(self, world: World, stream: Stream) -> FLTACState:
-        """The initial state: K equal models, and all clients in the first cluster."""
+        """K equal models; clients join a cluster when they are first selected."""
+        reachable = len(world.clients(stream.round))
+        if self.clusters > reachable:
+            raise MethodError(
+                f"{self.clusters} clusters need at least as many clients, got {reachable}; lower "
+                "method.clusters"
+            )
         start = world.initial(stream.child("model"))
-        state = FLTACState(
+        return FLTACState(
             models=np.repeat(start[None], self.clusters, axis=0),
             assignment=np.full(world.total_clients, UNASSIGNED, np.int64),
-            start=start,
+            trained=np.zeros(world.total_clients, bool),
         )
-        known = world.clients(stream.round)
-        return cluster_steps.assign(world, state, known, np.zeros(len(known), np.int64))
 
     def round(
         self, world: World, state: FLTACState, cohort: Int[np.ndarray, "n"], stream: Stream
@@ -116,40 +123,48 @@ class FLTAC:
         clients = members[reply.arrived]
         if not len(clients):
             return state
+
+        # All v_i: those of the clients that replied come first.
         trained = state.models[state.assignment[clients]] + reply.update[reply.arrived]
-        labels = self._partition(trained, stream)
+        absent = np.setdiff1d(np.flatnonzero(state.trained), clients)
+        everybody = np.concatenate([clients, absent])
+        solutions = np.concatenate([trained, state.models[state.assignment[absent]]])
+        labels = self._partition(solutions, state.assignment[everybody], stream)
 
-        models = state.models.copy()
-        mean, counts = mean_by_model(trained, reply.examples[reply.arrived], labels, self.clusters)
-        models[counts > 0] = mean[counts > 0]
-
-        # A client outside of the cohort follows its model to the nearest new one.
-        moved = _nearest_new(state.models, models)
-        placed = np.flatnonzero(state.assignment != UNASSIGNED)
-        absent = np.setdiff1d(placed, clients)
-        state = cluster_steps.update_assignment(
-            world, state, absent, moved[state.assignment[absent]]
+        mean, counts = mean_by_model(
+            trained, reply.examples[reply.arrived], labels[: len(clients)], self.clusters
         )
-        state = replace(state, models=models)
-        return cluster_steps.update_assignment(world, state, clients, labels)
+        models = np.where(counts[:, None] > 0, mean, state.models)
+        ever = state.trained.copy()
+        ever[clients] = True
+        state = replace(state, models=models, trained=ever)
+        return cluster_steps.update_assignment(world, state, everybody, labels)
 
     def place(
         self, world: World, state: FLTACState, newcomers: Int[np.ndarray, "c"], stream: Stream
     ) -> FLTACState:
+        """New clients join a cluster; before the first round all models are equal."""
+        if not state.trained.any():
+            first = np.zeros(len(newcomers), np.int64)
+            return cluster_steps.assign(world, state, newcomers, first)
         return cluster_steps.place_by_policy(
             world, state, policy=self.newcomers, clients=newcomers, stream=stream
         )
 
-    def _partition(self, trained: Float[np.ndarray, "n P"], stream: Stream) -> Int[np.ndarray, "n"]:
-        """The cluster of each trained model, by K-means; as many clusters as there are models, at
-        most."""
-        clusters = min(self.clusters, len(np.unique(trained, axis=0)))
-        return kmeans(trained, clusters, seed=int(stream.child("kmeans").words()[0]))
+    def _partition(
+        self,
+        solutions: Float[np.ndarray, "n P"],
+        before: Int[np.ndarray, "n"],
+        stream: Stream,
+    ) -> Int[np.ndarray, "n"]:
+        """The cluster of each client, by K-means of all v_i. ``before`` are the clients' clusters
+        so far, by which the new ones are numbered."""
+        from scipy.optimize import linear_sum_assignment
 
-
-def _nearest_new(
-    old: Float[np.ndarray, "K P"], new: Float[np.ndarray, "K P"]
-) -> Int[np.ndarray, "K"]:
-    """The number of the new model that is nearest to each old one."""
-    distances = pairwise(np.concatenate([old, new]), "l2")[: len(old), len(old) :]
-    return np.argmin(distances, axis=1)
+        clusters = min(self.clusters, len(np.unique(solutions, axis=0)))
+        labels = kmeans(solutions, clusters, seed=int(stream.child("kmeans").words()[0]))
+        # As many clients as possible keep the number of their cluster (Kuhn 1955).
+        both = np.zeros((clusters, self.clusters))
+        np.add.at(both, (labels, before), 1)
+        found, number = linear_sum_assignment(-both)
+        return number[np.argsort(found)][labels]

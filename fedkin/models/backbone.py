@@ -7,7 +7,6 @@ The folder holds ``config.json``, ``model.safetensors`` and ``tokenizer.json``, 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,6 +19,7 @@ from jaxtyping import Int
 from safetensors import SafetensorError, safe_open
 
 from fedkin.core.errors import ModelError
+from fedkin.data.tokenizer import CONFIG, Tokenizer, model_config
 from fedkin.models.encoder import (
     Attention,
     Embeddings,
@@ -29,9 +29,7 @@ from fedkin.models.encoder import (
     Projection,
 )
 from fedkin.models.frozen import FrozenPart
-from fedkin.models.tokenizer import Tokenizer
 
-CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 _PICKLES = ("*.bin", "*.pt", "*.pth")
 # Settings of a BERT model for which the encoder computes something else.
@@ -56,14 +54,12 @@ class Backbone:
         name: name of the folder.
         encoder: the encoder, with NumPy arrays.
         tokenizer: from texts to token numbers.
-        positions: the largest number of tokens of a text.
         folder: the folder from which it was read.
     """
 
     name: str
     encoder: Encoder
     tokenizer: Tokenizer
-    positions: int
     folder: Path
 
     def __repr__(self) -> str:
@@ -90,7 +86,21 @@ class Backbone:
             length: number of tokens L of every text; longer texts are cut, and a message says how
                 many. None: enough for 95% of the texts, rounded up to a multiple of 8.
         """
-        return self.tokenizer.tokens(texts, length, self.positions)
+        return self.tokenizer.tokens(texts, length)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The weights by the names of transformers, as ``model.safetensors`` has them."""
+        found: dict[str, Any] = {}
+        if self.encoder.embeddings is not None:
+            embeddings = self.encoder.embeddings
+            for name in ("word", "position", "token_type"):
+                found[f"embeddings.{name}_embeddings.weight"] = getattr(embeddings, name)
+            found |= _named("embeddings.LayerNorm", embeddings.norm)
+        for number, layer in enumerate(self.encoder.layers, self.encoder.first):
+            place = f"encoder.layer.{number}"
+            for name, part in _parts(layer).items():
+                found |= _named(f"{place}.{name}", part)
+        return {name: np.asarray(array, np.float32) for name, array in found.items()}
 
     def starting_at(self, layer: int) -> Backbone:
         """The backbone without the embeddings and the layers below ``layer``, for features that
@@ -106,6 +116,26 @@ class Backbone:
             self.encoder, embeddings=None, layers=self.encoder.layers[layer:], first=layer
         )
         return replace(self, encoder=encoder)
+
+
+def _parts(layer: EncoderLayer) -> dict[str, Projection | LayerNorm]:
+    """The parts of a layer that have weights, by the names of transformers."""
+    attention = layer.attention
+    return {
+        "attention.self.query": attention.query,
+        "attention.self.key": attention.key,
+        "attention.self.value": attention.value,
+        "attention.output.dense": attention.output,
+        "attention.output.LayerNorm": layer.attention_norm,
+        "intermediate.dense": layer.intermediate,
+        "output.dense": layer.output,
+        "output.LayerNorm": layer.output_norm,
+    }
+
+
+def _named(name: str, part: Projection | LayerNorm) -> dict[str, Any]:
+    """Weight and bias of a part, by name."""
+    return {f"{name}.weight": part.weight, f"{name}.bias": part.bias}
 
 
 def from_transformers(folder: str | Path) -> Backbone:
@@ -125,20 +155,18 @@ def from_transformers(folder: str | Path) -> Backbone:
     folder = Path(folder)
     config = read_config(folder)
     weights = _Weights(folder / WEIGHTS, read_arrays(folder))
-    padding = _padding(folder, config)
+    tokenizer = Tokenizer.from_folder(folder)
     encoder = Encoder(
         embeddings=weights.embeddings(_eps(config)),
         layers=tuple(weights.layer(number, config) for number in range(_layers(folder, config))),
         first=0,
-        padding=padding,
+        padding=tokenizer.padding,
     )
-    tokenizer = Tokenizer.from_folder(folder, padding)
     tokenizer.check_vocabulary(len(encoder.embeddings.word))  # type: ignore[union-attr]
     return Backbone(
         name=folder.resolve().name,
         encoder=encoder,
         tokenizer=tokenizer,
-        positions=int(config["max_position_embeddings"]),
         folder=folder,
     )
 
@@ -146,17 +174,7 @@ def from_transformers(folder: str | Path) -> Backbone:
 def read_config(folder: Path) -> dict[str, Any]:
     """The settings of the model in a folder."""
     path = folder / CONFIG
-    if not folder.is_dir():
-        raise ModelError(
-            f"{folder} is no folder; give a local folder of a Hugging Face model, as "
-            "model.save_pretrained(folder) writes it (nothing is downloaded)"
-        )
-    if not path.is_file():
-        raise ModelError(f"{folder} has no {CONFIG}, so it is no folder of a Hugging Face model")
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ModelError(f"{path} is no JSON: {error}") from error
+    config = model_config(folder)
     kind = config.get("model_type")
     if kind != "bert":
         raise ModelError(
@@ -210,17 +228,6 @@ def _layers(folder: Path, config: Mapping[str, Any]) -> int:
 def _eps(config: Mapping[str, Any]) -> float:
     """The number that normalisation adds to the variance."""
     return float(config.get("layer_norm_eps", 1e-12))
-
-
-def _padding(folder: Path, config: Mapping[str, Any]) -> int:
-    """The token number of padding."""
-    padding = config.get("pad_token_id")
-    if not isinstance(padding, int):
-        raise ModelError(
-            f"{folder / CONFIG} names no pad_token_id, so texts of different lengths cannot be "
-            'put into one array; write the number of the padding token there: "pad_token_id": 0'
-        )
-    return padding
 
 
 @dataclass(frozen=True)

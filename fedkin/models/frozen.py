@@ -1,4 +1,4 @@
-"""The class ``FrozenPart``: arrays of a model that nobody trains, such as a pretrained backbone."""
+"""The class ``FrozenPart``: arrays of a model that are not trained, such as a backbone."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class FrozenPart:
     that a program closes over would be written into every program, on disk too.
 
     Attributes:
-        name: the name of the backbone, such as that of its folder.
+        name: the name of the backbone, such as its folder.
         tree: the arrays, as a pytree of NumPy arrays.
         origin: the folder of a pretrained model; None if the arrays come from a module.
     """
@@ -66,8 +66,7 @@ class FrozenPart:
 
     @property
     def backbone_digest(self) -> str:
-        """The digest that identifies the backbone: that of all weights in its folder, if it has
-        one."""
+        """The digest that identifies the backbone: of all weights in its folder, if it has one."""
         return self.digest if self.origin is None else self.origin.digest
 
     def facts(self) -> dict[str, Any]:

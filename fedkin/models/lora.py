@@ -14,7 +14,6 @@ B be compared between clients: B is the gradient seen through A.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,18 +23,30 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from fedkin.core.errors import ConfigError, ModelError
-from fedkin.core.model_spec import BackboneFeatures, Factor, ModelSpec, Samples, spec_from_shapes
-from fedkin.core.object_repr import listed
+from fedkin.core.errors import ModelError
+from fedkin.core.model_spec import BackboneFeatures, ModelSpec, Samples
 from fedkin.core.plain import plain_lists
+from fedkin.core.torch_adapters import make_torch_adapter
+from fedkin.models.adapter_layers import (
+    AdapterOptions,
+    DenseLayer,
+    drawn_head,
+    layer_number,
+    own_head,
+)
 from fedkin.models.backbone import Backbone, from_transformers
 from fedkin.models.encoder import Projection
 from fedkin.models.frozen import FrozenPart, Origin
 from fedkin.models.layers import Dense
-from fedkin.models.model import Model, Tree, check_samples, parameter_tree, prepare_jax
+from fedkin.models.model import (
+    Model,
+    Tree,
+    check_samples,
+    is_torch_module,
+    parameter_tree,
+    prepare_jax,
+)
 
-_HEAD_DEVIATION = 0.02  # standard deviation of a new last layer, as in BERT
-_TRAINED = ("AB", "B")
 _DENSE = (eqx.nn.Linear, Projection, Dense)
 
 
@@ -46,7 +57,7 @@ class Factors(NamedTuple):
     b: Any  # [out, rank]
 
 
-class Trained(NamedTuple):
+class TrainedParts(NamedTuple):
     """What clients train: the factors of all adapted layers, then the last layer."""
 
     factors: tuple[Factors, ...]
@@ -54,7 +65,7 @@ class Trained(NamedTuple):
 
 
 class Frozen(NamedTuple):
-    """What nobody trains: the arrays of the backbone, and A where only B is trained."""
+    """Parts that are not trained: the arrays of the backbone, and A where only B is trained."""
 
     backbone: Any
     a: Any
@@ -84,15 +95,18 @@ def lora(
     head: bool | str = True,
     batched: bool = False,
     seed: int = 0,
+    engine: str = "torch",
+    threads: int = 1,
     backbone_digest: str | None = None,
-) -> Model:
+) -> Any:
     """A model whose clients train low-rank factors of a frozen network and its last layer.
 
     Args:
         data: federated data: token numbers [M, L] for a backbone, or the features that
             ``fk.models.features`` has computed from them.
         backbone: the folder of a pretrained text model, or what ``fk.models.from_transformers``
-            returns for it; or an Equinox module.
+            returns for it; or an Equinox module; or a PyTorch module, such as a model of
+            transformers.
         rank: rank of the factors.
         alpha: the factors' product is multiplied by alpha / rank.
         targets: ends of the names of the dense layers that get factors.
@@ -100,15 +114,17 @@ def lora(
         train: ``AB`` to train both factors; ``B`` to train B only (FFA-LoRA, Sun et al., ICLR
             2024), which halves the bytes and makes means of models exact.
         head: for a backbone: True for a new last layer on the mean over the tokens. For a module:
-            the end of the name of its last dense layer, which is drawn again and trained whole;
-            False if only factors are trained.
-        batched: whether a module takes a batch instead of one sample.
+            the end of the name of its last dense layer, which is drawn again and trained whole
+            (True for the last one in the module); False if only factors are trained.
+        batched: whether an Equinox module takes a batch instead of one sample.
         seed: seed of A. It is equal for all clients and clusters.
+        engine: for a PyTorch module: the library that trains it, as in ``fk.torch_model``.
+        threads: for a PyTorch module: cores for one client.
         backbone_digest: digest of the backbone's weights, which are checked. Runs and exports store
             it. None for any backbone.
 
     Returns:
-        The model.
+        The model: one of JAX, or of PyTorch for a PyTorch module.
 
     Raises:
         ModelError: no layer has a name of ``targets``, the backbone does not fit the data, or it
@@ -119,12 +135,17 @@ def lora(
     check_samples(data)
     if isinstance(backbone, (str, Path)):
         backbone = from_transformers(backbone)
-    if train not in _TRAINED:
-        raise ConfigError(f"train must be 'AB' or 'B', got {train!r}")
+    options = AdapterOptions.of(
+        rank=rank, alpha=alpha, targets=targets, layers=layers, train=train, seed=seed
+    )
+    if is_torch_module(backbone):
+        return make_torch_adapter(
+            data, backbone, options=options, head=head, engine=engine, threads=threads
+        )
     network = _network(backbone, data, head, batched)
-    adapted = network.adapted(tuple(targets), None if layers is None else tuple(layers), rank)
-    drawn = _drawn_a(adapted, rank, seed)
-    parts = _Parts(network=network, adapted=adapted, scale=alpha / rank, rank=rank)
+    adapted = options.adapted(network.name, network.dense, network.own_head)
+    drawn = options.drawn_a(adapted)
+    parts = _Parts(network=network, adapted=adapted, options=options)
     trained_a = None if train == "B" else drawn
     frozen = FrozenPart(
         name=network.name,
@@ -158,50 +179,17 @@ def _check_digest(frozen: FrozenPart, expected: str) -> None:
         )
 
 
-class _Layer(NamedTuple):
-    """A dense layer of a network."""
-
-    name: str
-    position: int  # among the leaves of the network, where dense layers are leaves
-    shape: tuple[int, int]  # [out, in]
-
-
 class _Network(NamedTuple):
     """A frozen network: its arrays, and everything else of it."""
 
     name: str
     arrays: Tree
     static: Any
-    dense: dict[str, _Layer]
+    dense: dict[str, DenseLayer]
+    positions: dict[str, int]  # of dense layers among the leaves, where they count as leaves
     call: Callable[[Any, Array, Array | None], Array]  # from module, batch and key to outputs
     new_head: int | None  # number of inputs of a new last layer; None without one
-    own_head: _Layer | None  # the module's last layer, which is trained whole
-
-    def adapted(
-        self, targets: tuple[str, ...], layers: tuple[int, ...] | None, rank: int
-    ) -> list[_Layer]:
-        """The layers that get factors."""
-        found = [
-            layer
-            for layer in self.dense.values()
-            if layer is not self.own_head and layer.name.endswith(targets)
-        ]
-        if layers is not None:
-            found = [layer for layer in found if _number(layer.name) in layers]
-        if not targets or not found:
-            numbers = "" if layers is None else f" in the layers {', '.join(map(str, layers))}"
-            ends = dict.fromkeys(name.rpartition(".")[2] for name in self.dense)
-            raise ModelError(
-                f"no dense layer of {self.name!r} has a name that ends with "
-                f"{' or '.join(targets) or 'nothing'}{numbers}; there are {listed(list(ends))}"
-            )
-        smallest = min(min(layer.shape) for layer in found)
-        if not 1 <= rank <= smallest:
-            raise ConfigError(
-                f"rank must be between 1 and {smallest}, the size of the smallest layer that gets "
-                f"factors, got {rank}"
-            )
-        return found
+    own_head: DenseLayer | None  # the module's last layer, which is trained whole
 
 
 def _network(backbone: Any, data: Samples, head: bool | str, batched: bool) -> _Network:
@@ -215,20 +203,21 @@ def _network(backbone: Any, data: Samples, head: bool | str, batched: bool) -> _
         name = type(backbone).__name__.lower()
     else:
         raise ModelError(
-            "a backbone is what fk.models.from_transformers returns, its folder, or an Equinox "
-            f"module, got {type(backbone).__name__}"
+            "a backbone is what fk.models.from_transformers returns, its folder, or a module of "
+            f"Equinox or PyTorch, got {type(backbone).__name__}"
         )
     arrays, static = eqx.partition(module, eqx.is_inexact_array)
     is_encoder = isinstance(backbone, Backbone)
-    dense = _dense_layers(module, backbone.encoder.first if is_encoder else 0)
+    positions, dense = _dense_layers(module, backbone.encoder.first if is_encoder else 0)
     return _Network(
         name=name,
         arrays=jax.tree.map(np.asarray, arrays),
         static=static,
         dense=dense,
+        positions=positions,
         call=_whole_batch if is_encoder or batched else _each_sample,
         new_head=backbone.encoder.width if is_encoder else None,
-        own_head=None if is_encoder or head is False else _own_head(name, dense, head),
+        own_head=None if is_encoder or head is False else own_head(name, dense, head),
     )
 
 
@@ -236,10 +225,11 @@ def _fitting(backbone: Backbone, data: Samples) -> Backbone:
     """The backbone for these samples: whole for token numbers, without its first layers for
     features."""
     if np.issubdtype(data.x.dtype, np.integer) and data.x.ndim == 2:
-        if data.x.shape[1] > backbone.positions:
+        if data.x.shape[1] > backbone.tokenizer.positions:
             raise ModelError(
                 f"{data.name}: texts have {data.x.shape[1]} tokens, but the backbone "
-                f"{backbone.name!r} has {backbone.positions} positions; give a smaller length"
+                f"{backbone.name!r} has {backbone.tokenizer.positions} positions; give a "
+                "smaller length"
             )
         words = len(backbone.encoder.embeddings.word)  # type: ignore[union-attr]
         if not 0 <= data.x.min() <= data.x.max() < words:
@@ -271,40 +261,26 @@ def _is_dense(node: Any) -> bool:
     return isinstance(node, _DENSE)
 
 
-def _number(name: str) -> int:
-    """The first number in the name of a dense layer, that of its layer; -1 for none."""
-    digits = [int(part) for part in name.split(".") if part.isdecimal()]
-    return digits[0] if digits else -1
-
-
-def _dense_layers(module: Any, first: int) -> dict[str, _Layer]:
-    """The dense layers of a module by name, in the order of its fields.
+def _dense_layers(module: Any, first: int) -> tuple[dict[str, int], dict[str, DenseLayer]]:
+    """The positions and the shapes of the dense layers of a module by name, in the order of its
+    fields.
 
     Args:
         module: the module.
         first: the number of its first layer in the whole backbone, from which names count.
     """
     leaves = jax.tree_util.tree_leaves_with_path(module, is_leaf=_is_dense)
+    positions = {}
     found = {}
     for position, (path, leaf) in enumerate(leaves):
         if _is_dense(leaf):
             name = jax.tree_util.keystr(path, simple=True, separator=".")
             if first:
-                own = _number(name)
+                own = layer_number(name)
                 name = name.replace(f".{own}.", f".{own + first}.", 1)
-            found[name] = _Layer(name=name, position=position, shape=tuple(leaf.weight.shape))
-    return found
-
-
-def _own_head(name: str, dense: dict[str, _Layer], head: bool | str) -> _Layer:
-    """The last layer of a module: the one with the given end of a name, or the last one."""
-    found = [layer for layer in dense.values() if head is True or layer.name.endswith(str(head))]
-    if not found:
-        raise ModelError(
-            f"no dense layer of {name!r} has a name that ends with {head!r}; there are "
-            f"{listed(list(dense)) or 'none'}"
-        )
-    return found[-1]
+            positions[name] = position
+            found[name] = DenseLayer(name=name, shape=tuple(leaf.weight.shape))
+    return positions, found
 
 
 def _whole_batch(module: Any, x: Any, key: Array | None) -> Array:
@@ -317,24 +293,12 @@ def _each_sample(module: Any, x: Any, key: Array | None) -> Array:
     return jax.vmap(module)(x)
 
 
-def _drawn_a(adapted: list[_Layer], rank: int, seed: int) -> tuple[Array, ...]:
-    """A of every adapted layer: uniform between -1/sqrt(in) and 1/sqrt(in), as in PyTorch."""
-    keys = jax.random.split(jax.random.key(seed), len(adapted))
-    drawn = []
-    for key, layer in zip(keys, adapted, strict=True):
-        inputs = layer.shape[1]
-        bound = inputs**-0.5
-        drawn.append(jax.random.uniform(key, (rank, inputs), jnp.float32, -bound, bound))
-    return tuple(drawn)
-
-
 class _Parts(NamedTuple):
     """What the functions of an adapter's model need."""
 
     network: _Network
-    adapted: list[_Layer]
-    scale: float
-    rank: int
+    adapted: list[DenseLayer]
+    options: AdapterOptions
 
     def model(self, trained_a: tuple[Array, ...] | None, frozen: FrozenPart, classes: int) -> Model:
         """The model, for A that is trained (or None) and the frozen part."""
@@ -342,12 +306,12 @@ class _Parts(NamedTuple):
         def init(key: Array) -> Tree:
             return self.initial(key, trained_a, classes)
 
-        def applied(arrays: Frozen) -> Callable[[Trained, Array, Array | None], Array]:
+        def applied(arrays: Frozen) -> Callable[[TrainedParts, Array, Array | None], Array]:
             return lambda tree, x, key: self.scores(arrays, tree, x, key)
 
         example = init(jax.random.key(0))
         return Model(
-            name=f"{self.network.name}-lora-{self.rank}",
+            name=f"{self.network.name}-lora-{self.options.rank}",
             spec=self.spec(example, frozen.digest),
             init=init,
             apply=applied(frozen.tree),
@@ -356,12 +320,15 @@ class _Parts(NamedTuple):
             applied=applied,
         )
 
-    def initial(self, key: Array, trained_a: tuple[Array, ...] | None, classes: int) -> Trained:
+    def initial(
+        self, key: Array, trained_a: tuple[Array, ...] | None, classes: int
+    ) -> TrainedParts:
         """New parameters: A as drawn, B = 0, and a last layer drawn from the key."""
         factors = []
         for number, layer in enumerate(self.adapted):
             a = None if trained_a is None else trained_a[number]
-            factors.append(Factors(a=a, b=jnp.zeros((layer.shape[0], self.rank), jnp.float32)))
+            b = jnp.zeros((layer.shape[0], self.options.rank), jnp.float32)
+            factors.append(Factors(a=a, b=b))
         shape = None
         if self.network.new_head is not None:
             shape = (classes, self.network.new_head)
@@ -369,47 +336,28 @@ class _Parts(NamedTuple):
             shape = self.network.own_head.shape
         head = None
         if shape is not None:
-            weight = _HEAD_DEVIATION * jax.random.normal(key, shape, jnp.float32)
-            head = Projection(weight=weight, bias=jnp.zeros(shape[0], jnp.float32))
-        return Trained(factors=tuple(factors), head=head)
+            head = Projection(weight=drawn_head(key, shape), bias=jnp.zeros(shape[0], jnp.float32))
+        return TrainedParts(factors=tuple(factors), head=head)
 
-    def scores(self, frozen: Frozen, tree: Trained, x: Any, key: Array | None) -> Array:
+    def scores(self, frozen: Frozen, tree: TrainedParts, x: Any, key: Array | None) -> Array:
         """Scores of a batch."""
         module = eqx.combine(frozen.backbone, self.network.static)
         leaves, structure = jax.tree.flatten(module, is_leaf=_is_dense)
         for number, layer in enumerate(self.adapted):
             factors = tree.factors[number]
             a = factors.a if frozen.a is None else frozen.a[number]
-            leaves[layer.position] = Adapted(
-                layer=leaves[layer.position], a=a, b=factors.b, scale=self.scale
+            position = self.network.positions[layer.name]
+            leaves[position] = Adapted(
+                layer=leaves[position], a=a, b=factors.b, scale=self.options.scale
             )
         if self.network.own_head is not None:
-            leaves[self.network.own_head.position] = tree.head
+            leaves[self.network.positions[self.network.own_head.name]] = tree.head
         outputs = self.network.call(jax.tree.unflatten(structure, leaves), x, key)
         return outputs if self.network.new_head is None else tree.head(outputs)
 
-    def spec(self, example: Trained, digest: str) -> ModelSpec:
+    def spec(self, example: TrainedParts, digest: str) -> ModelSpec:
         """The layout of the flat vector: factors by layer, then the last layer."""
-        shapes: dict[str, tuple[int, ...]] = {}
-        for layer, factors in zip(self.adapted, example.factors, strict=True):
-            if factors.a is not None:
-                shapes[f"{layer.name}.lora_A"] = factors.a.shape
-            shapes[f"{layer.name}.lora_B"] = factors.b.shape
+        head: dict[str, tuple[int, ...]] = {}
         if example.head is not None:
-            shapes["head.weight"] = example.head.weight.shape
-            shapes["head.bias"] = example.head.bias.shape
-        spec = spec_from_shapes(shapes, detects=False)
-        factors = tuple(
-            Factor(
-                layer=layer.name,
-                a=spec.slices.get(f"{layer.name}.lora_A"),
-                b=spec.slices[f"{layer.name}.lora_B"],
-                rank=self.rank,
-                scale=self.scale,
-            )
-            for layer in self.adapted
-        )
-        # Without a head, the last factors look like a kernel, but are none.
-        head = spec.head if example.head is not None else None
-        bias = spec.head_bias if example.head is not None else None
-        return replace(spec, head=head, head_bias=bias, factors=factors, frozen=digest)
+            head = {"weight": example.head.weight.shape, "bias": example.head.bias.shape}
+        return self.options.spec(self.adapted, head, digest)

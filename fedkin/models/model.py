@@ -252,12 +252,18 @@ def _is_floating(leaf: Any) -> bool:
     return hasattr(leaf, "dtype") and bool(jnp.issubdtype(leaf.dtype, jnp.floating))
 
 
-def _refuse_pytorch(source: Any) -> None:
-    """Raise ModelError, with advice, for a PyTorch module."""
+def is_torch_module(source: Any) -> bool:
+    """Whether an object is a PyTorch module, or a class of modules."""
     # A PyTorch module can exist only if PyTorch is imported.
     torch = sys.modules.get("torch")
     kind = source if isinstance(source, type) else type(source)
-    if torch is not None and issubclass(kind, torch.nn.Module):
+    return torch is not None and issubclass(kind, torch.nn.Module)
+
+
+def _refuse_pytorch(source: Any) -> None:
+    """Raise ModelError, with advice, for a PyTorch module."""
+    if is_torch_module(source):
+        kind = source if isinstance(source, type) else type(source)
         raise ModelError(
             f"{kind.__name__} is a PyTorch module: use fk.torch_model(..., engine='jax') to "
             "compile it with JAX, or fk.torch_model(...) to train it with PyTorch"

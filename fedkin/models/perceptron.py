@@ -20,6 +20,7 @@ from fedkin.core.errors import ModelError
 from fedkin.core.plain import plain_arguments
 from fedkin.models.layers import Dense
 from fedkin.models.model import Model, Samples, Tree, as_model, check_samples
+from fedkin.task_types.survival import Survival
 
 
 @plain_arguments
@@ -30,7 +31,11 @@ def mclr(data: Samples, l2: float = 0.0) -> Model:
         data: numeric features.
         l2: weight of the sum of squared kernel entries in the training loss. FlexCFL uses 0.001.
             The code of FedGroup and FedSim sets it too, but in a way that has no effect.
+
+    Raises:
+        ModelError: the data are text or risk sets.
     """
+    refuse_risk_sets("mclr", data)
     return _perceptron((features(data), data.classes), l2)
 
 
@@ -54,6 +59,7 @@ def mlp(data: Samples, hidden: int | tuple[int, ...] = 128, l2: float = 0.0) -> 
         raise ModelError(
             "mlp: hidden names no width; give one or more, such as 128 or (128, 64), or use mclr"
         )
+    refuse_risk_sets("mlp", data)
     return _perceptron((features(data), *widths, data.classes), l2)
 
 
@@ -103,6 +109,20 @@ def features(data: Samples) -> int:
         actual = f"text (word numbers, {data.x.dtype}): use rnn or lstm" if text else data.x.dtype
         raise ModelError(f"{data.name}: this model needs numeric features, got {actual}")
     return int(np.prod(data.x.shape[1:]))
+
+
+def refuse_risk_sets(model: str, data: Samples) -> None:
+    """Raise ModelError for survival data, whose samples are risk sets of patients in any order.
+
+    Args:
+        model: name of the model, for the message.
+        data: the data.
+    """
+    if isinstance(getattr(data, "task_type", None), Survival):
+        raise ModelError(
+            f"{data.name}: {model} has a weight for each place of a risk set, but the patients in "
+            "it have any order; use fk.models.cox(data), or model.name=cox"
+        )
 
 
 def kernel_penalty(l2: float) -> Callable[[Tree], Array] | None:

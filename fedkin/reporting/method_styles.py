@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from fedkin.config.registry import method_title, methods
 from fedkin.reporting.style import DASHES
 
-# Colours on a light and on a dark background: eight pairs of one hue. On either background, all
+# Colours on a light and on a dark background: pairs of similar hues. On either background, all
 # kinds of colour vision can distinguish them, and each has a contrast of at least 3 to 1.
 _COLOURS = (
     ("#222222", "#E9EDF2"),
@@ -21,11 +21,20 @@ _COLOURS = (
     ("#5A4402", "#FBD91E"),
     ("#033A61", "#3989DF"),
     ("#5F11BC", "#9440FA"),
+    ("#4C0D00", "#D99D62"),
+    ("#BF7CA9", "#D90048"),
+    ("#909963", "#B9FF73"),
+    ("#9F40FF", "#974BA6"),
+    ("#5E7334", "#58734B"),
+    ("#330066", "#C085CC"),
 )
-# The methods that are compared most often have eight different colours.
-_FREQUENT = ("fedavg", "fedgroup", "ifca", "flexcfl", "fedprox", "panm", "fedsim", "fesem")
+# The methods that are compared most often have different colours.
+_FREQUENT = (
+    *("fedavg", "fedgroup", "ifca", "flexcfl", "fedprox", "panm", "fedsim", "fesem"),
+    *("local", "sattler", "ditto", "fedper", "fedrep", "fedgrouprox"),
+)
 # The next ones have these colours again, so that methods of one paper's comparison differ.
-_NEXT = ("fedper", "fedrep", "ditto", "apfl", "pfedme", "sattler", "fedgrouprox")
+_NEXT = ("private_clusters", "pfedme", "scaffold", "apfl", "flhc")
 _CLUSTERS = re.compile(r" \(K = \d+\)$")  # what figures add to a method's name
 
 
@@ -51,7 +60,7 @@ class MethodStyle(NamedTuple):
 def method_style(name: str) -> MethodStyle:
     """The style of a method, from its name alone.
 
-    Methods of the library are numbered, and the first 56 all look different. Another name, such as
+    Methods of the library are numbered, and the first 98 all look different. Another name, such as
     the label of a variant, is numbered by its characters, so that names that end with consecutive
     numbers have different colours.
 

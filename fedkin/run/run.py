@@ -375,7 +375,7 @@ class Run(ModelAccess):
                 loaded.against[other.config.method_name] = other
         if model is None and data is None and method is None and backbone is None:
             return loaded
-        parts = _parts(loaded, model, data, method, backbone)
+        parts = _parts(loaded, model=model, data=data, method=method, backbone=backbone)
         return dataclasses.replace(loaded, made_of=parts)
 
 

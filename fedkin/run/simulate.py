@@ -269,7 +269,9 @@ def trainable(model: Any) -> AnyModel:
             "model must be one of fk.models, such as mclr(data), a result of fk.as_model or "
             f"fk.torch_model, or a PyTorch nn.Module; got {type(wrapped).__name__}"
         )
-    if isinstance(wrapped, ModelWithWorkers) and getattr(wrapped, "engine", "torch") == "torch":
+    trained_by_torch = getattr(wrapped, "engine", "torch") == "torch"
+    # PyTorch is as fast as JAX at a frozen transformer.
+    if isinstance(wrapped, ModelWithWorkers) and trained_by_torch and not wrapped.spec.frozen:
         _warn_of_pytorch(wrapped.name)
     return wrapped
 

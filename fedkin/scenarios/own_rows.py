@@ -24,6 +24,7 @@ def with_own_rows(data: FederatedData) -> FederatedData:
         validation=copied.get("validation"),
         x=data.x[source],
         y=data.y[source],
+        unit=None if data.unit is None else data.unit[source],
     )
 
 

@@ -17,6 +17,7 @@ from jaxtyping import Float
 from fedkin.core.codec import digest
 from fedkin.core.model_spec import ModelSpec
 from fedkin.server.message import InvalidMessageError, RpcMessage, one_line
+from fedkin.task_types.survival import Survival
 
 # Fields that must be equal, in the order of comparison, with their names in error messages.
 _COMPARED = {
@@ -76,12 +77,15 @@ class Handshake:
         return (self.layout, self.backbone) if self.backbone else (self.layout,)
 
     def sizes(self) -> dict[str, int]:
-        """A dict with the size ``d``, the number of values in a sample; an empty dict if the
-        handshake does not give the shape of a sample."""
+        """A dict with the size ``d``, the number of values in a sample (of survival, of a patient);
+        an empty dict if the handshake does not give the shape of a sample."""
         shape = re.match(r"\[([\d, ]*)\] -> ", self.samples)
         if shape is None:
             return {}
         sizes = [int(size) for size in shape[1].split(",") if size.strip()]
+        if self.labels == Survival.name and len(sizes) == 2:
+            # The last feature of a patient in a risk set is the patient's weight.
+            return {"d": sizes[-1] - 1}
         return {"d": math.prod(sizes)}
 
     @classmethod

@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float, Int
 from fedkin.core.client import ClientRows
 from fedkin.core.client_engine import ClientEngine, ClientSamples
 from fedkin.core.client_memory import LIMIT, ClientMemory
+from fedkin.core.columns import has_patient_rows
 from fedkin.core.errors import ConfigError
 from fedkin.core.ledger import Ledger
 from fedkin.core.randomness import Stream
@@ -243,12 +244,17 @@ class SimulatedWorld:
         return wanted and mean_vector(task) is not None
 
     def _sizes(self) -> dict[str, int]:
-        """Sizes that every world knows: parameters P, classes C, and features d of a sample."""
+        """Sizes that every world knows: parameters P, classes C, and features d of a sample, or of
+        a patient in risk sets."""
+        features = int(np.prod(self.data.x.shape[1:]))
+        if has_patient_rows(self.data):
+            # The last feature of a patient in a risk set is the patient's weight.
+            features = self.data.x.shape[2] - 1
         return {
             "P": self.spec.parameters,
             "C": self.data.classes,
             **self.task_type.sizes(),
-            "d": int(np.prod(self.data.x.shape[1:])),
+            "d": features,
         }
 
     def _rows(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None) -> ClientRows:

@@ -45,6 +45,8 @@ def values_of(task_type: TaskType) -> dict[str, Any]:
         values["deviation"] = task_type.deviation
         if task_type.is_given:
             values["is_given"] = True
+        if task_type.centre:
+            values["centre"] = task_type.centre
     return values | task_type.own_values()
 
 
@@ -74,6 +76,7 @@ def task_type_from(values: Mapping[str, Any], place: Any) -> TaskType:
             loss=loss,  # type: ignore[call-arg]
             label=label,
             constant=constant,
+            centre=float(values.get("centre", 0.0)),
             rate=float(values["rate"]),
             deviation=float(values.get("deviation", 1.0)),
             is_given=bool(values.get("is_given", False)),

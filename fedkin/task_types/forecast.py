@@ -87,6 +87,8 @@ class Forecast(TaskType):
             it is empty, and ``label`` is the scale of all clients.
         seasonal_errors: the unit of MASE of each client, from its training period, by the client's
             name; 0 if it is unknown.
+        test_from: the date of the first test sample, as the user gives it; empty for a share of the
+            samples, and for a run that is loaded.
     """
 
     name = "forecast"
@@ -104,6 +106,8 @@ class Forecast(TaskType):
     series: Series | None = field(default=None, compare=False, kw_only=True)
     scales: Mapping[str, LabelScale] = field(default_factory=dict, compare=False, kw_only=True)
     seasonal_errors: Mapping[str, float] = field(default_factory=dict, compare=False, kw_only=True)
+    # It is no part of ``own_values``, since it says nothing that the split does not say.
+    test_from: str = field(default="", compare=False, kw_only=True)
 
     @property
     def measures(self) -> tuple[str, ...]:

@@ -160,9 +160,8 @@ class Regression(TaskType):
         """Squared errors about the pooled mean, for R2, and absolute errors of the constant, which
         is the median if the loss is the absolute error."""
         targets = targets_of(np.asarray(y, np.float64))
-        # Labels are centred, so the score of the mean is 0.
-        about_mean = targets.label - targets.offset
-        return about_mean**2, np.abs(about_mean - self.constant[0])
+        label = targets.label - targets.offset
+        return (label - self.centre) ** 2, np.abs(label - self.constant[0])
 
     def values(self, sums: Sums, examples: Any) -> dict[str, Any]:
         scale = self.label.scale

@@ -14,12 +14,19 @@ from typing import Any
 from fedkin.task_types.classification import Classification
 from fedkin.task_types.task_type import Sums, share_of
 
+COX = "cox"  # name of the loss
+
 
 @dataclass(frozen=True)
 class Survival(Classification):
     """Labels are the patients who died in risk sets; the loss is Cox's."""
 
     name = "survival"
+
+    @classmethod
+    def is_named(cls, task: str | None, loss: str | None) -> bool:
+        """Whether a task, or a loss without a task, names survival."""
+        return task == cls.name or (task is None and loss == COX)
 
     @property
     def measures(self) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from fedkin.core.object_repr import of_client
 from fedkin.measures.measure import Measure
 from fedkin.measures.scores import ScoreNames
 from fedkin.measures.table import MEASURES
+from fedkin.measures.worse_than_alone import LEAST_SAMPLES
 from fedkin.task_types.loss import Loss, targets_of
 
 Sums = Mapping[str, Any]  # arrays or single numbers
@@ -48,6 +49,8 @@ class TaskType(ABC):
         constant: scores of the best constant model of the pooled training samples, one for each
             output: the mean, the median (of absolute errors), the rate or the quantiles. D2 is
             measured against it, and R2 always against the mean. It is not compared either.
+        centre: the score of the mean of the training labels: 0, unless the user has given another
+            scale of the labels. R2 is measured against it. It is not compared either.
         rate: of counts, the pooled rate of the training samples, which is part of every offset:
             sum of labels / sum of exposures, without weights. It is not compared either.
         deviation: standard deviation of the pooled training labels as models see them: 1 for
@@ -60,13 +63,14 @@ class TaskType(ABC):
     # Names of the sums over a client's samples: those of the model, then of the constant model.
     sums: ClassVar[tuple[str, ...]]
     # A client with fewer scored samples is not ranked among the worst clients.
-    least_ranked: ClassVar[int] = 10
+    least_ranked: ClassVar[int] = LEAST_SAMPLES
     # Names of the sums that count samples, so that each sample adds at most 1.
     counts: ClassVar[tuple[str, ...]] = ()
     by_time: ClassVar[bool] = False  # whether samples are divided by time, never at random
 
     label: LabelScale = field(default_factory=LabelScale, compare=False, kw_only=True)
     constant: tuple[float, ...] = field(default=(0.0,), compare=False, kw_only=True)
+    centre: float = field(default=0.0, compare=False, kw_only=True)
     rate: float = field(default=1.0, compare=False, kw_only=True)
     deviation: float = field(default=1.0, compare=False, kw_only=True)
     is_given: bool = field(default=False, compare=False, kw_only=True)
@@ -209,6 +213,15 @@ class TaskType(ABC):
             rate=rate,
             deviation=deviation,
         )
+
+    def as_given(self) -> TaskType:
+        """The task type without numbers that come from samples, if its statistics are given: the
+        constant model, too, predicts the given mean or rate. For places where the training samples
+        of all clients are unknown, or may not be used."""
+        if not self.is_given or self.loss is None:
+            return self
+        # A label that equals the given mean is 0.
+        return replace(self, constant=self.constant_of(np.zeros(1)), centre=0.0)
 
     @property
     def constant_levels(self) -> tuple[float, ...]:

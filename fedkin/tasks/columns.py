@@ -126,7 +126,7 @@ def counts_in_bins(
 def _raw_blocks(client: Client) -> Iterator[Float64[np.ndarray, "b d"]]:
     """The client's training samples before scaling, a block at a time: the columns of a table, and
     the numbers of a sample for other data."""
-    x, _ = client.samples(raw=True)
+    x = client.raw_columns()
     raw = x.reshape(len(x), -1)
     rows = max(1, _BLOCK_NUMBERS // max(1, raw.shape[1]))
     for start in range(0, len(raw), rows):

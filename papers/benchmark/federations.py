@@ -189,6 +189,8 @@ def _natural(name: str, seed: int) -> FederatedData:
         train=_drawn(data.train, TRAINED, rng),
         validation=None if data.validation is None else _drawn(data.validation, TESTED, rng),
         test=_drawn(data.test, TESTED, rng),
+        # The stored trials have drawn validation samples by rows.
+        unit=None,
     )
 
 

@@ -131,6 +131,20 @@ def test_figures_by_hand() -> None:
     assert "-" not in answer.why.split("own intercepts save ")[1][:4]
 
 
+def test_clients_with_few_test_samples_do_not_count_as_harmed() -> None:
+    """Three clients, of which one has 9 test samples and loses: a client of `fedkin compare` with
+    so few samples does not count there, and it must not count here. Then one of two loses."""
+    samples = np.array([9, 10, 10])
+    own = ModelLosses(1.0 * samples, samples)
+    shared = ModelLosses(np.array([2.0, 2.0, 0.5]) * samples, samples)
+    draw = known({})._replace(losses={SHARED: shared, LOCAL: own})
+    table = ClustersOrLevels("small", (draw, draw)).table
+    assert table.loc[SHARED, "worse than alone %"] == 50
+    few = ModelLosses(own.total, np.full(3, 9))
+    draws = (draw, draw._replace(losses={SHARED: shared, LOCAL: few}))
+    assert np.isnan(ClustersOrLevels("none", draws).table["worse than alone %"]).all()
+
+
 def test_a_small_gain_is_not_worth_clusters() -> None:
     """0.5% in all draws is significant, but below 1% of the loss."""
     base = {kind: [1.0, 1.0] for kind in (SHARED, INTERCEPTS, PERSONAL, LOCAL, CLUSTERS)}
@@ -138,6 +152,37 @@ def test_a_small_gain_is_not_worth_clusters() -> None:
     assert ClustersOrLevels("small", tuple(draws)).verdict == ALIKE
     draws = [known(base | {CLUSTERS_AND_INTERCEPTS: [0.98, 0.98]}) for _ in range(3)]
     assert ClustersOrLevels("larger", tuple(draws)).verdict == HELP
+
+
+@pytest.mark.parametrize(
+    ("personal", "verdict", "part", "line"),
+    [
+        # Of the shared model's loss of 1, intercepts save 2%.
+        ((0.98, 0.98, 0.98), LEVELS, "bias", ""),
+        ((0.975, 0.975, 0.975), LEVELS, "bias", ""),  # 0.5% more: too little
+        # 5.1% more in the mean, between -11% and 21%: not significant.
+        ((0.83, 0.98, 0.98), LEVELS, "bias", ""),
+        # 3% in all, of which intercepts save two thirds.
+        ((0.97, 0.97, 0.97), LEVELS, "linear", "; personal models save +1.0% [+1.0, +1.0] more"),
+        # 5.9% in all, of which intercepts save just more than a third.
+        ((0.941, 0.941, 0.941), LEVELS, "linear", "; personal models save +4.0% [+4.0, +4.0] more"),
+        # 30% in all: clients differ by far more than their levels.
+        ((0.7, 0.7, 0.7), OWN, "linear", ""),
+    ],
+)
+def test_personal_models_that_save_more_than_intercepts_are_named(
+    personal: tuple[float, ...], verdict: str, part: str, line: str
+) -> None:
+    base = {kind: [1.0, 1.0] for kind in (SHARED, LOCAL, CLUSTERS)}
+    base |= {kind: [0.98, 0.98] for kind in (INTERCEPTS, CLUSTERS_AND_INTERCEPTS)}
+    draws = tuple(known(base | {PERSONAL: [loss, loss]}) for loss in personal)
+    answer = ClustersOrLevels("levels", draws)
+    assert answer.verdict == verdict
+    assert answer.personal_part == part
+    assert ("more" in answer.why) == bool(line) and answer.why.endswith(line)
+    assert ("personal models save" in answer.why) == (verdict == OWN or bool(line))
+    gain = answer.gains.loc["personal beyond the intercept", "gain %"]
+    assert gain == pytest.approx(100 * (1 - np.mean(personal) / 0.98))
 
 
 def test_draws_divide_each_client_again() -> None:

@@ -169,7 +169,11 @@ COUNTS = ["data.path=n.csv", "data.client=hospital", "data.label=days"]
             ["'years'", "all training labels are 1"],
         ),
         (["data.quantiles=0.9,0.1"], ("", ""), ["quantiles", "ascending order", "[0.1, 0.5, 0.9]"]),
-        (["data.task=regresion"], ("", ""), ["unknown task", "did you mean 'regression'"]),
+        (
+            ["data.task=regresion"],
+            ("", ""),
+            ["data.task: unknown task", "did you mean 'regression'"],
+        ),
         (["data.loss=huber", "data.loss_options={delt=2.0}"], ("", ""), ["delt", "delta"]),
         (
             ["data.task=count", "data.categories=agee"],

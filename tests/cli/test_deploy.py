@@ -137,6 +137,17 @@ def test_parts_that_do_not_run_are_shown_and_ended_without_harm(elsewhere: Path)
     refused(fedkin("logs", "fed", "site-9"), "fed: there is no part site-9")
 
 
+def test_paths_are_whole_on_a_narrow_terminal(
+    elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A path in the last column of the table would be wrapped in its middle."""
+    monkeypatch.setenv("COLUMNS", "40")
+    folder = elsewhere / "a-long-name-of-a-hospital" / "and-its-federation"
+    fedkin("init", str(folder), "--clients", "2", "--insecure", "--port", str(free_ports(1)[0]))
+    shown = fedkin("status", str(folder)).stdout
+    assert f"\nrun: in {folder}/run\n" in shown
+
+
 def test_up_is_refused_in_one_line(elsewhere: Path) -> None:
     pytest.importorskip("flwr", reason="a deployment needs pip install 'fedkin[flower]'")
     with socket.socket() as other:

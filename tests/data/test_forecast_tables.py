@@ -434,3 +434,37 @@ def test_natural_forecasts(name: str, lags: tuple[int, ...], shared_data: Path) 
     lagged = unscaled(data, f"{label}_lag1")
     rows = data.train[3]
     assert lagged[rows][1:20] == pytest.approx(label_of(data)[rows][:19], rel=1e-3, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("words", "unit", "every", "season"),
+    [
+        ("month", "months", 1, 12),
+        ("quarter", "months", 3, 4),
+        ("2 years", "months", 24, 1),
+        ("week", "seconds", 604_800, 52),
+        ("15 minutes", "seconds", 900, 96),
+        ("step", "steps", 1, 1),
+    ],
+)
+def test_words_of_a_frequency(words: str, unit: str, every: int, season: int) -> None:
+    found = Frequency.of(words)
+    assert found == Frequency(unit, every)
+    assert found.season == season
+
+
+@pytest.mark.parametrize("words", ["fortnight", "0 days", "", "m", "-1 month", 12, ["month"]])
+def test_other_words_are_no_frequency(words: Any) -> None:
+    with pytest.raises(ConfigError, match=r"frequency must be one of step, second, .*'2 weeks'"):
+        Frequency.of(words)
+
+
+def test_a_month_of_changing_days_is_a_month() -> None:
+    """Rows on the middle day of each month are 28 to 31 days apart."""
+    middle = pd.period_range("2015-01", periods=40, freq="M").to_timestamp() + pd.to_timedelta(
+        np.arange(40) % 3, unit="D"
+    )
+    table = pd.DataFrame({"time": middle.astype(str)})
+    declared = Frequency.of("month")
+    found = read_steps(table, ["time"], ["a"] * 40, "t", declared, is_declared=True)
+    assert np.diff(found.step).tolist() == [1] * 39

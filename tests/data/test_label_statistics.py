@@ -3,6 +3,8 @@ weights, and of the samples that remain for training."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +13,15 @@ import pandas as pd
 import pytest
 
 import fedkin as fk
+from fedkin.config.registry import datasets, make_site_data, resolve
+from fedkin.config.server_settings import SiteSettings
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.data.label_tasks import RAW
 from fedkin.data.packed import open_packed, pack
 from fedkin.export import load
 from fedkin.measures.number_bins import bins_of, quantile_edges
+from fedkin.server.deploy.build_node import build_node
+from fedkin.task_types.catalogue import task_type_from, values_of
 from fedkin.task_types.task_type import LabelScale
 
 ROWS = 80
@@ -185,3 +191,63 @@ def test_labels_that_a_server_scales_later_can_be_divided_for_validation() -> No
         assert divided.validation is not None
         assert (divided.validation.sizes > 0).all()
         assert divided.y is data.y
+
+
+@pytest.mark.parametrize(
+    ("task", "loss", "given"),
+    [
+        ("regression", "squared_error", GIVEN),
+        ("regression", "absolute_error", GIVEN),
+        ("quantile", None, GIVEN),
+        ("count", "poisson", {"rate": 300.0}),
+        ("count", "negative_binomial", {"rate": 300.0}),
+    ],
+)
+def test_models_are_compared_with_the_training_labels_whatever_is_given(
+    task: str, loss: str | None, given: dict[str, float]
+) -> None:
+    """The sums of the constant model, in units of the label, are those without given numbers, which
+    a far mean or rate would make much larger. They survive a validation split and JSON."""
+    labels = np.round(50 + 10 * X[:, 0].astype(np.float64) ** 2)
+    options: dict[str, Any] = {"clients": CLIENTS, "task": task, "loss": loss, "test": 0.25}
+    own = fk.data.from_arrays(X, labels, **options)
+    other = fk.data.from_arrays(X, labels, label_scale_from=given, **options)
+    pairs = [(own, other), (own.with_validation(0.25), other.with_validation(0.25))]
+    stored = task_type_from(json.loads(json.dumps(values_of(other.task_type))), "card.json")
+    pairs.append((own, replace(other, task_type=stored)))
+    for computed, found in pairs:
+        rows = computed.test.rows
+        expected = [part.sum() for part in computed.task_type.constant_scores(computed.y[rows])]
+        sums = [part.sum() for part in found.task_type.constant_scores(found.y[rows])]
+        ratio = computed.task_type.label.scale / found.task_type.label.scale
+        powers = {"regression": (2, 1), "quantile": (1,), "count": (1, 1)}[task]
+        for power, one, another in zip(powers, expected, sums, strict=True):
+            assert another == pytest.approx(one * ratio**power, rel=1e-5)
+    # By hand: R2 is measured about the mean of the training labels.
+    if loss == "squared_error":
+        about_mean = labels[own.test.rows] - labels[own.train.rows].mean()
+        found = other.task_type.constant_scores(other.y[own.test.rows])[0].sum()
+        assert found == pytest.approx((about_mean**2).sum() / 25**2, rel=1e-5)
+
+
+def test_sites_and_private_runs_compare_with_the_given_numbers(tmp_path: Path) -> None:
+    """A site knows its own training labels only, and those of a private run must not be stored with
+    its models."""
+    data = numbers(label_scale_from=GIVEN)
+    assert data.task_type.centre < -1
+    private, _ = fk.ClientDP(noise_multiplier=1.0).simulated(data, None)
+    node = build_node(fk.models.mclr(data), data, SiteSettings(name="a"))
+    pd.DataFrame(X, columns=["a", "b"]).assign(y=X[:, 0]).to_csv(tmp_path / "t.csv", index=False)
+    values = {
+        "name": "file",
+        "path": str(tmp_path / "t.csv"),
+        "task": "regression",
+        "partition": "iid",
+        "clients": 2,
+        "label_scale_from": GIVEN,
+    }
+    of_peer = make_site_data(resolve("data set", datasets(), values, str))
+    world: Any = node.world(np.arange(4))
+    for found in (private, world.data, of_peer):
+        assert found.task_type.label == LabelScale(100.0, 25.0)
+        assert found.task_type.centre == 0 and found.task_type.constant == (0.0,)

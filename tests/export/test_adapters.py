@@ -138,7 +138,7 @@ def test_the_names_and_the_configuration_of_peft(folder: Path, tmp_path: Path) -
         for module in ("query", "value")
         for factor in ("A", "B")
     ]
-    # A is frozen, and equal to that of the model which trains both.
+    # A is frozen, and equal to the A of the model which trains both.
     model: Any = predictor.model
     a = arrays[f"{place}.query.lora_A.weight"]
     np.testing.assert_array_equal(a, np.asarray(model.frozen.tree.a[0]))

@@ -38,7 +38,6 @@ def test_clients_with_few_test_samples_do_not_count() -> None:
     own = np.ones(3)
     shared = np.array([2.0, 2.0, 0.5])
     assert worse_than_alone(shared, own, np.array([10, 9, 10])) == 0.5
-    assert worse_than_alone(shared, own, np.array([10, 9, 10]), least_samples=1) == 2 / 3
     assert math.isnan(worse_than_alone(shared, own, np.array([9, 9, 0])))
 
 

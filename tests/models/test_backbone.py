@@ -40,6 +40,14 @@ def test_hidden_states_are_those_of_transformers(folder: Path) -> None:
     np.testing.assert_allclose(found[kept], expected[kept], atol=1e-5)
 
 
+def test_its_arrays_are_those_of_the_file(folder: Path) -> None:
+    found = fk.models.from_transformers(folder).arrays()
+    in_file = {name: array for name, array in weights(0).items() if "pooler" not in name}
+    assert found.keys() == in_file.keys()
+    for name, array in in_file.items():
+        np.testing.assert_array_equal(found[name], array)
+
+
 def test_padding_changes_nothing(folder: Path) -> None:
     backbone = fk.models.from_transformers(folder)
     short = np.asarray(backbone.encoder(backbone.tokens(TEXTS[:2], 6)))

@@ -99,7 +99,7 @@ def test_the_first_step_moves_b_only(oracle: Oracle) -> None:
         np.testing.assert_allclose(b, case["B_after_adamw"], rtol=1e-6)
 
 
-def test_the_vector_has_what_is_trained(digits: Any, net: Net) -> None:
+def test_the_vector_has_the_trained_numbers(digits: Any, net: Net) -> None:
     model = fk.lora(digits, net, rank=2, targets=("first", "second"), head="classifier")
     sizes = {name: part.stop - part.start for name, part in model.spec.slices.items()}
     assert sizes == {

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import fedkin as fk
@@ -65,3 +66,39 @@ def test_another_label_scale_is_another_task() -> None:
         decode(encode(message, "trial", labels=theirs), request)
     with pytest.raises(PeerMessageError, match="labels: 'classes' there"):
         decode(encode(message, "trial"), request)
+
+
+def series_of(shop: str, lags: list[int]) -> fk.data.FederatedData:
+    """The table of a peer: a series at a level that no other peer has."""
+    rng = np.random.default_rng(len(shop))
+    sales = 10.0 ** len(shop) * (5 + np.sin(np.arange(60)) + 0.1 * rng.normal(size=60))
+    table = pd.DataFrame({"shop": shop, "month": np.arange(60), "sales": sales})
+    return fk.data.from_pandas(
+        table,
+        label="sales",
+        client="shop",
+        task="forecast",
+        time="month",
+        frequency="step",
+        lags=lags,
+        test_from=50,
+        scale="none",
+    )
+
+
+def test_peers_forecast_from_tables_with_other_levels() -> None:
+    """Each peer has a table, and scales its series by its past. A peer with other lags is left
+    out, although its model has the same size."""
+    network = MemoryNetwork()
+    lags = {"a": [1, 2], "bb": [1, 2], "ccc": [1, 3]}
+    peers = [
+        make_peer(world_of(series_of(shop, own)), network, 0, Gossip(neighbours=2), name=shop)
+        for shop, own in lags.items()
+    ]
+    for _ in range(4):
+        for peer in peers:
+            peer.round()
+    record = peers[0]._storage.records[-1]  # type: ignore[attr-defined]
+    assert record["failures"] == {"labels": 1}
+    assert list(record["answered"]) == ["bb"]
+    assert record["mean_absolute_scaled_error"] > 0

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
@@ -27,6 +28,7 @@ README = "README.md"
 NOTEBOOK = 'jupyter execute examples/quickstart.ipynb --output "$PWD/runs/quickstart.ipynb"'
 HOSPITAL = "python examples/hospital/run.py runs/one-round --rounds 1"
 PEERS = "python examples/peers/run.py runs/three-peers --peers 3 --rounds 2"
+ADAPTERS = "fedkin run examples/adapters/adapters.toml --out runs/desks"
 STAYS = "python examples/length_of_stay/statement.py runs/short --folds 2"
 FORECASTS = (
     "python examples/forecast/clusters.py runs/short --shared runs/short-shared --local runs/local"
@@ -34,6 +36,7 @@ FORECASTS = (
 STAYS_ADVICE = "fedkin advise examples/length_of_stay/stays.toml --out runs/stays-advice.png"
 SHORT = {
     README: NOTEBOOK,
+    f"adapters/{README}": ADAPTERS,
     f"forecast/{README}": FORECASTS,
     f"hospital/{README}": HOSPITAL,
     f"length_of_stay/{README}": STAYS,
@@ -184,6 +187,18 @@ def test_the_forecasts(checkout: Path, tmp_path: Path) -> None:
     check_clean(checkout)
 
 
+@pytest.mark.process
+def test_the_adapters(checkout: Path) -> None:
+    """All commands of the README."""
+    said = {line: run(checkout, line) for line in commands(f"adapters/{README}")}
+    result = said[ADAPTERS]
+    # The three regions, and a model for each of them.
+    assert "clusters 3  sizes 4/4/4" in result
+    scores = dict(re.findall(r"(FedLEASE|FedAvg) +([0-9.]+)%", result.split("next:")[0]))
+    assert float(scores["FedLEASE"]) > 90 > 60 > float(scores["FedAvg"])
+    check_clean(checkout)
+
+
 def test_the_lengths_of_stay_begin(checkout: Path, tmp_path: Path) -> None:
     """The table and a first command; the next test has all commands but the advice."""
     nothing = {"FEDKIN_DATA": "", "FEDKIN_CACHE": str(tmp_path / "cache")}
@@ -285,3 +300,11 @@ def test_a_hospital_that_is_refused_ends_the_example(checkout: Path) -> None:
     program.write_text(text.replace(place, f"    {wrong}{place}"))
     said = run(checkout, f"! {HOSPITAL} --port {free_ports(1)[0]} --minutes 3 2>&1")
     assert "error" in said and "site-2" in said and "p0" in said, said
+
+
+def test_the_forecast_example_names_industries_without_a_test_month() -> None:
+    """Its table of clusters counts only industries with a month in the test period."""
+    line = runpy.run_path(str(EXAMPLES / "forecast/clusters.py"))["without_test_months"]
+    clients = pd.DataFrame({"name": ["mills", "mines", "malls"], "test_samples": [21, 0, 21]})
+    assert line(clients) == "without a month in the test period, so in no cluster above: mines"
+    assert line(clients[clients["name"] != "mines"]) == ""

@@ -24,7 +24,11 @@ from fedkin.reporting.seeds_figure import accuracies
 from fedkin.run.run import Run
 from tests.reporting.written_runs import a_run
 
-FREQUENT = ("FedAvg", "FedGroup", "IFCA", "FlexCFL", "FedProx", "PANM", "FedSim", "FeSEM")
+FREQUENT = (
+    *("FedAvg", "FedGroup", "IFCA", "FlexCFL", "FedProx", "PANM", "FedSim", "FeSEM"),
+    *("Local", "Sattler CFL", "Ditto", "FedPer", "FedRep", "FedGrouProx"),
+)
+COLOURS = 14
 WHITE = "#ffffff"
 DARK_CARD = "#181d23"  # page.css
 # Matrices for linear RGB of Machado, Oliveira and Fernandes: A Physiologically-based Model for
@@ -80,14 +84,14 @@ def lab(rgb: np.ndarray) -> np.ndarray:
 def test_methods_of_the_library_look_different() -> None:
     looks = {method_style(name) for name in METHODS}
     assert len(looks) == len(METHODS)
-    assert len({method_style(name).light for name in FREQUENT}) == 8
+    assert len({method_style(name).light for name in FREQUENT}) == COLOURS
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_colours_have_contrast_and_differ_for_all_kinds_of_colour_vision(theme: str) -> None:
     card = {"light": WHITE, "dark": DARK_CARD}[theme]
     colours = {getattr(method_style(name), theme) for name in METHODS}
-    assert len(colours) == 8
+    assert len(colours) == COLOURS
     assert min(contrast(colour, card) for colour in colours) >= 3
     for kind, matrix in VISION.items():
         points = [lab(matrix @ linear(colour)) for colour in colours]

@@ -10,7 +10,7 @@ from fedkin.measures.number_texts import NO_NUMBER
 
 FILE = "serving.json"  # in the folder of a run
 TITLE = "What serves each client"
-HEADS = ("client", "cluster", "served by", "gain", "held-out samples", "own test says worse")
+HEADS = ("client", "cluster", "served by", "gain", "held out", "own test says worse")
 
 
 def sentences(summary: Mapping[str, Any]) -> list[str]:

@@ -13,6 +13,7 @@ from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData
 from fedkin.data.ragged import Ragged
+from fedkin.data.units import units_of
 
 
 class HeldOutPart(NamedTuple):
@@ -31,7 +32,7 @@ def number_of_parts(data: FederatedData, folds: int) -> int:
 
     Raises:
         ConfigError: the data are forecasts without validation samples.
-        DataError: no client has two training samples.
+        DataError: no client has two training samples, or samples of two units.
     """
     if data.task_type.by_time:
         if data.validation is None or not len(data.validation.rows):
@@ -42,6 +43,13 @@ def number_of_parts(data: FederatedData, folds: int) -> int:
                 "and run the method again"
             )
         return 1
+    if data.unit is not None:
+        most = max(units_of(data.unit, data.train[client]).count for client in range(data.clients))
+        if most < 2:
+            raise DataError(
+                f"{data.name}: all training samples of every client are of one unit, so none can "
+                "be held out; this rule needs clients with two or more units"
+            )
     if data.train.sizes.max() < 2:
         raise DataError(
             f"{data.name}: every client has a single training sample, so none can be held out; "
@@ -74,7 +82,8 @@ def folds_of(data: FederatedData, folds: int, seed: int) -> list[Int[np.ndarray,
     """The fold of each training sample, for each client, in random order.
 
     A client with fewer samples than folds has a sample in some folds only. A client with one sample
-    has it in no fold (-1), since nothing would be left for its own model.
+    has it in no fold (-1), since nothing would be left for its own model. With units, all samples
+    of a unit are in one fold, and the same holds for a client with one unit.
 
     Args:
         data: the clients' data.
@@ -84,11 +93,14 @@ def folds_of(data: FederatedData, folds: int, seed: int) -> list[Int[np.ndarray,
     stream = Stream(seed, purpose="serving/folds")
     numbers = []
     for client in range(data.clients):
-        samples = len(data.train[client])
-        if samples < 2:
-            numbers.append(np.full(samples, -1))
+        rows = data.train[client]
+        units = None if data.unit is None else units_of(data.unit, rows)
+        count = len(rows) if units is None else units.count
+        if count < 2:
+            numbers.append(np.full(len(rows), -1))
             continue
-        numbers.append(stream.client(client).permutation(np.arange(samples) % folds))
+        drawn = stream.client(client).permutation(np.arange(count) % folds)
+        numbers.append(drawn if units is None else drawn[units.of_sample])
     return numbers
 
 

@@ -49,6 +49,7 @@ def serve(
         folds: number of parts of each client's training samples that are held out in turn. The
             training is repeated so many times, and once more with all samples. Of forecasts, one
             part is held out: the validation samples, which are the last ones of each client's past.
+            With units, such as patients with several visits, a unit is held out as a whole.
         own_rounds: largest number of rounds in which clients train alone; None for the run's. The
             best number on held-out samples is taken.
         progress: called with a line about each fold.
@@ -104,6 +105,7 @@ class _HeldOut:
         self._data = data
         self._task_type = task_type
         self._clients: list[np.ndarray] = []
+        self._units: list[np.ndarray] = []
         self._own: list[np.ndarray] = []
         self._others: list[np.ndarray] = []
 
@@ -113,6 +115,8 @@ class _HeldOut:
         scores = candidates.scores(client, self._data.x[rows])
         mixtures = [half_and_half(self._task_type, scores.own, other) for other in scores.others]
         self._clients.append(np.full(len(rows), client))
+        if self._data.unit is not None:
+            self._units.append(self._data.unit[rows])
         self._own.append(self._task_type.score_losses(scores.own, y))
         self._others.append(np.stack([self._task_type.score_losses(m, y) for m in mixtures]))
 
@@ -124,6 +128,7 @@ class _HeldOut:
             np.concatenate(self._clients),
             clients=self._data.clients,
             cap=largest_loss(self._task_type),
+            unit=np.concatenate(self._units) if self._units else None,
         )
 
 

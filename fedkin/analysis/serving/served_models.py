@@ -36,7 +36,7 @@ class ServedClient(NamedTuple):
         gain: gain of its mixture over the own model, relative to this model's loss; of the
             better mixture for a client that keeps its own model; NaN without held-out samples.
         own_loss: the own model's loss on held-out samples.
-        held_out: number of these samples.
+        held_out: number of these samples, or of their units if samples have units.
         worse: whether the client's own test says that the best alternative is worse.
     """
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fedkin.core.errors import ConfigError
@@ -65,7 +65,8 @@ class ClientDP(PrivacySettings, Option):
         return refusal(run.method, self.uncharged)
 
     def simulated(self, data: Any, shift: Any) -> tuple[Any, Any]:
-        """The data unchanged. Raises ConfigError if statistics without noise have scaled them."""
+        """The data, whose constant model follows from given statistics only. Raises ConfigError if
+        statistics without noise have scaled them."""
         transform = getattr(data, "transform", None)
         if transform is not None and transform.released:
             raise ConfigError(
@@ -80,7 +81,10 @@ class ClientDP(PrivacySettings, Option):
                 f"privacy: the labels of {data.name} are scaled by statistics of the clients' "
                 f"samples, which get no noise; {_known_labels(task_type)}"
             )
-        return data, shift
+        if task_type is None or not task_type.is_given:
+            return data, shift
+        # The constant model comes from training samples, and is stored with the released models.
+        return replace(data, task_type=task_type.as_given()), shift
 
     def check(self, runs: Sequence[RunFacts]) -> None:
         check_privacy(self, runs)

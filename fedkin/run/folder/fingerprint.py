@@ -7,6 +7,7 @@ import importlib.metadata
 import json
 import os
 import platform
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -14,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedkin.config.description import Description
+from fedkin.core.errors import CheckpointError
 from fedkin.data.digest import add_array
 from fedkin.data.federated import FederatedData
 from fedkin.models import Model
@@ -132,6 +134,18 @@ def _flat(config: dict[str, Any]) -> dict[str, Any]:
         for section, entries in sections.items()
         for key, value in entries.items()
     }
+
+
+def refuse_other_backbone(path: Path, stored: Description, requested: Description) -> None:
+    """Raise CheckpointError if two descriptions have backbones with different weights. A
+    description without the digest is not compared, since the fingerprint covers the weights."""
+    there, here = (config.model.get("backbone_digest") for config in (stored, requested))
+    if there and here and there != here:
+        raise CheckpointError(
+            f"{path} holds a run of another backbone: model.backbone_digest is {there[:12]!r} "
+            f"there and {here[:12]!r} here; resume it with its own backbone, or start again in "
+            "another folder"
+        )
 
 
 def environment_changes(stored: dict[str, Any], now: dict[str, Any]) -> str:

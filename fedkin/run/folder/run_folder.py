@@ -63,6 +63,7 @@ from fedkin.run.folder.fingerprint import (
     environment,
     environment_changes,
     first_difference,
+    refuse_other_backbone,
 )
 from fedkin.run.folder.kept_label_statistics import LABELS
 from fedkin.run.folder.migrations import Migrations
@@ -194,7 +195,7 @@ class Folder:
         Raises CheckpointError if the folder holds another run.
         """
         stored = read_config(path)
-        _refuse_other_backbone(path, stored, description)
+        refuse_other_backbone(path, stored, description)
         if determining_part(stored) != determining_part(description):
             raise CheckpointError(
                 f"{path} holds a run with another configuration "
@@ -319,18 +320,6 @@ class Folder:
             )
         if stored != now:
             write_atomic(self.path / ENVIRONMENT, json.dumps(now, indent=2) + "\n")
-
-
-def _refuse_other_backbone(path: Path, stored: Description, requested: Description) -> None:
-    """Raise CheckpointError if two descriptions have backbones with different weights. A
-    description without the digest is not compared, since the fingerprint covers the weights."""
-    there, here = (config.model.get("backbone_digest") for config in (stored, requested))
-    if there and here and there != here:
-        raise CheckpointError(
-            f"{path} holds a run of another backbone: model.backbone_digest is {there[:12]!r} "
-            f"there and {here[:12]!r} here; resume it with its own backbone, or start again in "
-            "another folder"
-        )
 
 
 def _environment(description: Description, path: Path) -> dict[str, Any]:

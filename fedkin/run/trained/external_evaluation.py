@@ -23,6 +23,7 @@ from fedkin.data.files import read_npz, read_table, table_kind
 from fedkin.data.load import ENDINGS
 from fedkin.data.number_scores import converted_rows
 from fedkin.data.parquet import column_names
+from fedkin.data.patient_columns import has_patients
 from fedkin.data.table_encoding import TableEncoding
 from fedkin.data.table_scaling import converted
 from fedkin.data.table_transform import UNCHANGED, TableTransform, transform_of
@@ -33,6 +34,7 @@ from fedkin.run.trained.load_series import load_series
 from fedkin.run.trained.models import TrainedModels
 from fedkin.run.trained.number_evaluation import ClientSums, NumberTables, number_tables, sums_of
 from fedkin.task_types.classification import task_type_of_samples
+from fedkin.task_types.survival import Survival
 
 ALL = "all"  # name of the split if all samples are evaluated
 
@@ -166,6 +168,11 @@ def load_other(
             raise ConfigError(
                 f"{unknown('option', name, known)}; fedkin {command} --help lists the options"
             )
+    if isinstance(task_type, Survival):
+        raise ConfigError(
+            f"{path}: fedkin {command} cannot read survival times from a file; fedkin predict "
+            "gives the risk of each patient, and the C-index if the file has times and events"
+        )
     is_table = path.is_file() and table_kind(path) != "npz"
     if task_type.by_time and is_table:
         return load_series(path, samples)
@@ -275,7 +282,9 @@ def matched_features(data: FederatedData, own: Samples) -> Shaped[np.ndarray, "M
                 raise DataError(
                     f"{data.name}: {unknown('column', name, theirs)}; the model needs it"
                 )
-        x = x[:, [theirs.index(name) for name in ours]]
+        order = [theirs.index(name) for name in ours]
+        # The last feature of a patient in a risk set is the patient's weight.
+        x = x[..., [*order, -1]] if has_patients(data) else x[:, order]
         if scaled is not None and names is not None:
             selected = [names[theirs.index(name)] for name in ours]
             scaled = scaled.of_columns(selected, data.name)

@@ -109,7 +109,8 @@ class ModelAccess:
     ) -> np.ndarray:
         """Predict the classes [B] of samples with the model of a client or a cluster. Classes are
         names if labels have names. Labels that are numbers are predicted in their unit: counts
-        times the exposure, quantiles with a column for each level [B, Q].
+        times the exposure, quantiles with a column for each level [B, Q]. For survival, x are rows
+        of patients, and their risk scores [B] are predicted.
 
         Args:
             x: samples [B ...], in the format of the run's data. ``uint8`` values are divided by 255

@@ -6,13 +6,19 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int, Shaped
+from jaxtyping import Float32, Int, Shaped
 
 from fedkin.core.errors import DataError
+from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.data.label_statistics import RawLabels
+from fedkin.data.label_statistics import RawLabels, place_of
 from fedkin.data.label_tasks import given
 from fedkin.data.number_columns import numbers_of
+from fedkin.data.patient_columns import PatientRows, are_patient_rows
+from fedkin.data.risk_set_options import RiskSetOptions
+from fedkin.data.survival import risk_sets
+from fedkin.data.survival_columns import check_times, events_of
+from fedkin.export.columns import is_table
 from fedkin.export.forecast_inputs import labelled_rows
 from fedkin.export.input_samples import as_samples, exposures
 from fedkin.export.known_labels import encoded_labels, numbers_are_classes
@@ -29,7 +35,7 @@ def newcomer_samples(
         x: the newcomer's samples [s ...].
         y: the samples' labels [s]: names if the run's labels are names, otherwise numbers. None:
             zeros, for methods that read no labels. A DataFrame x also has the exposures of counts,
-            and for forecasts the labels.
+            for forecasts the labels, and for survival the times and the events.
 
     Raises:
         DataError: there are no samples, or the samples or labels do not fit the run's.
@@ -37,6 +43,8 @@ def newcomer_samples(
     task_type = task_type_of_samples(like)
     if task_type.by_time:
         return labelled_rows(x, like)
+    if are_patient_rows(x, like):
+        return _risk_sets(like, x)
     samples = as_samples(x, like)
     labels: np.ndarray
     if y is None:
@@ -52,6 +60,40 @@ def newcomer_samples(
             f"samples and {len(labels)} labels"
         )
     return samples, labels
+
+
+def _risk_sets(like: Any, x: Any) -> tuple[Float32[np.ndarray, "s m e"], Int[np.ndarray, "s"]]:
+    """Risk sets of a newcomer's patients, and their labels, with the default options.
+
+    Args:
+        like: the run's samples.
+        x: a DataFrame with the columns of the time, of the event and of the features.
+
+    Raises:
+        DataError: a column is missing, a value is impossible, or no event can be compared.
+    """
+    columns = getattr(like, "columns", None) or {}
+    needed = [columns.get("label", "time"), columns.get("event", "event")]
+    if not is_table(x) or any(name not in x for name in needed):
+        raise DataError(
+            f"{like.name}: the patients of a newcomer need a time and an event each; give a "
+            f"DataFrame with the columns {needed[0]!r} and {needed[1]!r} and those of the features"
+        )
+    place = "newcomer"
+    times = numbers_of(x[needed[0]], "time", place_of("label", place, columns))
+    check_times(times, place_of("label", place, columns))
+    died = events_of(x[needed[1]], place_of("event", place, columns))
+    options = RiskSetOptions()
+    return risk_sets(
+        x=as_samples(x, PatientRows.of(like)),
+        times=times,
+        died=died,
+        size=int(like.classes),
+        draws=options.draws,
+        rng=Stream(options.seed, purpose="newcomer/risk_sets").client(0),
+        who=place,
+        ties=options.ties,
+    )
 
 
 def _newcomer_labels(like: Any, y: Any) -> Int[np.ndarray, "s"]:

@@ -19,6 +19,7 @@ from fedkin.core.errors import ConfigError, MethodError
 from fedkin.core.method import UNASSIGNED, Method, State
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import requirements_of
+from fedkin.data.patient_columns import are_patient_rows
 from fedkin.export.predictor import Predictor
 from fedkin.options.with_options import evaluation_task
 from fedkin.run.trained.models import TrainedModels
@@ -86,7 +87,10 @@ def place(
     samples, labels = newcomer_samples(trained.parts.samples, x, y)
     method = _placing(trained.method, trained.parts.method, trained.state)
     needs_labels = requirements_of(method).data.newcomer_labels
-    has_labels = y is not None or task_type_of_samples(trained.parts.samples).by_time
+    like = trained.parts.samples
+    # A table of series or of patients has the labels.
+    in_table = task_type_of_samples(like).by_time or are_patient_rows(x, like)
+    has_labels = y is not None or in_table
     if not has_labels and trained.state.clusters > 1 and needs_labels:
         raise MethodError(
             f"{trained.method} needs labels to place a newcomer; give them: run.place(x, y)"

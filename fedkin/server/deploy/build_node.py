@@ -13,6 +13,7 @@ from jaxtyping import Float64, Int
 from fedkin import __version__
 from fedkin.config import registry
 from fedkin.config.schema import Values, error_context
+from fedkin.config.series_keys import SERIES_KEYS
 from fedkin.config.server import ClientConfig, load_client
 from fedkin.config.server_settings import SiteSettings
 from fedkin.core.columns import CommonScaling
@@ -21,7 +22,9 @@ from fedkin.core.model_spec import ModelSpec
 from fedkin.core.object_repr import listed
 from fedkin.data.federated import FederatedData
 from fedkin.data.files import is_table_file
+from fedkin.data.label_statistics import with_given_constant
 from fedkin.data.label_tasks import LABEL_KEYS, RAW, with_label_statistics
+from fedkin.data.patient_columns import column_count
 from fedkin.data.table_scaling import with_transform
 from fedkin.data.table_transform import RAW_VALUES, scaling_transform
 from fedkin.secret.signed_keys import Identity
@@ -32,6 +35,7 @@ from fedkin.server.message import InvalidMessageError
 from fedkin.server.node import Node
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.task_types.label_words import label_words
+from fedkin.task_types.survival import Survival
 
 BOOLEANS = ("False", "True")  # label names that have the same numbers on every node
 # Server and node each make an initial model from this seed, and compare the models' digests.
@@ -92,7 +96,8 @@ def build_node(
         given_labels: ``label_scale_from`` of [samples]; None if the server computes the statistics
             of labels that are numbers.
     """
-    of_site = data.select(site.client_numbers(data.clients))
+    # Other sites have other training samples, and all sites compare with the same constant model.
+    of_site = with_given_constant(data.select(site.client_numbers(data.clients)))
 
     def handshake(spec: ModelSpec) -> Handshake:
         return make_handshake(
@@ -173,7 +178,7 @@ class ScaledSamples:
         samples = self._samples
         if scaling.mean is None:
             return samples
-        if samples.x.shape[1:] != scaling.mean.shape:
+        if (column_count(samples),) != scaling.mean.shape:
             raise InvalidMessageError(
                 f"the server scales {len(scaling.mean)} columns, but the samples of this site have "
                 f"the shape {list(samples.x.shape[1:])}; give it a table with these columns"
@@ -230,8 +235,9 @@ def _site_data(config: ClientConfig) -> FederatedData:
 
 
 def labelled_values(config: ClientConfig, values: Values) -> Values:
-    """The section [data] of a site with the task type and loss of [samples]. Labels that are
-    numbers keep their values if the server computes their statistics.
+    """The section [data] of a site with the task type and loss of [samples], and with its keys of
+    forecasts. Other labels that are numbers keep their values if the server computes their
+    statistics.
 
     Args:
         config: configuration of the site.
@@ -240,21 +246,35 @@ def labelled_values(config: ClientConfig, values: Values) -> Values:
     Raises:
         ConfigError: the section says itself what the labels are, or the data are no file.
     """
-    own = [key for key in LABEL_KEYS if values.get(key) is not None]
+    is_forecast = config.samples.task_type().by_time
+    keys = (*LABEL_KEYS, *SERIES_KEYS) if is_forecast else LABEL_KEYS
+    own = [key for key in keys if values.get(key) is not None]
     if own:
         raise ConfigError(
             f"data.{own[0]}: [samples] says what the labels of all sites are; write {own[0]} into "
             "[samples] of server.toml and of every client.toml, and remove it here"
         )
-    if config.samples.task_type().loss is None:
+    task_type = config.samples.task_type()
+    is_survival = isinstance(task_type, Survival)
+    if values.get("event") is not None and not is_survival:
+        raise ConfigError(
+            f"data.event applies to survival, but [samples] says that labels are {task_type.name}; "
+            'write task = "survival" into [samples] of server.toml and of every client.toml, or '
+            "remove event here"
+        )
+    if task_type.loss is None and not is_survival:
         return values
     if values.get("name") != "file":
         raise ConfigError(
-            f"[samples] task = {config.samples.task_type().name!r} needs labels from a file; give "
+            f"[samples] task = {task_type.name!r} needs labels from a file; give "
             'this site one, such as data.name = "file" and data.path = "patients.csv"'
         )
-    shared = {key: getattr(config.samples, key) for key in LABEL_KEYS}
+    shared = {key: getattr(config.samples, key) for key in keys}
     given = {key: value for key, value in shared.items() if value is not None}
+    if task_type.loss is None or is_forecast:
+        # Times keep their values, and each series is scaled by its own past, so there is nothing to
+        # wait for.
+        return {**values, **given}
     return {**values, "label_scale_from": RAW, **given}
 
 

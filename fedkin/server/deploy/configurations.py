@@ -16,6 +16,7 @@ from fedkin.config.loader import parse_override, read_toml
 from fedkin.config.registry import resolve
 from fedkin.config.samples_section import with_columns
 from fedkin.config.schema import Values, error_context
+from fedkin.config.series_keys import SERIES_KEYS
 from fedkin.config.server import (
     CLIENT,
     CLIENT_DECLARED,
@@ -32,6 +33,8 @@ from fedkin.server.deploy.build_node import node_from_config
 from fedkin.server.deploy.check import checked_model
 from fedkin.server.deploy.removed_sites import REMOVED
 from fedkin.server.deploy.site_scaling import samples_scaling
+from fedkin.task_types.forecast import Forecast
+from fedkin.task_types.survival import Survival
 
 # The trial: handwritten digits in two clusters of sites, with different permutations of the labels.
 TRIAL: dict[str, Values] = {
@@ -91,19 +94,23 @@ def configurations(
         if "data" not in changes:
             values["data"] = _existing_data(folder) or values["data"]
     else:
-        backbone = values["model"].get("backbone")
-        if isinstance(backbone, str):
-            # The path starts where the command runs, but paths in files start at their folders.
-            values["model"]["backbone"] = str(user_path(backbone).absolute())
-        server = {name: values[name] for name in SERVER}
         _move_labels(values)
+        _set_model(values, is_given="model" in changes)
+        server = {name: values[name] for name in SERVER}
         data = values["data"]
         hidden = bool(values["secret"] or values["privacy"])
         # The files are read with their labels, which may be numbers.
-        labels = {key: values["samples"][key] for key in LABEL_KEYS if key in values["samples"]}
+        shared = (*LABEL_KEYS, *SERIES_KEYS)
+        labels = {key: values["samples"][key] for key in shared if key in values["samples"]}
         described = {**data, **labels}
         folders = [folder / name for name in names]
-        scaling = samples_scaling(described, values["samples"], sites=folders, hidden=hidden)
+        scaling = samples_scaling(
+            described,
+            values["samples"],
+            sites=folders,
+            hidden=hidden,
+            private=bool(values["privacy"]),
+        )
         values["samples"] = with_columns(values["samples"] | scaling, Path())
         if "scale_from" in values["samples"]:
             described["scale_from"] = values["samples"]["scale_from"]
@@ -122,12 +129,35 @@ def configurations(
     return server, sites
 
 
+def _set_model(values: Files, is_given: bool) -> None:
+    """Complete [model]: the default of survival, and the whole path of a backbone.
+
+    Args:
+        values: the sections of all files.
+        is_given: whether the user has given settings of the model.
+    """
+    samples = values["samples"]
+    if not is_given and Survival.is_named(samples.get("task"), samples.get("loss")):
+        values["model"] = {"name": "cox"}
+    backbone = values["model"].get("backbone")
+    if isinstance(backbone, str):
+        # The path starts where the command runs, but paths in files start at their folders.
+        values["model"]["backbone"] = str(user_path(backbone).absolute())
+
+
 def _move_labels(values: Files) -> None:
-    """Move what the labels are from [data] to [samples], because it must be equal at all sites."""
-    for key in LABEL_KEYS:
+    """Move what the labels are, and how rows become samples of a forecast, from [data] to
+    [samples], because it must be equal at all sites. A column of events says that the task is
+    survival."""
+    is_forecast = Forecast.name in (values["data"].get("task"), values["samples"].get("task"))
+    keys = (*LABEL_KEYS, *SERIES_KEYS) if is_forecast else LABEL_KEYS
+    for key in keys:
         if values["data"].get(key) is not None:
             values["samples"].setdefault(key, values["data"][key])
-    values["data"] = {key: value for key, value in values["data"].items() if key not in LABEL_KEYS}
+    values["data"] = {key: value for key, value in values["data"].items() if key not in keys}
+    says_task = any(values["samples"].get(key) for key in ("task", "loss"))
+    if values["data"].get("event") is not None and not says_task:
+        values["samples"]["task"] = Survival.name
 
 
 def _site(name: str, number: int, server: Files, client: Values, data: Values) -> Files:

@@ -14,11 +14,12 @@ from fedkin.config.server import ClientConfig
 from fedkin.core.codec import decode
 from fedkin.core.columns import CommonScaling
 from fedkin.core.errors import ConfigError, ModelError
+from fedkin.data.federated import FederatedData
 from fedkin.data.table_transform import TableTransform, scaling_transform
 from fedkin.export.folder import ModelEntry, write
 from fedkin.export.predictor import Predictor
 from fedkin.server.column_messages import scaling_in
-from fedkin.server.deploy.build_node import scaled_values
+from fedkin.server.deploy.build_node import labelled_values, scaled_values
 from fedkin.simulation.torch import wrap_module
 from fedkin.task_types.task_type import TaskType
 
@@ -52,7 +53,7 @@ def export_site(config: ClientConfig, path: Path, format: str, with_backbone: bo
         described,
         feature_names=_feature_names(config),
         transform=_transform(config, described.transform, scaling_in(arrays)),
-        task_type=_task_type(described.task_type, scaling_in(arrays)),
+        task_type=_task_type(config, described.task_type, scaling_in(arrays)),
     )
     with error_context("model"):
         model = wrap_module(config.model.make(samples))
@@ -74,10 +75,12 @@ def export_site(config: ClientConfig, path: Path, format: str, with_backbone: bo
             label_names=labels,
         )
         entries.append(ModelEntry(predictor, [site.name] if name == "cluster" else []))
-    columns = {
+    columns = config.samples.columns() or {
         "label": config.data_values.get("label") or "y",
         "client": config.data_values.get("client") or "client_id",
     }
+    if config.data_values.get("event") is not None:
+        columns["event"] = config.data_values["event"]
     facts = {
         "method": None,
         "data": site.name,
@@ -101,7 +104,7 @@ def _feature_names(config: ClientConfig) -> tuple[str, ...] | None:
         return tuple(map(str, data["features"]))
     if not Path(data["path"]).is_file():
         return None
-    return registry.make(registry.datasets(), registry.site_values(data)).feature_names
+    return _own_table(config).feature_names
 
 
 def _transform(
@@ -122,11 +125,23 @@ def _transform(
     changes = described is not None or data.get("scale_from") or data.get("rename")
     if not changes or data.get("name") != "file" or not Path(data["path"]).is_file():
         return described
-    return registry.make(registry.datasets(), scaled_values(config, data)).transform
+    return _own_table(config).transform
 
 
-def _task_type(described: TaskType, received: CommonScaling | None) -> TaskType:
-    """What the labels are, with the statistics that the server has sent with the models."""
+def _own_table(config: ClientConfig) -> FederatedData:
+    """The site's table, as it is read for training."""
+    values = labelled_values(config, config.data_values)
+    return registry.make(registry.datasets(), scaled_values(config, values))
+
+
+def _task_type(
+    config: ClientConfig, described: TaskType, received: CommonScaling | None
+) -> TaskType:
+    """What the labels are, with the statistics that the server has sent with the models. Of a
+    forecast, with the scales of the site's own series; without the table they are unknown."""
+    if described.by_time:
+        path = Path(str(config.data_values.get("path", "")))
+        return _own_table(config).task_type if path.is_file() else described
     if received is None or received.labels is None:
         return described
     return described.with_statistics(received.labels)

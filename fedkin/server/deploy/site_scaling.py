@@ -15,6 +15,7 @@ from fedkin.core.errors import ConfigError, FedkinError
 from fedkin.data.column_statistics import combined
 from fedkin.data.federated import FederatedData
 from fedkin.data.files import is_table_file
+from fedkin.data.patient_columns import training_table
 from fedkin.data.table_options import FOR_SUMS, TableOptions
 from fedkin.data.table_scaling import raw_statistics, scales_of
 from fedkin.data.table_sums import joined, table_sums
@@ -24,7 +25,11 @@ _log = logging.getLogger("fedkin")
 
 
 def samples_scaling(
-    data: Values, samples: Values, sites: Sequence[Path], hidden: bool = False
+    data: Values,
+    samples: Values,
+    sites: Sequence[Path],
+    hidden: bool = False,
+    private: bool = False,
 ) -> Values:
     """The entries of [samples] that say how all sites scale their tables. Empty if the data are no
     tables, the user has decided about scaling, or the tables cannot be scaled.
@@ -34,9 +39,12 @@ def samples_scaling(
         samples: the user's section [samples].
         sites: the sites' folders, at which a relative path starts.
         hidden: whether the server may not see sums of columns (secret sums, privacy).
+        private: whether the federation has differential privacy. Sums of samples get no noise, so
+            they are refused, as in a simulation.
 
     Raises:
-        ConfigError: a table cannot be read, or the tables have different columns.
+        ConfigError: a table cannot be read, the tables have different columns, or the sums are
+            refused.
     """
     path = str(data.get("path", ""))
     keys = ("scale", "scale_from")
@@ -45,6 +53,12 @@ def samples_scaling(
         return {}
     files = sorted({site.absolute() / path for site in sites})
     missing = [file for file in files if not file.is_file()]
+    if not missing and private:
+        raise ConfigError(
+            "privacy: the tables would be scaled by sums of the sites' samples, which get no "
+            "noise; nothing was written. Give known numbers: 'samples.scale_from={mean={age=50}, "
+            "scale={age=12}}' with all columns, or scale nothing: samples.scale=none"
+        )
     if not missing:
         scaling = common_scaling(data, files)
         return {} if scaling is None else {"scale_from": scaling}
@@ -82,9 +96,7 @@ def common_scaling(data: Values, files: Sequence[Path]) -> Values | None:
     for file, table in zip(files, tables, strict=True):
         if table.feature_names != names:
             raise ConfigError(_other_columns(files[0], names, file, table.feature_names or ()))
-    facts = combined(
-        [raw_statistics(table.x, table.train.rows, table.transform) for table in tables]
-    )
+    facts = combined([raw_statistics(*training_table(table), table.transform) for table in tables])
     return {
         "mean": dict(zip(names, facts.mean.tolist(), strict=True)),
         "scale": dict(zip(names, scales_of(facts.deviation).tolist(), strict=True)),

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedkin.config.server import load_server
+from fedkin.config.server import ServerConfig, load_server
 from fedkin.core.errors import ConfigError, FedkinError
 from fedkin.run.federation_state import NOT_STARTED, FederationState, read_state, server_state_file
 from fedkin.run.folder.run_folder import METRICS, SUMMARY, against_folder, read_config
@@ -31,6 +31,7 @@ from fedkin.server.deploy.start_parts import parts_of
 UP = "up"
 DOWN = "down"
 REFUSED = "refused"
+FINISHED = "finished"
 RUN = "run"  # the run's name among the parts
 _PAUSE = 0.3  # seconds between polls of a log
 _RUN_TIMEOUT = 120.0  # seconds within which a run's process must appear
@@ -42,11 +43,12 @@ class PartStatus:
 
     Attributes:
         name: name of the part.
-        state: ``up``, ``down`` or ``refused``.
+        state: ``up``, ``down`` or ``refused``; of a run that has all its rounds, ``finished``.
         processes: ids of the part's processes.
         detail: further facts, for users.
         reason: why a site is refused, why its last reply was an error, or why there is no run;
             otherwise empty.
+        place: where more is found: the log of a part that is up, or the run's folder.
     """
 
     name: str
@@ -54,6 +56,7 @@ class PartStatus:
     processes: list[int]
     detail: str
     reason: str = ""
+    place: str = ""
 
 
 def status(folder: Path, *, server: bool = False, site: str | None = None) -> list[PartStatus]:
@@ -100,6 +103,11 @@ def reason_line(line: PartStatus) -> str:
     if line.state == REFUSED:
         return f"{line.name} is refused: {line.reason}"
     return f"{line.name} has failed: {line.reason}"
+
+
+def place_line(line: PartStatus) -> str:
+    """A line that says where the log of a part is, or the run's folder."""
+    return f"{line.name}: {'in' if line.name == RUN else 'log in'} {line.place}"
 
 
 def server_state(selection: Selection) -> FederationState:
@@ -221,7 +229,11 @@ def wait_for_run(folder: Path, say: Callable[[str], None], offset: int | None = 
 def is_finished(folder: Path) -> bool:
     """Whether a server's run, and the runs it is compared with, have results for all configured
     rounds."""
-    config = load_server(folder / files.SERVER)
+    return _has_all_rounds(load_server(folder / files.SERVER))
+
+
+def _has_all_rounds(config: ServerConfig) -> bool:
+    """Whether the runs of a server's configuration have results for all of its rounds."""
     out = Path(config.federation.folder)
     runs = [out, *(against_folder(out, entry.name) for entry in config.against)]
     if not all((run / SUMMARY).exists() for run in runs):
@@ -245,10 +257,12 @@ def _named(name: str, lines: list[str], width: int) -> Iterator[str]:
 def _part(part: Program, processes: list[Process], state: FederationState) -> PartStatus:
     """The status of a program. A refused site may be up or down, and the detail then says which."""
     programs = leaders(processes)
+    place = ""
     if programs:
         running = UP
+        place = str(part.log)
         minutes = (time.time() - programs[0].started) / 60
-        detail = f"for {minutes:.0f} min, log in {part.log}"
+        detail = f"for {minutes:.0f} min"
     else:
         running = DOWN
         detail = "only child processes of this program are left" if processes else ""
@@ -264,6 +278,7 @@ def _part(part: Program, processes: list[Process], state: FederationState) -> Pa
         processes=[process.number for process in processes],
         detail=detail,
         reason=reason,
+        place=place,
     )
 
 
@@ -298,12 +313,16 @@ def _run(
         runs.append((entry.name, against_folder(out, entry.name)))
     detail = ", ".join(f"{name} {_progress(run, rounds)}" for name, run in runs)
     waiting = f"{state.waiting}; " if numbers and state.waiting else ""
+    running = UP if numbers else DOWN
+    if running == DOWN and not state.end and _has_all_rounds(config):
+        running = FINISHED
     return PartStatus(
         name=RUN,
-        state=UP if numbers else DOWN,
+        state=running,
         processes=numbers,
-        detail=f"{waiting}{detail}; in {out}",
+        detail=f"{waiting}{detail}",
         reason=state.end,
+        place=str(out),
     )
 
 

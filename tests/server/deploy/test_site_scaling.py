@@ -20,6 +20,7 @@ from fedkin.export import load
 from fedkin.export.predict_table import predict_file
 from fedkin.server.deploy.build_node import node_from_config
 from fedkin.server.deploy.export_site import export_site
+from fedkin.server.deploy.init import init
 from fedkin.server.deploy.node_disk import NodeDisk
 from fedkin.server.deploy.site_scaling import samples_scaling
 
@@ -187,3 +188,33 @@ def test_a_site_and_the_server_export_the_scaling(sites: list[Path], tmp_path: P
     described = load_server(server).data_description()
     assert described.transform is not None and described.transform.mean == (50, 1.7e9)
     assert load_server(server).shared_digest == config.shared_digest
+
+
+def test_private_federations_get_no_sums_of_samples(
+    tmp_path: Path, sites: list[Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A private simulation refuses statistics that come from samples, and so does a new deployment
+    with the files of all sites. Given numbers are the cure."""
+    path = sites[0] / "t.csv"
+    settings = [
+        *("data.name=file", f"data.path={path}", "data.partition=iid", "data.clients=2"),
+        *("model.name=mclr", "method.name=fedavg", "run.cohort=2", "secret.name=sums"),
+        *("privacy.name=client_dp", "privacy.noise_multiplier=2", "privacy.delta=1e-3"),
+        *("privacy.clip=1.0", "secret.least=3"),
+    ]
+    folder = tmp_path / "fed"
+    with pytest.raises(ConfigError, match=r"privacy: .* no noise.*samples\.scale_from=") as refused:
+        init(folder, 2, secure=False, settings=settings)
+    assert not folder.exists() and "\n" not in str(refused.value)
+    given = "samples.scale_from={mean={age=50, time=1}, scale={age=12, time=2}}"
+    means = {}
+    for cure in (given, "samples.scale=none"):
+        written = init(tmp_path / cure[-5:], 2, secure=False, settings=[*settings, cure]).folder
+        samples = load_server(written / "server.toml").samples
+        means[cure] = None if samples.scale_from is None else samples.scale_from["mean"]["age"]
+    assert means == {given: 50, "samples.scale=none": None}
+    # Without privacy, the files of all sites are summed on this machine.
+    other = [text for text in settings if not text.startswith("privacy")]
+    written = init(tmp_path / "sums", 2, secure=False, settings=other).folder
+    summed = load_server(written / "server.toml").samples.scale_from
+    assert summed is not None and 25 < summed["mean"]["age"] < 35

@@ -17,6 +17,7 @@ from filelock import FileLock
 
 pytest.importorskip("flwr", reason="a deployment needs pip install 'fedkin[flower]'")
 from fedkin.core.errors import ConfigError
+from fedkin.run.folder.run_folder import against_folder
 from fedkin.server.deploy import check
 from fedkin.server.deploy import start_parts as starting
 from fedkin.server.deploy import up as up_module
@@ -32,7 +33,7 @@ from fedkin.server.deploy.processes import (
     start,
     stop,
 )
-from fedkin.server.deploy.status import DOWN, UP, log_lines, status
+from fedkin.server.deploy.status import DOWN, FINISHED, UP, log_lines, status
 from fedkin.server.deploy.up import down, up
 from tests.free_ports import free_ports, until
 
@@ -236,6 +237,24 @@ def test_the_status_names_every_part_and_how_far_the_run_is(folder: Path) -> Non
     (folder / "run").mkdir()
     (folder / "run/metrics.jsonl").write_text("{}\n{}\n{}\n")
     assert "flexcfl round 2 of 5" in {line.name: line for line in status(folder)}["run"].detail
+
+
+def test_a_run_with_all_its_rounds_is_finished_and_not_down(folder: Path) -> None:
+    runs = {"flexcfl": folder / "run", "fedavg": against_folder(folder / "run", "fedavg")}
+
+    def state_of_run() -> str:
+        return {line.name: line.state for line in status(folder)}["run"]
+
+    for name, run in runs.items():
+        assert state_of_run() == DOWN
+        run.mkdir(parents=True)
+        (run / "config.toml").write_text(f'[method]\nname = "{name}"\n[run]\nrounds = 5\n')
+        (run / "summary.json").write_text("{}")
+    assert state_of_run() == FINISHED
+    # More rounds are configured than the results have.
+    server = folder / "server.toml"
+    server.write_text(server.read_text().replace("rounds = 5", "rounds = 6"))
+    assert state_of_run() == DOWN
 
 
 def test_logs_are_shown_with_the_name_of_the_part(folder: Path) -> None:

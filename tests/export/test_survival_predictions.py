@@ -1,0 +1,194 @@
+"""Risk scores of survival models for rows of a table, from runs, their folders and exports."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import fedkin as fk
+from fedkin.cli import app
+from fedkin.core.errors import ConfigError, DataError, ModelError
+from fedkin.export import load
+from fedkin.export.predict_table import predict_file
+from fedkin.measures.concordance import concordance, concordance_within
+
+
+def patients() -> pd.DataFrame:
+    """Patients of four clinics in two clusters, in which age acts in other directions."""
+    rng = np.random.default_rng(0)
+    clinic = np.arange(240) % 4
+    frame = pd.DataFrame({"age": rng.normal(60, 10, 240), "dose": rng.normal(3, 1, 240)})
+    risk = np.where(clinic % 2, -1, 1) * (frame.age - 60) / 10
+    months = np.ceil(12 * rng.exponential(np.exp(-risk)))
+    frame["ward"] = np.array(["er", "icu", "surgery"])[rng.integers(0, 3, 240)]
+    frame.loc[::5, "dose"] = np.nan
+    frame["months"] = np.minimum(months, 40)
+    frame["died"] = months <= 40
+    return frame.assign(clinic=[f"c{number}" for number in clinic])
+
+
+def trained(out: Path | None = None, method: fk.Method | None = None) -> fk.Run:
+    data = fk.data.from_pandas(patients(), label="months", event="died", client="clinic")
+    return fk.simulate(
+        method or fk.FedGroup(clusters=2, alpha=2),
+        data,
+        fk.models.cox(data, hidden=(3,)),
+        rounds=3,
+        cohort=4,
+        out=out,
+        local=fk.LocalTraining(epochs=3, lr=0.1),
+    )
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> fk.Run:
+    return trained(tmp_path_factory.mktemp("run") / "run")
+
+
+def odd_rows() -> pd.DataFrame:
+    """Rows with a missing age, and with a category that training never saw."""
+    frame = patients().head(12)
+    frame.loc[0, "age"] = np.nan
+    frame.loc[1, "ward"] = "never seen"
+    return frame
+
+
+def test_a_risk_is_the_network_on_the_scaled_row(run: fk.Run) -> None:
+    data = run.trained.parts.data
+    assert data.transform is not None and data.transform.encoding is not None
+    frame = odd_rows()
+    model = run.model_for("c1")
+    x = data.transform.apply(data.transform.encoding.apply(frame, "rows"))
+    layers = model.layers
+    hidden = x @ layers["risk.layers.0.weight"].T + layers["risk.layers.0.bias"]
+    expected = np.maximum(hidden, 0) @ layers["risk.layers.1.weight"].T
+    expected = expected[:, 0] + layers["risk.layers.1.bias"]
+    risks = run.predict(frame, client="c1")
+    assert risks.shape == (12,) and np.ptp(risks) > 0.1
+    np.testing.assert_allclose(risks, expected, rtol=1e-4, atol=1e-5)
+    # The patients of the run have the same risks.
+    assert data.patients is not None
+    first = data.patients.samples[0]
+    scores = model.finite_scores(data.x[first : first + 12], prepared=True)[:, 0]
+    np.testing.assert_allclose(run.predict(patients().head(12), client="c1"), scores, rtol=1e-5)
+
+
+def test_an_export_predicts_as_the_run(run: fk.Run, tmp_path: Path) -> None:
+    frame = odd_rows()
+    frame.to_csv(tmp_path / "new.csv", index=False)
+    run.export(tmp_path / "models")
+    export = load(tmp_path / "models")
+    found = predict_file(export, tmp_path / "new.csv")
+    own = [run.predict(frame.iloc[[row]], client=frame.clinic[row])[0] for row in range(12)]
+    np.testing.assert_allclose(found.table["prediction"], own, rtol=1e-5)
+    assert list(found.table) == ["prediction"] and found.accuracy is None
+    risks = np.array(own)
+    pairs = [
+        concordance(risks[rows], frame.months[rows].to_numpy(), frame.died[rows].to_numpy())
+        for rows in (frame.clinic == name for name in sorted(set(frame.clinic)))
+    ]
+    index = concordance_within(pairs).index
+    assert found.scores == {"concordance_index": index} and found.scored == 12
+    card = json.loads((tmp_path / "models" / "card.json").read_text())
+    assert card["task_type"] == {"task": "survival"}
+    assert card["model"] == {"name": "cox", "hidden": [3]}
+    assert card["columns"] == {"label": "months", "event": "died", "client": "clinic"}
+
+
+def test_new_patients_need_neither_time_nor_event(run: fk.Run, tmp_path: Path) -> None:
+    run.export(tmp_path / "models")
+    frame = odd_rows()
+    for columns in (["months", "died"], ["died"]):
+        path = tmp_path / "new.csv"
+        frame.drop(columns=columns).to_csv(path, index=False)
+        found = predict_file(load(tmp_path / "models"), path)
+        assert len(found.table) == 12 and found.scores is None
+    frame.assign(died="dead").to_csv(path, index=False)
+    with pytest.raises(DataError, match=r"new\.csv: column 'died': the event .* 'dead'"):
+        predict_file(load(tmp_path / "models"), path)
+
+
+def test_a_folder_predicts_as_the_run(run: fk.Run) -> None:
+    data = fk.data.from_pandas(patients(), label="months", event="died", client="clinic")
+    again = fk.Run.load(Path(str(run.folder)), model=fk.models.cox(data, hidden=(3,)), data=data)
+    expected = run.predict(odd_rows(), client="c2")
+    np.testing.assert_array_equal(again.predict(odd_rows(), client="c2"), expected)
+
+
+def test_probabilities_and_mixtures_have_no_risks(run: fk.Run) -> None:
+    with pytest.raises(ConfigError, match="predicts a risk score of each patient"):
+        run.predict(odd_rows(), client="c1", proba=True)
+    mixture = trained(method=fk.FedEM(clusters=2))
+    with pytest.raises(ModelError, match="mixture of Cox models, whose risk scores have no common"):
+        mixture.predict(odd_rows(), client="c1")
+
+
+def test_risk_sets_are_samples_as_before(run: fk.Run) -> None:
+    data = run.trained.parts.data
+    assert data.transform is not None
+    rows = data.test[1]
+    raw = data.x[rows].astype(np.float64)
+    present = raw[..., -1] > 0
+    raw[present, :-1] = data.transform.undo(raw[present][:, :-1])
+    model = run.model_for("c1")
+    expected = model.decide(data.x[rows], prepared=True).classes
+    np.testing.assert_array_equal(model.predict(raw), expected)
+
+
+def test_evaluation_matches_columns_of_patients_by_name(run: fk.Run) -> None:
+    transform = run.trained.parts.data.transform
+    frame = patients()[["clinic", "died", "months", "ward", "dose", "age"]]
+    other = fk.data.from_pandas(
+        frame, label="months", event="died", client="clinic", scale_from=transform
+    )
+    found = run.evaluate(data=other, split="test")
+    assert found.summary["samples"] == len(other.test.rows)
+
+
+def test_a_newcomer_is_placed_by_its_times_and_events() -> None:
+    """Age acts in the other direction in clinics of odd numbers."""
+    run = trained(method=fk.IFCA(clusters=2))
+    frame = patients()
+    placed = {}
+    for name in ("c0", "c1", "c2", "c3"):
+        rows = frame.loc[frame.clinic == name]
+        placed[name] = run.place(rows.drop(columns="clinic")).cluster
+        assert placed[name] == run.clients.cluster[run.clients.name == name].item()
+    assert placed["c0"] == placed["c2"] != placed["c1"]
+    with pytest.raises(DataError, match=r"DataFrame with the columns 'months' and 'died'"):
+        run.place(frame[["age", "dose", "ward"]])
+    tuned = run.fine_tune(cluster=0, x=frame.head(40), y=frame.months.head(40))
+    assert tuned.predict(frame.head(3)).shape == (3,)
+
+
+def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    patients().to_csv("p.csv", index=False)
+    settings = ["data.path=p.csv", "data.label=months", "data.event=died", "data.client=clinic"]
+    more = [
+        'data.loss_options={ties = "efron"}',
+        "run.rounds=1",
+        "run.cohort=4",
+        "method.name=fedavg",
+    ]
+    call = CliRunner().invoke
+    assert call(app, ["run", *settings, *more, "run.against=[]", "--out", "run"]).exit_code == 0
+    assert 'name = "cox"' in Path("run/config.toml").read_text()
+    assert call(app, ["export", "run", "--out", "models"]).exit_code == 0
+    predicted = call(app, ["predict", "models", "p.csv"])
+    assert predicted.exit_code == 0 and predicted.stdout.startswith("prediction\n")
+    assert "concordance index 0." in predicted.output
+    described = call(
+        app, ["data", "describe", "p.csv", "label=months", "event=died", "client=clinic"]
+    )
+    assert described.exit_code == 0 and "observed events" in described.output
+    for command, given in (("evaluate", ["--data", "p.csv"]), ("place", ["p.csv"])):
+        refused = call(app, [command, "run", *given])
+        assert refused.exit_code == 2
+        text = " ".join(refused.output.split())
+        assert f"p.csv: fedkin {command} cannot read survival times from a file" in text
