@@ -28,16 +28,16 @@ from fedkin.models.recurrent import rnn as rnn
 from fedkin.models.recurrent import lstm as lstm
 from fedkin.models.cox import cox as cox
 from fedkin.models.lora import lora as lora
-from fedkin.models.lora_section import lora_section as lora_section
+from fedkin.models.lora_section import lora_section as _lora_section
 # isort: on
 
 MODELS: dict[str, Callable[..., Model]] = {}
 for _make in [value for value in globals().values() if inspect.isfunction(value)]:
-    if _make not in (as_model, features, from_transformers, lora_section, suggesting):
+    if _make not in (as_model, features, from_transformers, suggesting, _lora_section):
         MODELS[_make.__name__] = _make
 
 # A configuration names the folder of a backbone.
-MODELS["lora"] = lora_section
+MODELS["lora"] = _lora_section
 
 for _name in (*MODELS, "as_model", "features", "from_transformers"):
     suggesting(sys.modules[__name__], _name)

@@ -11,7 +11,7 @@ from fedkin.models.lora import lora
 from fedkin.models.model import Model
 
 # Arguments of ``lora`` that apply to a user's module, which a configuration cannot name.
-_OF_MODULES = ("head", "batched")
+_OF_MODULES = ("head", "batched", "threads", "engine")
 
 
 @functools.wraps(lora)

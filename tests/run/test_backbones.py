@@ -162,6 +162,38 @@ def test_a_relative_path_is_found_from_elsewhere(
     assert Run.load(tmp_path / "run").predict(x).shape == (len(x),)
 
 
+def test_the_tokenizer_of_texts_moves_with_its_backbone(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(place / "tiny", tmp_path / "tiny")
+    lines = "".join(f"the red cat,{k % 2},{k // 6}\n" for k in range(12))
+    (tmp_path / "texts.csv").write_text(f"remark,y,client_id\n{lines}")
+    values = {
+        "data": {
+            "name": "texts",
+            "path": "texts.csv",
+            "text": "remark",
+            "label": "y",
+            "client": "client_id",
+            "tokenizer": "tiny",
+        },
+        "model": {"backbone": "tiny", "rank": 2},
+        "method": {"name": "fedavg"},
+        "run": {"rounds": 1, "cohort": 2},
+    }
+    monkeypatch.chdir(tmp_path)
+    run = execute(from_dict(values), out=tmp_path / "run")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    tokens = np.array([[2, 5, 7, 3, 0, 0, 0, 0]])
+    expected = run.predict(tokens, proba=True)
+    found = Run.load(tmp_path / "run").predict(tokens, proba=True)
+    np.testing.assert_array_equal(found, expected)
+    (tmp_path / "tiny").rename(tmp_path / "moved")
+    again = Run.load(tmp_path / "run", backbone=tmp_path / "moved")
+    np.testing.assert_array_equal(again.predict(tokens, proba=True), expected)
+
+
 def test_a_backbone_is_for_runs_that_have_one(tmp_path: Path) -> None:
     config = from_dict(
         {

@@ -11,7 +11,11 @@ from fedkin.config.description import Description
 from fedkin.core.errors import ConfigError
 
 # Entries of environment.json, and the section and key of the path in the description.
-_PATHS = {"data_from_here": ("data", "path"), "backbone_from_here": ("model", "backbone")}
+_PATHS = {
+    "data_from_here": ("data", "path"),
+    "tokenizer_from_here": ("data", "tokenizer"),
+    "backbone_from_here": ("model", "backbone"),
+}
 
 
 def place_of_data(config: Description, folder: Path) -> dict[str, str]:
@@ -75,4 +79,7 @@ def with_backbone(config: Description, backbone: str | Path | None) -> Descripti
             f"the folder of the backbone, {path}, does not exist; give its place: "
             "Run.load(path, backbone=...) or --backbone FOLDER"
         )
-    return config.with_sections({"model": {**config.model, "backbone": str(path)}})
+    sections = {"model": {**config.model, "backbone": str(path)}}
+    if config.data.get("tokenizer") == own:  # the tokenizer moves with its model
+        sections["data"] = {**config.data, "tokenizer": str(path)}
+    return config.with_sections(sections)

@@ -137,13 +137,16 @@ def _flat(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def refuse_other_backbone(path: Path, stored: Description, requested: Description) -> None:
-    """Raise CheckpointError if two descriptions have backbones with different weights. A
-    description without the digest is not compared, since the fingerprint covers the weights.
+    """Check that a run which is to be resumed has the backbone of the stored run. A description
+    without the digest is not compared, since the fingerprint covers the weights.
 
     Args:
         path: the run's folder, for the message.
         stored: the description in the folder.
-        requested: the description of the run to resume.
+        requested: the description of the run that is to be resumed.
+
+    Raises:
+        CheckpointError: the backbones have different weights.
     """
     there, here = (config.model.get("backbone_digest") for config in (stored, requested))
     if there and here and there != here:
