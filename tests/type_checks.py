@@ -1,5 +1,9 @@
 """Checks of types in tests: by jaxtyping with beartype where a signature has the shape of an array,
-and by beartype alone elsewhere, which takes a sixth of the time of a call."""
+and by beartype alone elsewhere, which takes a sixth of the time of a call.
+
+The check of a function is built at its first call: to build those of all functions takes seconds in
+each process, and most processes call few of them.
+"""
 
 from __future__ import annotations
 
@@ -33,34 +37,58 @@ def _checked(*, typechecker: Any) -> Callable[[Any], Any]:
     def decorate(value: Any) -> Any:
         if inspect.isclass(value) and _is_checked(value.__init__):
             return value
-        if isinstance(value, FunctionType) and not may_have_shapes(value):
-            try:
-                return _without_shapes(value)
-            except BeartypeDecorHintException:  # jaxtyping checks the other annotations
-                pass
+        if isinstance(value, FunctionType):
+            return _checked_from_first_call(value, typechecker)
         return _jaxtyped(value, typechecker=typechecker)
 
     return decorate
 
 
 def _is_checked(function: Any) -> bool:
-    """Whether a function is a result of ``_without_shapes``."""
+    """Whether a function is a result of ``_checked_from_first_call``."""
     return getattr(function, "__globals__", None) is globals()
 
 
-def _without_shapes(function: FunctionType) -> Callable[..., Any]:
+def _checked_from_first_call(function: FunctionType, typechecker: Any) -> Callable[..., Any]:
     """A function with checks that jaxtyping's setting can turn off, as its own."""
-    annotations = dict(function.__annotations__)
-    checked = _beartype(function)
-    # beartype turns the names of types into types, but fedkin reads them as they are written.
-    function.__annotations__ = annotations
+    checked: Callable[..., Any] | None = None
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        chosen = function if jaxtyping.config.jaxtyping_disable else checked
-        return chosen(*args, **kwargs)
+        nonlocal checked
+        if jaxtyping.config.jaxtyping_disable:
+            return function(*args, **kwargs)
+        if checked is None:
+            checked = with_checks(function, typechecker)
+        return checked(*args, **kwargs)
 
     return call
+
+
+def with_checks(function: FunctionType, typechecker: Any) -> Callable[..., Any]:
+    """A function that checks the types of its arguments and of its result.
+
+    Args:
+        function: the function; its annotations stay as they are.
+        typechecker: what jaxtyping checks with, where an annotation has a shape.
+    """
+    # beartype turns the names of types into types, but fedkin reads them as they are written.
+    written = function.__annotations__
+    function.__annotations__ = dict(written)
+    try:
+        return _plain_or_with_shapes(function, typechecker)
+    finally:
+        function.__annotations__ = written
+
+
+def _plain_or_with_shapes(function: FunctionType, typechecker: Any) -> Callable[..., Any]:
+    """The function with beartype's check alone if that is enough."""
+    if not may_have_shapes(function):
+        try:
+            return _beartype(function)
+        except BeartypeDecorHintException:  # jaxtyping checks the other annotations
+            pass
+    return _jaxtyped(function, typechecker=typechecker)
 
 
 def may_have_shapes(function: FunctionType) -> bool:
