@@ -70,35 +70,50 @@ def with_checks(function: FunctionType, typechecker: Any) -> Callable[..., Any]:
 
     Args:
         function: the function; its annotations stay as they are.
-        typechecker: what jaxtyping checks with, where an annotation has a shape.
+        typechecker: what jaxtyping checks with, where an annotation names something unknown.
     """
+    hints = resolved_hints(function)
+    if hints is None:
+        return _jaxtyped(function, typechecker=typechecker)
     # beartype turns the names of types into types, but fedkin reads them as they are written.
     written = function.__annotations__
     function.__annotations__ = dict(written)
     try:
-        return _plain_or_with_shapes(function, typechecker)
+        checked = _beartype(function)
+    except BeartypeDecorHintException:  # jaxtyping checks the other annotations
+        return _jaxtyped(function, typechecker=typechecker)
     finally:
         function.__annotations__ = written
+    return _in_one_scope(checked) if any(map(_has_shape, hints.values())) else checked
 
 
-def _plain_or_with_shapes(function: FunctionType, typechecker: Any) -> Callable[..., Any]:
-    """The function with beartype's check alone if that is enough."""
-    if not may_have_shapes(function):
-        try:
-            return _beartype(function)
-        except BeartypeDecorHintException:  # jaxtyping checks the other annotations
-            pass
-    return _jaxtyped(function, typechecker=typechecker)
+def _in_one_scope(checked: Callable[..., Any]) -> Callable[..., Any]:
+    """A checked function in which one letter of a shape has one value, from the first argument to
+    the result.
+
+    ``jaxtyped`` with a ``typechecker`` does this too, but it checks all arguments twice.
+    """
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with _jaxtyped("context"):  # type: ignore[call-overload]
+            return checked(*args, **kwargs)
+
+    return call
+
+
+def resolved_hints(function: FunctionType) -> dict[str, Any] | None:
+    """The annotations of a function as types; None if one names something that is not defined."""
+    try:
+        return typing.get_type_hints(function, include_extras=True)
+    except Exception:
+        return None
 
 
 def may_have_shapes(function: FunctionType) -> bool:
     """Whether an annotation has the shape of an array, or names something that is not defined
     yet."""
-    try:
-        hints = typing.get_type_hints(function, include_extras=True)
-    except Exception:
-        return True
-    return any(map(_has_shape, hints.values()))
+    hints = resolved_hints(function)
+    return hints is None or any(map(_has_shape, hints.values()))
 
 
 def _has_shape(hint: Any) -> bool:
