@@ -11,6 +11,7 @@ import functools
 import inspect
 import typing
 from collections.abc import Callable
+from dataclasses import is_dataclass
 from types import FunctionType
 from typing import Any
 
@@ -35,7 +36,9 @@ def _checked(*, typechecker: Any) -> Callable[[Any], Any]:
     """The decorator of functions and classes."""
 
     def decorate(value: Any) -> Any:
-        if inspect.isclass(value) and _is_checked(value.__init__):
+        if inspect.isclass(value):
+            if is_dataclass(value) and not _is_checked(value.__init__):
+                value.__init__ = _checked_from_first_call(value.__init__, typechecker)
             return value
         if isinstance(value, FunctionType):
             return _checked_from_first_call(value, typechecker)
@@ -75,9 +78,10 @@ def with_checks(function: FunctionType, typechecker: Any) -> Callable[..., Any]:
     hints = resolved_hints(function)
     if hints is None:
         return _jaxtyped(function, typechecker=typechecker)
-    # beartype turns the names of types into types, but fedkin reads them as they are written.
+    # beartype would look for the types through all frames of the stack, which takes longer than the
+    # rest. fedkin reads annotations as they are written.
     written = function.__annotations__
-    function.__annotations__ = dict(written)
+    function.__annotations__ = hints
     try:
         checked = _beartype(function)
     except BeartypeDecorHintException:  # jaxtyping checks the other annotations
