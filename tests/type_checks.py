@@ -21,6 +21,7 @@ from beartype.roar import BeartypeDecorHintException
 
 _beartype: Callable[..., Any] = beartype(conf=BeartypeConf(violation_type=jaxtyping.TypeCheckError))
 _jaxtyped = jaxtyping.jaxtyped
+_SCOPE: Any = _jaxtyped("context")  # type: ignore[call-overload]
 
 
 def use() -> None:
@@ -99,7 +100,7 @@ def _in_one_scope(checked: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        with _jaxtyped("context"):  # type: ignore[call-overload]
+        with _SCOPE:
             return checked(*args, **kwargs)
 
     return call

@@ -15,7 +15,6 @@ import fedkin as fk
 import fedkin.methods
 from fedkin.core.errors import missing_module
 
-
 MISSPELT = {
     "fk.FedGrup": "FedGroup",
     "fk.simulat": "simulate",
