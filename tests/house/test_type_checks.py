@@ -10,7 +10,7 @@ import pytest
 
 from fedkin.config.key_meanings import sentence
 from fedkin.config.keys import Key, keys
-from fedkin.core.training import LocalTraining
+from fedkin.core.randomness import Stream
 from fedkin.measures.cluster_agreement import adjusted_rand_index
 from tests.type_checks import may_have_shapes, with_checks
 
@@ -40,7 +40,7 @@ def test_annotations_stay_as_they_are_written() -> None:
 def test_fields_of_a_dataclass_are_checked() -> None:
     wrong: Any = "three"
     with pytest.raises(jaxtyping.TypeCheckError):
-        LocalTraining(epochs=wrong)
+        Stream(wrong)
 
 
 def test_the_result_has_the_shapes_of_the_arguments() -> None:
