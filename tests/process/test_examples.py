@@ -145,6 +145,8 @@ def test_the_peers(checkout: Path) -> None:
     check_clean(checkout)
 
 
+# The refusal repeats no part of the example; the test above has its smallest form.
+@pytest.mark.process
 def test_the_peers_refuse_a_folder_that_exists(checkout: Path) -> None:
     pytest.importorskip("zenoh", reason="the peers need pip install 'fedkin[p2p]'")
     (checkout / "runs/three-peers").mkdir(parents=True)
@@ -288,6 +290,8 @@ def test_the_hospitals_in_one_process(checkout: Path) -> None:
     check_clean(checkout)
 
 
+# Separate processes again, as of the hospitals above.
+@pytest.mark.process
 def test_a_hospital_that_is_refused_ends_the_example(checkout: Path) -> None:
     """The table of one site lacks a column. The message names the site and the column."""
     pytest.importorskip("flwr", reason="the hospitals need pip install 'fedkin[flower,torch]'")
