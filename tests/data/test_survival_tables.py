@@ -299,8 +299,10 @@ def test_arrays_and_folders_name_the_right_form(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"for arrays use fk\.data\.from_patients"):
         fk.data.from_arrays(frame[["age"]], frame.months, clients=frame.clinic, task="survival")
     fk.data.pack(fk.data.digits(clients=2), tmp_path / "packed")
-    with pytest.raises(ConfigError, match="event = died does not apply"):
-        fk.data.load(tmp_path / "packed", event="died")
+    for role in ("event", "unit", "exposure", "weight"):
+        given: dict[str, Any] = {role: "died"}
+        with pytest.raises(ConfigError, match=f"{role} = died does not apply"):
+            fk.data.load(tmp_path / "packed", **given)
 
 
 def test_models_of_classes_are_refused() -> None:
