@@ -31,7 +31,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_bert(tmp_path_factory.mktemp("backbone") / "tiny")
 
 
-def read(source: Any, folder: Path, **options: Any) -> Any:
+def read(source: Any, folder: Any, **options: Any) -> Any:
     names = {"text": "remark", "label": "queue", "client": "desk", "tokenizer": folder}
     return fk.data.texts(source, **(names | options))
 

@@ -94,7 +94,8 @@ def test_the_first_step_moves_b_only(oracle: Oracle) -> None:
         np.testing.assert_allclose(gradient[1], case["grad_B"], rtol=1e-9)
         adamw = optax.adamw(case["lr"], weight_decay=0.01)
         change, _ = adamw.update(gradient, adamw.init(factors), factors)
-        a, b = optax.apply_updates(factors, change)
+        stepped: Any = optax.apply_updates(factors, change)
+        a, b = stepped
         np.testing.assert_allclose(a, case["A_after_adamw"], rtol=1e-6)
         np.testing.assert_allclose(b, case["B_after_adamw"], rtol=1e-6)
 
