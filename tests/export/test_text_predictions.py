@@ -47,7 +47,7 @@ def test_texts_are_predicted_with_their_clients_model(tmp_path: Path) -> None:
     assert found.scored == len(TABLE)
 
     TABLE.drop(columns="remark").to_csv(file, index=False)
-    with pytest.raises(DataError, match="'remark'.*the model reads it|remark"):
+    with pytest.raises(DataError, match="remark"):
         predict_file(export, file)
     TABLE.to_csv(file, index=False)
     with pytest.raises(ConfigError, match="--backbone FOLDER"):
