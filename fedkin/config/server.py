@@ -304,7 +304,8 @@ def client_from_dict(raw: dict[str, Any], place: Place, folder: Path) -> ClientC
     sections = _sections(raw, CLIENT, place, folder)
     site = sections.validate("client", SiteSettings)
     data = dict(sections["data"])
-    for key in ("path", "scale_from") if data.get("name") == "file" else ():
+    of_files = data.get("name") in ("file", "texts")
+    for key in ("path", "scale_from", "tokenizer") if of_files else ():
         if isinstance(data.get(key), str):
             data[key] = str(folder / user_path(data[key]))
     samples = sections.validate("samples", SamplesSection)

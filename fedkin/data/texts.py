@@ -77,19 +77,21 @@ def texts(
             f"clients; got {'neither' if options is None else 'both'}"
         )
     place, table = _table(path, client)
-    needed = [name for name in (text, label, client) if name is not None]
-    check_columns(table, needed, place)
+    names = {"text": text, "label": label}
+    if client is not None:
+        names["client"] = client
+    check_columns(table, list(names.values()), place)
     reader = tokenizer if hasattr(tokenizer, "tokens") else Tokenizer.from_folder(tokenizer)
     samples = OwnSamples(
         place=place,
         title=place.stem if isinstance(place, Path) else place,
-        x=reader.tokens(_texts(table[text], place, text), length),
+        x=reader.tokens(checked_texts(table[text], place, text), length),
         labels=table[label].to_numpy(),
         owners=None if client is None else client_ids(table[client].to_numpy(), place, client),
         split=table[SPLIT].to_numpy() if SPLIT in table else None,
         label_names=None if label_names is None else tuple(label_names),
         integers=True,
-        columns={"label": label, **({} if client is None else {"client": client})},
+        columns=names,
     )
     return samples.federation(options, _fraction(samples, train_fraction), seed)
 
@@ -102,7 +104,7 @@ def _table(path: Any, client: str | None) -> tuple[Path | str, Table]:
     return file, read_table(file, client)
 
 
-def _texts(column: Any, place: Path | str, name: str) -> list[str]:
+def checked_texts(column: Any, place: Path | str, name: str) -> list[str]:
     """The texts of a column. Raises DataError for an entry that is missing or no text."""
     found = column.tolist()
     for row, entry in enumerate(found):

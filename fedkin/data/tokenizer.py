@@ -6,6 +6,7 @@ The file ``config.json`` next to it names the padding token and the number of po
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 from collections.abc import Sequence
@@ -38,12 +39,14 @@ class Tokenizer:
         path: the file it was read from.
         padding: the token number of padding.
         positions: the largest number of tokens of a text.
+        digest: SHA-256 of the file.
         encoder: the tokenizer of the library tokenizers.
     """
 
     path: Path
     padding: int
     positions: int
+    digest: str
     encoder: Any
 
     @classmethod
@@ -82,6 +85,7 @@ class Tokenizer:
             path=path,
             padding=_whole_number(folder, config, "pad_token_id", _NO_PADDING),
             positions=_whole_number(folder, config, "max_position_embeddings", _NO_POSITIONS),
+            digest=hashlib.sha256(path.read_bytes()).hexdigest(),
             encoder=encoder,
         )
 
@@ -115,17 +119,19 @@ class Tokenizer:
                 f"length must be between 2 and {self.positions}, the positions of the model, "
                 f"got {length}"
             )
-        encoded = [found.ids for found in self.encoder.encode_batch(_strings(texts))]
-        sizes = np.array([len(ids) for ids in encoded], np.int64)
+        encoded = self.encoder.encode_batch(_strings(texts))
+        sizes = np.array([len(text.ids) for text in encoded], np.int64)
         if length is None:
             length = self.length_for(sizes)
         cut = int((sizes > length).sum())
         if cut:
             _log.info("%s of %s texts are cut to %d tokens", f"{cut:,}", f"{len(sizes):,}", length)
         out = np.full((len(encoded), length), self.padding, np.int32)
-        for row, ids in enumerate(encoded):
-            # The last token of a text, such as [SEP], is kept when the text is cut.
-            kept = ids if len(ids) <= length else [*ids[: length - 1], ids[-1]]
+        for row, text in enumerate(encoded):
+            kept = text.ids[:length]
+            # A special token at the end, such as [SEP], is kept when the text is cut.
+            if len(text.ids) > length and text.special_tokens_mask[-1]:
+                kept[-1] = text.ids[-1]
             out[row, : len(kept)] = kept
         return out
 

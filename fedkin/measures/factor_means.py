@@ -42,10 +42,12 @@ def factor_mean_error(
         weights: weights of the clients in means, such as numbers of samples; None: equal.
 
     Raises:
-        ModelError: the model has no low-rank factors, or A is not trained.
+        ModelError: the model has no low-rank factors.
     """
     if not spec.factors:
         raise ModelError("the model has no low-rank factors; make it with fk.lora")
+    if all(factor.a is None for factor in spec.factors):
+        return 0.0
     shares = np.full(len(models), 1 / len(models))
     if weights is not None:
         shares = np.asarray(weights, np.float64) / np.sum(weights)

@@ -1,8 +1,8 @@
 """The part of an update by which clients are compared.
 
 A model with low-rank adapters has three kinds of parameters: A, B and the last layer. Updates of A
-are much alike for all clients and have the largest norm, so they drown the rest: clusters by B or
-by the last layer are better where only labels differ (docs/adapters.md has the measurement).
+say little about what a client's labels mean, but have the largest norm. Clusters by B or by the
+last layer are better where only labels differ (docs/measured-adapters.md).
 """
 
 from __future__ import annotations

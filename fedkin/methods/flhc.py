@@ -176,6 +176,7 @@ class FLHC:
             clients=newcomers,
             stream=stream,
             start=state.start,
+            part=self.part,
         )
 
     def _cluster(self, world: World, state: FLHCState, stream: Stream) -> FLHCState:

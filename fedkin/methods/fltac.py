@@ -5,7 +5,7 @@ S. Ping et al.: FL-TAC: Enhanced Fine-Tuning in Federated Learning via Low-Rank,
 Adapter Clustering. ICLR 2024 Workshop on LLM Agents, arXiv 2404.15384. v_i is what client i has
 after training: its factors and its last layer.
 
-    each selected client trains from the model of its cluster, in its first round from w_0
+    each selected client trains from the model of its cluster, in the first round from w_0
     clusters of all v_i by K-means
     w_k = mean of the v_i in cluster k, weighted by numbers of samples
 

@@ -157,8 +157,7 @@ class SattlerCFL:
 
         # The split comes before the means: a new cluster gets the mean of its clients.
         if stream.round > self.first_split:
-            compared = only_part(updates, world.spec, self.part)
-            state = self._split(world, state, clients, compared)
+            state = self._split(world, state, clients, updates)
 
         weight = np.ones(len(clients), np.int64)
         if self.weighting == "examples":
@@ -178,6 +177,7 @@ class SattlerCFL:
             clients=newcomers,
             stream=stream,
             start=state.start,
+            part=self.part,
         )
 
     def _split(
@@ -191,9 +191,10 @@ class SattlerCFL:
 
         A new cluster takes the next number, and starts from the old cluster's model.
         """
+        compared = only_part(updates, world.spec, self.part)
         for k in range(len(state.models)):
             rows = np.flatnonzero(state.assignment[clients] == k)
-            leaving = self._leaving(updates[rows])
+            leaving = self._leaving(updates[rows], compared[rows])
             if leaving.any():
                 new = len(state.models)
                 models = np.concatenate([state.models, state.models[k : k + 1]])
@@ -203,14 +204,17 @@ class SattlerCFL:
                 state = cluster_steps.assign(world, state, clients[rows], np.where(leaving, new, k))
         return state
 
-    def _leaving(self, updates: Float[np.ndarray, "c P"]) -> Bool[np.ndarray, "c"]:
+    def _leaving(
+        self, updates: Float[np.ndarray, "c P"], compared: Float[np.ndarray, "c P"]
+    ) -> Bool[np.ndarray, "c"]:
         """Mask of the clients that leave a cluster for a new one; all False if the cluster is not
-        split. ``updates`` are the updates of the cluster's clients."""
+        split. ``updates`` are the updates of the cluster's clients, whose norms decide whether it
+        is; ``compared`` are their parts that are compared."""
         leaving = np.zeros(len(updates), bool)
-        nonzero = np.flatnonzero(updates.any(axis=1))
+        nonzero = np.flatnonzero(compared.any(axis=1))
         if not self._incongruent(updates) or len(nonzero) < 2:
             return leaving
-        similarity = cosine(updates[nonzero], updates[nonzero])
+        similarity = cosine(compared[nonzero], compared[nonzero])
         # The part of the first row keeps the cluster's number.
         away = agglomerative(-similarity, clusters=2, linkage="complete") == 1
         # Both parts must differ enough: no two clients of different parts are more similar than

@@ -3,6 +3,7 @@ vector: the same for networks of JAX and of PyTorch."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -50,21 +51,28 @@ class AdapterOptions:
     def of(
         cls,
         *,
-        rank: int,
+        rank: Any,
         alpha: float | int,
         targets: Sequence[str] | str,
-        layers: Iterable[int] | None,
+        layers: Iterable[int] | int | None,
         train: str,
         seed: int,
     ) -> AdapterOptions:
-        """The options of ``fk.lora``. Raises ConfigError if ``train`` is none that there is."""
+        """The options of ``fk.lora``. Raises ConfigError for an invalid one."""
         if train not in _TRAINED:
             raise ConfigError(f"train must be 'AB' or 'B', got {train!r}")
+        if isinstance(rank, bool) or not isinstance(rank, int):
+            raise ConfigError(f"rank must be a whole number, got {rank!r}")
+        if not (math.isfinite(alpha) and alpha > 0):
+            raise ConfigError(f"alpha must be a number above 0, got {alpha!r}")
+        numbers = None
+        if layers is not None:
+            numbers = (layers,) if isinstance(layers, int) else tuple(layers)
         return cls(
             rank=rank,
             alpha=float(alpha),
             targets=(targets,) if isinstance(targets, str) else tuple(targets),
-            layers=None if layers is None else tuple(layers),
+            layers=numbers,
             train=train,
             seed=seed,
         )
@@ -94,6 +102,13 @@ class AdapterOptions:
             if layer is not own_head and layer.name.endswith(self.targets)
         ]
         if self.layers is not None:
+            there = {layer_number(layer.name) for layer in found}
+            unknown_layers = [number for number in self.layers if number not in there]
+            if found and unknown_layers:
+                raise ConfigError(
+                    f"layers: {network!r} has no layer {', '.join(map(str, unknown_layers))} with "
+                    f"these targets; there are {', '.join(map(str, sorted(there)))}"
+                )
             found = [layer for layer in found if layer_number(layer.name) in self.layers]
         if not self.targets or not found:
             numbers = ""

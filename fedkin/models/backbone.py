@@ -7,6 +7,7 @@ The folder holds ``config.json``, ``model.safetensors`` and ``tokenizer.json``, 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -70,8 +71,17 @@ class Backbone:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the weights, which identifies the backbone."""
-        return FrozenPart(self.name, self.encoder).digest
+        """SHA-256 of weights, settings and tokenizer, which identifies the backbone: with other
+        heads or other words, equal weights compute something else."""
+        settings = [
+            *(layer.attention.heads for layer in self.encoder.layers),
+            *(layer.output_norm.eps for layer in self.encoder.layers),
+            self.encoder.padding,
+            self.tokenizer.digest,
+        ]
+        digest = hashlib.sha256(FrozenPart(self.name, self.encoder).digest.encode())
+        digest.update(repr(settings).encode())
+        return digest.hexdigest()
 
     @cached_property
     def parameters(self) -> int:

@@ -8,6 +8,7 @@ and normalisation. There is no dropout, so the same text always has the same fea
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -27,7 +28,8 @@ class Projection(eqx.Module):
     weight: Float[AnyArray, "o i"]
     bias: Float[AnyArray, "o"]
 
-    def __call__(self, x: Float[Array, "... i"]) -> Float[Array, "... o"]:
+    def __call__(self, x: Float[Array, "... i"], **options: Any) -> Float[Array, "... o"]:
+        """The outputs. Options, such as the random key of ``eqx.nn.Sequential``, have no effect."""
         return x @ self.weight.T + self.bias
 
 

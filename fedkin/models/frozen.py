@@ -22,7 +22,8 @@ class Origin:
 
     Attributes:
         folder: the folder of the pretrained model.
-        digest: digest of all weights of the backbone, also of layers that the model does not use.
+        digest: digest of the backbone: of its settings, its tokenizer and all its weights, also of
+            layers that the model does not use.
         section: the section [model] of a configuration that makes the model, without the folder.
     """
 
@@ -50,8 +51,11 @@ class FrozenPart:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the arrays with their places in the tree, shapes and types."""
+        """SHA-256 of the arrays with their places in the tree, shapes and types, and of the
+        settings of a pretrained model (``Backbone.digest``)."""
         digest = hashlib.sha256()
+        if self.origin is not None:
+            digest.update(self.origin.digest.encode())
         for path, leaf in jax.tree_util.tree_leaves_with_path(self.tree):
             array = np.ascontiguousarray(leaf)
             place = f"{jax.tree_util.keystr(path)} {array.dtype.str} {array.shape}\n"

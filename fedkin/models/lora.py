@@ -90,7 +90,7 @@ def lora(
     rank: int = 8,
     alpha: float | int = 16.0,
     targets: Sequence[str] = ("query", "value"),
-    layers: Sequence[int] | None = None,
+    layers: Sequence[int] | int | None = None,
     train: str = "AB",
     head: bool | str = True,
     batched: bool = False,
@@ -117,7 +117,8 @@ def lora(
             the end of the name of its last dense layer, which is drawn again and trained whole
             (True for the last one in the module); False if only factors are trained.
         batched: whether an Equinox module takes a batch instead of one sample.
-        seed: seed of A. It is equal for all clients and clusters.
+        seed: seed of A, which is equal for all clients and clusters. The seed of a run draws the
+            last layer and the batches, and does not change A.
         engine: for a PyTorch module: the library that trains it, as in ``fk.torch_model``.
         threads: for a PyTorch module: cores for one client.
         backbone_digest: digest of the backbone's weights, which are checked. Runs and exports store
