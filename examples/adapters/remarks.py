@@ -8,9 +8,9 @@ queue A of the north holds the remarks of queue B in the south. So one model can
 
 from __future__ import annotations
 
+import argparse
 import csv
 import random
-import sys
 from pathlib import Path
 
 TOPICS = {
@@ -51,4 +51,6 @@ def main(target: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("target", type=Path, help="the CSV file to write")
+    main(parser.parse_args().target)

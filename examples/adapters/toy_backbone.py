@@ -8,6 +8,7 @@ more: give its folder instead of this one.
 
 from __future__ import annotations
 
+import argparse
 import json
 import random
 import sys
@@ -152,4 +153,6 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path, help="the folder to write")
+    main(parser.parse_args().folder)
