@@ -81,7 +81,7 @@ class FedLEASE:
         name="fedlease",
         paper="Wang et al., NeurIPS 2025",
         compares="factors B of adapters",
-        when="once, after a warm-up",
+        when="once, before training",
         membership="hard",
         decides="server",
         count="found",
