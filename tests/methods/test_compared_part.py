@@ -12,6 +12,7 @@ from fedkin.core.model_spec import ModelSpec
 from fedkin.core.randomness import Stream
 from fedkin.methods.compared_part import is_compared, only_part
 from fedkin.methods.fedgroup import FedGroup
+from fedkin.methods.fedlease import FedLEASE
 from fedkin.methods.flexcfl import FlexCFL
 from fedkin.methods.flhc import FLHC
 from fedkin.methods.sattler import SattlerCFL
@@ -77,6 +78,33 @@ def test_dendrograms_and_splits_by_the_part(part: Any) -> None:
     split = sattler.init(world, Stream(1, 0, "method/init"))
     split = sattler.round(world, split, np.arange(4), Stream(1, 1, "method"))
     assert split.assignment.tolist() == BY_PART[part]
+
+
+def test_directions_of_later_clients_are_those_of_the_part() -> None:
+    """Client 3 has the B of client 1, and the A of the other cluster."""
+    updates = [
+        [90, 0, 1, 0, 2, 0],
+        [0, 90, 0, 1, 2, 0],
+        [90, 0, 1, 0, 2, 0],
+        [90, 0, 0, 1, 2, 0],
+    ]
+    flhc = FLHC(
+        clusters=2,
+        cluster_round=1,
+        metric="cosine",
+        linkage="average",
+        newcomers="direction",
+        part="B",
+    )
+    fedlease = FedLEASE(warm_up=1, floor=0.0, most=2, newcomers="direction")
+    for method in (flhc, fedlease):
+        world = adapter_world(updates)
+        state = method.init(world, Stream(1, 0, "method/init"))
+        if method is flhc:
+            state = flhc.round(world, state, np.zeros(0, np.int64), Stream(1, 1, "method"))  # type: ignore[arg-type]
+        assert state.assignment.tolist() == [0, 1, 0, 1]
+        state = method.place(world, state, np.array([3]), Stream(1, 1, "method"))  # type: ignore[arg-type]
+        assert state.assignment[3] == 1
 
 
 def test_a_model_without_the_part() -> None:

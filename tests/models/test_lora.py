@@ -141,10 +141,13 @@ def test_all_starts_share_a_and_differ_in_the_head(digits: Any, net: Net) -> Non
 
 def test_training_changes_the_vector_only(digits: Any, net: Net) -> None:
     model = fk.lora(digits, net, rank=2, targets=("first",), head="classifier")
+    before = [np.array(leaf) for leaf in jax.tree.leaves(model.frozen_arrays)]
     work = fk.LocalTraining(optimizer="adamw", lr=0.01)
     run = fk.simulate(fk.FedAvg(), digits, model, local=work, rounds=2, cohort=6)
     assert run.models.shape == (1, model.spec.parameters)
     assert (run.models[0] != 0).all()
+    for array, leaf in zip(before, jax.tree.leaves(model.frozen_arrays), strict=True):
+        np.testing.assert_array_equal(array, leaf)
     # Every client sends the vector and a few numbers in each round, and nothing of the backbone.
     assert run.summary()["bytes_up"] < 2 * 6 * 4 * (model.spec.parameters + 16)
 
@@ -156,6 +159,36 @@ def test_the_frozen_part_is_in_no_program(digits: Any, net: Net) -> None:
     closed_over = jax.jit(lambda flat, x: model.apply(model.unflatten(flat), x, None))
     assert 'dense<"0x' not in text
     assert 'dense<"0x' in closed_over.lower(flat, digits.x[:2]).as_text()
+
+
+def test_no_program_of_a_run_closes_over_the_frozen_part(digits: Any, net: Net) -> None:
+    """``Model.apply`` has the arrays with it. Training, scores, losses, gradients and predictions
+    must take them as an argument instead."""
+
+    def refuse(*_: Any) -> Any:
+        raise AssertionError("a program closes over the frozen arrays")
+
+    model = fk.lora(digits, net, rank=2, targets=("first",), head="classifier")
+    checked = replace(model, apply=refuse)
+    for method in (fk.FedAvg(), fk.IFCA(clusters=2), fk.SCAFFOLD(), fk.CFLGP(clusters=2)):
+        run = fk.simulate(method, digits, checked, rounds=2, cohort=6)
+        assert np.isfinite(run.models).all()
+        assert len(run.predict(digits.x[:3], cluster=0)) == 3
+
+
+def test_a_sequential_module(digits: Any) -> None:
+    """``eqx.nn.Sequential`` passes a key to every layer."""
+    keys = jax.random.split(jax.random.key(0), 2)
+    layers = [
+        eqx.nn.Lambda(jnp.ravel),
+        eqx.nn.Linear(64, 8, key=keys[0]),
+        eqx.nn.Lambda(jax.nn.relu),
+        eqx.nn.Linear(8, 10, key=keys[1]),
+    ]
+    model = fk.lora(digits, eqx.nn.Sequential(layers), rank=2, targets=("1",), head=True)
+    assert list(model.spec.slices)[-2:] == ["head.weight", "head.bias"]
+    run = fk.simulate(fk.FedAvg(), digits, model, rounds=1, cohort=6)
+    assert np.isfinite(run.models).all()
 
 
 def test_another_backbone_is_another_run(digits: Any, net: Net, tmp_path: Path) -> None:
@@ -186,6 +219,13 @@ def test_a_backbone_in_a_run(tmp_path: Path) -> None:
         for samples, network in ((data, whole), (computed, upper))
     ]
     np.testing.assert_allclose(runs[0].models, runs[1].models, atol=1e-4)
+    with pytest.raises(ConfigError, match="has no layer 99 with these targets; there are 0, 1"):
+        fk.lora(data, backbone, rank=2, layers=(1, 99))
+    # Equal weights with other heads compute something else.
+    heads = fk.models.from_transformers(write_bert(tmp_path / "heads", num_attention_heads=2))
+    assert heads.digest != backbone.digest
+    with pytest.raises(ModelError, match="give the backbone of the features"):
+        fk.lora(computed, heads, rank=2)
     other = fk.models.from_transformers(write_bert(tmp_path / "other", seed=1))
     with pytest.raises(ModelError, match="give the backbone of the features"):
         fk.lora(computed, other, rank=2)
@@ -197,6 +237,9 @@ def test_a_backbone_in_a_run(tmp_path: Path) -> None:
         ({"targets": ("quary",)}, "ends with quary; there are first, second, classifier"),
         ({"targets": ()}, "ends with nothing"),
         ({"rank": 0}, "rank must be between 1 and 8"),
+        ({"rank": True}, "rank must be a whole number, got True"),
+        ({"alpha": 0}, "alpha must be a number above 0, got 0"),
+        ({"alpha": float("nan")}, "alpha must be a number above 0, got nan"),
         ({"rank": 9}, "rank must be between 1 and 8"),
         ({"train": "A"}, "train must be 'AB' or 'B'"),
         ({"head": "clasifier"}, "ends with 'clasifier'; there are first, second, classifier"),
