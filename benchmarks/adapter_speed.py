@@ -1,16 +1,19 @@
 """Time of a training step of low-rank adapters, next to PyTorch with peft in the same run.
 
-``python -m benchmarks.adapter_speed --backbone FOLDER`` prints the milliseconds of one core for a
+``python -m benchmarks.adapter_speed --backbone FOLDER`` measures the milliseconds of one core for a
 step of 32 texts of 16 tokens: the last layer with features kept, the last layer of whole texts, and
-all six layers, compiled and in PyTorch with peft. It also prints the memory of 16 clients that
-share the backbone. FOLDER is a local folder of MiniLM. It needs transformers and peft.
+all six layers, compiled and in PyTorch with peft. It also measures the memory of 16 clients that
+share the backbone, in another process. The results go into ``adapters_results/speed.json``, which
+the page of ``benchmarks.adapters`` shows. FOLDER is a local folder of MiniLM. It needs transformers
+and peft.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-import resource
+import json
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+RESULTS = Path("benchmarks/adapters_results/speed.json")
 BATCH = 32
 LENGTH = 16
 CLASSES = 8
@@ -91,7 +95,11 @@ def main() -> None:
     """Measure in turns, and print the smallest time of each."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--backbone", type=Path, required=True, help="a local folder of MiniLM")
+    parser.add_argument("--memory", action="store_true", help="measure the memory only")
     arguments = parser.parse_args()
+    if arguments.memory:
+        train_a_round(arguments.backbone)
+        return
     import fedkin as fk
 
     backbone = fk.models.from_transformers(arguments.backbone)
@@ -112,14 +120,24 @@ def main() -> None:
     for _ in range(TURNS):
         for name, step in measured.items():
             least[name] = min(least[name], step())
-    for name, seconds in least.items():
-        print(f"{name}: {1000 * seconds:.0f} ms a step")
-    ratio = least["all layers"] / least["all layers, PyTorch with peft"]
-    print(f"all layers, compiled to PyTorch with peft: {ratio:.2f}")
+    found = {
+        "milliseconds": {name: round(1000 * seconds, 1) for name, seconds in least.items()},
+        "megabytes": memory_of_a_process(arguments.backbone),
+        "backbone_megabytes": round(backbone.parameters * 4 / 1e6, 1),
+    }
+    RESULTS.write_text(json.dumps(found, indent=2) + "\n")
+    print(RESULTS.read_text())
 
 
-def memory(folder: Path) -> None:
-    """Print the resident set after a round of 16 clients, over the size of the backbone."""
+def memory_of_a_process(folder: Path) -> float:
+    """The largest resident set in megabytes of a process that trains a round of 16 clients."""
+    program = [sys.executable, "-m", "benchmarks.adapter_speed", "--backbone", str(folder)]
+    done = subprocess.run([*program, "--memory"], capture_output=True, text=True, check=True)
+    return float(done.stdout.split()[-1])
+
+
+def train_a_round(folder: Path) -> None:
+    """Train a round of 16 clients, and print the largest resident set in megabytes."""
     import fedkin as fk
 
     backbone = fk.models.from_transformers(folder)
@@ -131,13 +149,10 @@ def memory(folder: Path) -> None:
     )
     model = fk.lora(data, backbone, layers=(5,))
     fk.simulate(fk.FedAvg(), data, model, rounds=1, cohort=16)
-    resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
-    size = backbone.parameters * 4 / 1e6
-    print(f"16 clients: {resident:.0f} MB at most, backbone {size:.0f} MB")
+    # Unlike getrusage, it does not count the memory of the process that started this one.
+    status = Path("/proc/self/status").read_text()
+    print(int(status.partition("VmHWM:")[2].split()[0]) / 1e3)
 
 
 if __name__ == "__main__":
-    if os.environ.get("FEDKIN_MEMORY_OF"):
-        memory(Path(os.environ["FEDKIN_MEMORY_OF"]))
-    else:
-        main()
+    main()

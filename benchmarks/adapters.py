@@ -37,6 +37,7 @@ LENGTH = 16
 LAYER = 5
 RESULTS = Path("benchmarks/adapters_results")
 PAGE = Path("docs/measured-adapters.md")
+SPEED = RESULTS / "speed.json"
 LOCAL = fk.LocalTraining(optimizer="adamw", lr=2e-3, batch_size=16, epochs=2)
 
 
@@ -210,7 +211,26 @@ def page() -> str:
     for name in FEDERATIONS:
         if stored(name):
             parts.append(f"## {TITLES[name]}\n\n{table(name)}")
+    if SPEED.is_file():
+        parts.append(f"## Time and memory\n\n{speed(json.loads(SPEED.read_text()))}")
     return "\n\n".join([*parts, NEXT]) + "\n"
+
+
+def speed(found: dict[str, Any]) -> str:
+    """The results of ``benchmarks.adapter_speed``.
+
+    Args:
+        found: milliseconds of a step by name, and megabytes.
+    """
+    lines = ["| trained | ms a step |", "|---|--:|"]
+    lines += [f"| {name} | {value:.0f} |" for name, value in found["milliseconds"].items()]
+    table = "\n".join(lines)
+    return (
+        "`python -m benchmarks.adapter_speed --backbone FOLDER` measures a step of 32 texts of 16 "
+        "tokens on one\ncore, in turns.\n\n"
+        f"{table}\n\nA process that trains 16 clients has at most {found['megabytes']:.0f} MB, of "
+        f"which the backbone has\n{found['backbone_megabytes']:.0f} MB."
+    )
 
 
 def table(name: str) -> str:
@@ -262,8 +282,8 @@ each. FedLEASE's warm-up counts as two of them.
   they are equal, 0 for random ones.
 * *MB*: megabytes in both directions over the whole run.
 * *B only*: A is frozen (FFA-LoRA).
-* *epsilon 3*: differential privacy of whole clients at delta 0.01. With 4 clients in a cluster, the
-  noise of this epsilon is larger than the mean update, so little is learnt."""
+* *epsilon 3*: differential privacy of whole clients at delta 0.01, with a clip of 0.5. A cluster
+  has only 4 clients."""
 NEXT = """## Next
 
 * [Adapters](adapters.md): how to run this on your own texts."""
