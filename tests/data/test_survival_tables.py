@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 import fedkin as fk
+from fedkin.config import registry
 from fedkin.core.errors import ConfigError, DataError, FedkinError, ModelError
 from fedkin.data import describe
 from fedkin.data.federated import FederatedData
@@ -181,11 +182,16 @@ def test_packed_patients_stay_patients(tmp_path: Path) -> None:
     assert found.transform == data.transform and found.feature_names == data.feature_names
 
 
-def test_validation_samples_keep_the_scaling() -> None:
+def test_validation_samples_are_refused(tmp_path: Path) -> None:
+    """Each event has several risk sets, so a random part of them would have training events."""
     data = fk.data.from_pandas(table(), **ROLES)
-    divided = data.with_validation(0.2)
-    assert divided.transform == data.transform and divided.patients == data.patients
-    np.testing.assert_array_equal(divided.x, data.x)
+    message = "would be risk sets of training events; leave out data.validation"
+    with pytest.raises(ConfigError, match=message):
+        data.with_validation(0.2)
+    table().to_csv(tmp_path / "t.csv", index=False)
+    make = registry.datasets()["file"]
+    with pytest.raises(ConfigError, match=message):
+        make(path=str(tmp_path / "t.csv"), validation=0.2, **ROLES)
 
 
 def test_a_natural_set_of_survival(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
