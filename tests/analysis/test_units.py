@@ -14,6 +14,7 @@ import fedkin as fk
 from fedkin.analysis.clusters_or_levels import redrawn
 from fedkin.analysis.serving.held_out import folds_of, number_of_parts
 from fedkin.core.errors import ConfigError, DataError
+from fedkin.data.digest import data_digest
 from fedkin.measures.do_no_harm import held_out_gains
 from fedkin.scenarios.own_rows import with_own_rows
 
@@ -148,6 +149,14 @@ def test_samples_of_a_unit_are_no_further_evidence() -> None:
     single = held_out_gains(copies[::5], np.zeros((1, 4)), client[::5], 2)
     for mine, other in zip(copied, single, strict=True):
         np.testing.assert_allclose(mine, other, rtol=1e-12)
+
+
+def test_units_are_part_of_the_digest() -> None:
+    data = read("patient", test="split")
+    assert data.unit is not None
+    others = data.with_rows(data.train, data.test, unit=data.unit + 1)
+    digests = {data_digest(read(None, test="split")), data_digest(data), data_digest(others)}
+    assert len(digests) == 3
 
 
 def test_a_client_with_one_unit_holds_none_out() -> None:
