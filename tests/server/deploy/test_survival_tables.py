@@ -229,6 +229,19 @@ def test_init_describes_survival(tmp_path: Path) -> None:
         assert content["samples"] == found and content["data"]["event"] == "died"
 
 
+def test_a_setting_of_the_model_keeps_the_default_of_survival(tmp_path: Path) -> None:
+    settings = ["data.name=file", "data.path=t.csv", "data.label=months", "data.event=died"]
+    settings += ["samples.shape=[2]", "samples.features=['age', 'dose']", "samples.scale=standard"]
+    for given, model in {
+        "model.l2=0.1": {"name": "cox", "l2": 0.1},
+        "model.name=mclr": {"name": "mclr"},
+    }.items():
+        server, sites = configurations(
+            tmp_path, ["a"], new=["a"], settings=[*settings, given], secure=False
+        )
+        assert server["model"] == model and sites["a"]["model"] == model
+
+
 def test_a_site_without_events_is_refused(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
     with pytest.raises(ConfigError, match="needs the time and the event of each patient"):
