@@ -325,6 +325,19 @@ class FederatedData:
             validation=validation,
         )
 
+    def with_task_type(self, task_type: TaskType) -> FederatedData:
+        """The same federation, with another constant model of its labels in the task type.
+
+        Samples are not checked again. Packed data stay packed, since the constant model is not part
+        of their digest.
+
+        Args:
+            task_type: the task type, with the same task and loss.
+        """
+        data = copy.copy(self)
+        data.__dict__["task_type"] = task_type
+        return data
+
     def with_rows(
         self,
         train: Ragged,
