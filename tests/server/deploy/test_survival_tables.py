@@ -138,17 +138,26 @@ def test_a_deployed_run_is_the_simulated_one(tmp_path: Path) -> None:
         )
         for site in range(SITES)
     ]
-    data = joined(parts)
-    near = fk.simulate(
-        fk.FedAvg(),
-        data,
-        fk.models.cox(data),
-        rounds=3,
-        cohort=SITES,
-        local=fk.LocalTraining(epochs=2, batch_size=10, lr=0.05),
+    # A table of all sites has the same risk sets as the tables of the sites.
+    pooled = fk.data.from_pandas(
+        pd.concat(TABLES.values()),
+        client="client_id",
+        test="split",
+        scale_from=given,
+        loss_options=OPTIONS,
+        **COLUMNS,
     )
-    np.testing.assert_array_equal(far.state.models, near.state.models)
-    assert far.records[-1]["concordance_index"] == near.records[-1]["concordance_index"]
+    for data in (joined(parts), pooled):
+        near = fk.simulate(
+            fk.FedAvg(),
+            data,
+            fk.models.cox(data),
+            rounds=3,
+            cohort=SITES,
+            local=fk.LocalTraining(epochs=2, batch_size=10, lr=0.05),
+        )
+        np.testing.assert_array_equal(far.state.models, near.state.models)
+        assert far.records[-1]["concordance_index"] == near.records[-1]["concordance_index"]
 
 
 def test_the_server_scales_by_training_patients_and_not_by_risk_sets(tmp_path: Path) -> None:
