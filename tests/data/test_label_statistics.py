@@ -240,7 +240,7 @@ def test_packed_data_stay_packed_without_a_computed_constant(tmp_path: Path) -> 
     for found in (private, with_given_constant(packed)):
         assert found.packed is packed.packed and found.x is packed.x
         assert found.task_type.centre == 0 and packed.task_type.centre < -1
-        # The digest of the files is that of the data.
+        # The files have the same digest as the data.
         assert data_digest(found) == data_digest(replace(data, task_type=found.task_type))
 
 
