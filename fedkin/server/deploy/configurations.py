@@ -52,6 +52,7 @@ TRIAL: dict[str, Values] = {
     "run": {"rounds": 5, "seed": 0, "checkpoint_every": 1, "against": ["fedavg"]},
 }
 _CHOICES = ("data", "model", "method")  # sections in which ``name`` decides the other keys
+_MODEL_KEYS = {"name", "backbone", "torch"}  # keys of [model] that name a model
 _PER_SITE = ("name", "federation", "clients")  # keys of [client] that init sets itself
 Files = dict[str, Values]  # content of a file by section
 
@@ -95,7 +96,7 @@ def configurations(
             values["data"] = _existing_data(folder) or values["data"]
     else:
         _move_labels(values)
-        _set_model(values, is_given="model" in changes)
+        _set_model(values, is_given=not _MODEL_KEYS.isdisjoint(changes.get("model", {})))
         server = {name: values[name] for name in SERVER}
         data = values["data"]
         hidden = bool(values["secret"] or values["privacy"])
@@ -134,11 +135,12 @@ def _set_model(values: Files, is_given: bool) -> None:
 
     Args:
         values: the sections of all files.
-        is_given: whether the user has given settings of the model.
+        is_given: whether the user has named a model.
     """
     samples = values["samples"]
     if not is_given and Survival.is_named(samples.get("task"), samples.get("loss")):
-        values["model"] = {"name": "cox"}
+        # Other settings, such as l2, apply to the default model too.
+        values["model"] = {**values["model"], "name": "cox"}
     backbone = values["model"].get("backbone")
     if isinstance(backbone, str):
         # The path starts where the command runs, but paths in files start at their folders.
