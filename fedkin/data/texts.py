@@ -105,7 +105,16 @@ def _table(path: Any, client: str | None) -> tuple[Path | str, Table]:
 
 
 def checked_texts(column: Any, place: Path | str, name: str) -> list[str]:
-    """The texts of a column. Raises DataError for an entry that is missing or no text."""
+    """The texts of a column.
+
+    Args:
+        column: a column of a DataFrame.
+        place: file or name with which error messages begin.
+        name: name of the column.
+
+    Raises:
+        DataError: an entry is missing or no text.
+    """
     found = column.tolist()
     for row, entry in enumerate(found):
         if not isinstance(entry, str) or not entry.strip():
