@@ -124,21 +124,30 @@ class FLTAC:
         if not len(clients):
             return state
 
-        # All v_i: those of the clients that replied come first.
         trained = state.models[state.assignment[clients]] + reply.update[reply.arrived]
-        absent = np.setdiff1d(np.flatnonzero(state.trained), clients)
-        everybody = np.concatenate([clients, absent])
-        solutions = np.concatenate([trained, state.models[state.assignment[absent]]])
-        labels = self._partition(solutions, state.assignment[everybody], stream)
 
-        mean, counts = mean_by_model(
-            trained, reply.examples[reply.arrived], labels[: len(clients)], self.clusters
+        # Clients that were not selected have at most K different v_i, the models.
+        absent = np.setdiff1d(np.flatnonzero(state.trained), clients)
+        members = np.bincount(state.assignment[absent], minlength=self.clusters)
+        used = np.flatnonzero(members)
+        labels = self._partition(
+            solutions=np.concatenate([trained, state.models[used]]),
+            weights=np.concatenate([np.ones(len(clients)), members[used]]),
+            before=np.concatenate([state.assignment[clients], used]),
+            stream=stream,
         )
+        own = labels[: len(clients)]
+        number = np.arange(self.clusters)
+        number[used] = labels[len(clients) :]
+
+        mean, counts = mean_by_model(trained, reply.examples[reply.arrived], own, self.clusters)
         models = np.where(counts[:, None] > 0, mean, state.models)
         ever = state.trained.copy()
         ever[clients] = True
+        moved = number[state.assignment[absent]]
         state = replace(state, models=models, trained=ever)
-        return cluster_steps.update_assignment(world, state, everybody, labels)
+        state = cluster_steps.update_assignment(world, state, absent, moved)
+        return cluster_steps.update_assignment(world, state, clients, own)
 
     def place(
         self, world: World, state: FLTACState, newcomers: Int[np.ndarray, "c"], stream: Stream
@@ -154,17 +163,25 @@ class FLTAC:
     def _partition(
         self,
         solutions: Float[np.ndarray, "n P"],
+        weights: Float[np.ndarray, "n"],
         before: Int[np.ndarray, "n"],
         stream: Stream,
     ) -> Int[np.ndarray, "n"]:
-        """The cluster of each client, by K-means of all v_i. ``before`` are the clients' clusters
-        so far, by which the new ones are numbered."""
+        """The cluster of each solution, by K-means.
+
+        Args:
+            solutions: the different v_i.
+            weights: number of clients with each of them.
+            before: their clusters so far, by which the new ones are numbered.
+            stream: random numbers of the round.
+        """
         from scipy.optimize import linear_sum_assignment
 
         clusters = min(self.clusters, len(np.unique(solutions, axis=0)))
-        labels = kmeans(solutions, clusters, seed=int(stream.child("kmeans").words()[0]))
+        seed = int(stream.child("kmeans").words()[0])
+        labels = kmeans(solutions, clusters, seed=seed, weights=weights)
         # As many clients as possible keep the number of their cluster (Kuhn 1955).
         both = np.zeros((clusters, self.clusters))
-        np.add.at(both, (labels, before), 1)
+        np.add.at(both, (labels, before), weights)
         found, number = linear_sum_assignment(-both)
         return number[np.argsort(found)][labels]
