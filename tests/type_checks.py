@@ -79,7 +79,8 @@ def with_checks(function: FunctionType, typechecker: Any) -> Callable[..., Any]:
         typechecker: what jaxtyping checks with, where an annotation names something unknown.
     """
     hints = resolved_hints(function)
-    if hints is None:
+    # A generator checks its arguments when it begins, which may be in the scope of another call.
+    if hints is None or inspect.isgeneratorfunction(function):
         return _jaxtyped(function, typechecker=typechecker)
     # beartype would look for the types through all frames of the stack, which takes longer than the
     # rest. fedkin reads annotations as they are written.

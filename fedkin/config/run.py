@@ -198,10 +198,9 @@ def from_dict(raw: Mapping[str, Any], place: Place = str) -> RunConfig:
     measure_entries, measures = user_measures.resolved(run.measures or (), place("run.measures"))
     option_entries = resolve_options(sections, (*OPTIONS, *own))
     data = sections.resolve("data", "data set", registry.datasets(), default_data)
-    task_type = known_task_type(data)
     config = RunConfig(
         data=data,
-        model=resolve_model(sections["model"], sections.place_in("model"), task_type),
+        model=resolve_model(sections["model"], sections.place_in("model"), known_task_type(data)),
         method=method,
         against=against,
         local=sections.validate("local", LocalSection),
@@ -212,7 +211,7 @@ def from_dict(raw: Mapping[str, Any], place: Place = str) -> RunConfig:
         options=made_options(sections, option_entries),
         measures=measures,
     )
-    if task_type is not None:
+    if (task_type := known_task_type(data)) is not None:
         check_goals(run, task_type, sections.place_in("run"))
     # Make these objects now, so that an error names their section. They are cached.
     sections.construct("local", lambda: config.work, LocalSection)

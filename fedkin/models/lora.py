@@ -131,6 +131,16 @@ def lora(
         ModelError: no layer has a name of ``targets``, the backbone does not fit the data, or it
             has another digest.
         ConfigError: rank, ``train`` or a layer is none of those that there are.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> import equinox as eqx
+        >>> import jax
+        >>> data = fk.data.digits(clients=6)
+        >>> net = eqx.nn.MLP(64, 10, width_size=16, depth=1, key=jax.random.key(0))
+        >>> model = fk.lora(data, net, rank=2, targets=["layers.0"])
+        >>> list(model.spec.slices)[:2], model.spec.parameters
+        (['layers.0.lora_A', 'layers.0.lora_B'], 330)
     """
     prepare_jax()
     check_samples(data)
