@@ -12,6 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from fedkin.core import progress as _progress
+from fedkin.core import torch_adapters as _torch_adapters
 from fedkin.core.suggestions import suggesting as _suggesting
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ if TYPE_CHECKING:
     from fedkin.measures.measure import ScoredClients as ScoredClients
     from fedkin.methods import *  # noqa: F403
     from fedkin.models import as_model as as_model
+    from fedkin.models.lora import lora as lora
     from fedkin.options.attack.byzantine import Byzantine as Byzantine
     from fedkin.options.base import Option as Option
     from fedkin.options.late.late_replies import LateReplies as LateReplies
@@ -126,6 +128,17 @@ def _display(rounds: int) -> Any:
 
 # ``core`` imports no other package, so it is given the display.
 _progress.provide(_display)
+
+
+def _torch_adapter(*arguments: Any, **options: Any) -> Any:
+    """An adapter of a PyTorch module, for ``fk.lora``."""
+    from fedkin.simulation.torch.adapters import torch_adapter
+
+    return torch_adapter(*arguments, **options)
+
+
+# ``models`` does not import PyTorch, so it is given the function.
+_torch_adapters.provide(_torch_adapter)
 
 # The module that defines each public name.
 _HOME = {
@@ -211,6 +224,7 @@ _HOME = {
     "draw": "fedkin.reporting.draw",
     "jax_client": "fedkin.server.deploy.custom_clients",
     "ks_similarity": "fedkin.analysis.ks_similarity",
+    "lora": "fedkin.models.lora",
     "mase": "fedkin.measures.forecasts",
     "non_iid_index": "fedkin.analysis.non_iid_index",
     "planted": "fedkin.scenarios.planted_clusters",

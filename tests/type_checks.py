@@ -1,5 +1,9 @@
 """Checks of types in tests: by jaxtyping with beartype where a signature has the shape of an array,
-and by beartype alone elsewhere, which takes a sixth of the time of a call."""
+and by beartype alone elsewhere, which takes a sixth of the time of a call.
+
+The check of a function is built at its first call: to build those of all functions takes seconds in
+each process, and most processes call few of them.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import functools
 import inspect
 import typing
 from collections.abc import Callable
+from dataclasses import is_dataclass
 from types import FunctionType
 from typing import Any
 
@@ -16,6 +21,7 @@ from beartype.roar import BeartypeDecorHintException
 
 _beartype: Callable[..., Any] = beartype(conf=BeartypeConf(violation_type=jaxtyping.TypeCheckError))
 _jaxtyped = jaxtyping.jaxtyped
+_SCOPE: Any = _jaxtyped("context")  # type: ignore[call-overload]
 
 
 def use() -> None:
@@ -31,46 +37,104 @@ def _checked(*, typechecker: Any) -> Callable[[Any], Any]:
     """The decorator of functions and classes."""
 
     def decorate(value: Any) -> Any:
-        if inspect.isclass(value) and _is_checked(value.__init__):
+        if inspect.isclass(value):
+            if is_dataclass(value) and not _is_checked(value.__init__):
+                value.__init__ = _checked_from_first_call(value.__init__, typechecker)
             return value
-        if isinstance(value, FunctionType) and not may_have_shapes(value):
-            try:
-                return _without_shapes(value)
-            except BeartypeDecorHintException:  # jaxtyping checks the other annotations
-                pass
+        if isinstance(value, FunctionType):
+            return _checked_from_first_call(value, typechecker)
         return _jaxtyped(value, typechecker=typechecker)
 
     return decorate
 
 
 def _is_checked(function: Any) -> bool:
-    """Whether a function is a result of ``_without_shapes``."""
+    """Whether a function is a result of ``_checked_from_first_call``."""
     return getattr(function, "__globals__", None) is globals()
 
 
-def _without_shapes(function: FunctionType) -> Callable[..., Any]:
+def _checked_from_first_call(function: FunctionType, typechecker: Any) -> Callable[..., Any]:
     """A function with checks that jaxtyping's setting can turn off, as its own."""
-    annotations = dict(function.__annotations__)
-    checked = _beartype(function)
-    # beartype turns the names of types into types, but fedkin reads them as they are written.
-    function.__annotations__ = annotations
+    checked: Callable[..., Any] | None = None
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        chosen = function if jaxtyping.config.jaxtyping_disable else checked
-        return chosen(*args, **kwargs)
+        nonlocal checked
+        if jaxtyping.config.jaxtyping_disable:
+            return function(*args, **kwargs)
+        if checked is None:
+            if _names_a_replacement(function):
+                return function(*args, **kwargs)
+            checked = with_checks(function, typechecker)
+        return checked(*args, **kwargs)
 
     return call
+
+
+def with_checks(function: FunctionType, typechecker: Any) -> Callable[..., Any]:
+    """A function that checks the types of its arguments and of its result.
+
+    Args:
+        function: the function; its annotations stay as they are.
+        typechecker: what jaxtyping checks with, where an annotation names something unknown.
+    """
+    hints = resolved_hints(function)
+    # A generator checks its arguments when it begins, which may be in the scope of another call.
+    if hints is None or inspect.isgeneratorfunction(function):
+        return _jaxtyped(function, typechecker=typechecker)
+    # beartype would look for the types through all frames of the stack, which takes longer than the
+    # rest. fedkin reads annotations as they are written.
+    written = function.__annotations__
+    function.__annotations__ = hints
+    try:
+        checked = _beartype(function)
+    except BeartypeDecorHintException:  # jaxtyping checks the other annotations
+        return _jaxtyped(function, typechecker=typechecker)
+    finally:
+        function.__annotations__ = written
+    return _in_one_scope(checked) if any(map(_has_shape, hints.values())) else checked
+
+
+def _in_one_scope(checked: Callable[..., Any]) -> Callable[..., Any]:
+    """A checked function in which one letter of a shape has one value, from the first argument to
+    the result.
+
+    ``jaxtyped`` with a ``typechecker`` does this too, but it checks all arguments twice.
+    """
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with _SCOPE:
+            return checked(*args, **kwargs)
+
+    return call
+
+
+def _names_a_replacement(function: FunctionType) -> bool:
+    """Whether a test has put a class of its module in the place of a class that an annotation
+    names. The check would then be of the wrong class, also in later tests."""
+    hints = resolved_hints(function) or {}
+    return any(map(_is_of_a_test, hints.values())) and not function.__module__.startswith("tests")
+
+
+def _is_of_a_test(hint: Any) -> bool:
+    """Whether a type, or a part of it, is a class of a test's module."""
+    module = getattr(hint, "__module__", "")
+    return str(module).startswith("tests.") or any(map(_is_of_a_test, typing.get_args(hint)))
+
+
+def resolved_hints(function: FunctionType) -> dict[str, Any] | None:
+    """The annotations of a function as types; None if one names something that is not defined."""
+    try:
+        return typing.get_type_hints(function, include_extras=True)
+    except Exception:
+        return None
 
 
 def may_have_shapes(function: FunctionType) -> bool:
     """Whether an annotation has the shape of an array, or names something that is not defined
     yet."""
-    try:
-        hints = typing.get_type_hints(function, include_extras=True)
-    except Exception:
-        return True
-    return any(map(_has_shape, hints.values()))
+    hints = resolved_hints(function)
+    return hints is None or any(map(_has_shape, hints.values()))
 
 
 def _has_shape(hint: Any) -> bool:

@@ -79,7 +79,10 @@ class ClustersOrLevels:
 
     Examples:
         >>> import fedkin as fk
-        >>> data = fk.data.digits(clients=6)
+        >>> import numpy as np
+        >>> x = np.random.default_rng(0).normal(size=(120, 2))
+        >>> clients = np.arange(120) % 6
+        >>> data = fk.data.from_arrays(x, x[:, 0], clients=clients, task="regression")
         >>> plan = fk.LevelPlan(clusters=(2,), starts=1, rounds=2, rates=(0.1,))
         >>> answer = fk.clusters_or_levels(data, fk.models.mclr, draws=2, plan=plan)
         >>> len(answer.draws)
@@ -264,7 +267,10 @@ def clusters_or_levels(
 
     Examples:
         >>> import fedkin as fk
-        >>> data = fk.data.digits(clients=6)
+        >>> import numpy as np
+        >>> x = np.random.default_rng(0).normal(size=(120, 2))
+        >>> clients = np.arange(120) % 6
+        >>> data = fk.data.from_arrays(x, x[:, 0], clients=clients, task="regression")
         >>> plan = fk.LevelPlan(clusters=(2,), starts=1, rounds=2, rates=(0.1,))
         >>> answer = fk.clusters_or_levels(data, fk.models.mclr, draws=2, plan=plan)
         >>> answer.table.index[0]

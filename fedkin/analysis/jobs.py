@@ -148,7 +148,9 @@ def work(job: Job) -> None:
                 "than the other runs would use; start the comparison again in another folder"
             )
     methods = named_methods(config.methods)
-    seeded = dataclasses.replace(experiment, description=config.description()).with_seed(job.seed)
+    # The experiment knows the digest of a backbone, which the configuration need not name.
+    described = config.description().with_sections({"model": experiment.description.model})
+    seeded = dataclasses.replace(experiment, description=described).with_seed(job.seed)
     seeded.check(methods)
     seeded.side_by_side(methods, digests, job.out, holds_run(job.out))
 

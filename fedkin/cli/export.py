@@ -21,7 +21,8 @@ def export_command(
     ],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="A new folder for the files.")],
     format: Annotated[
-        str, typer.Option("--format", help="safetensors, torch or onnx.")
+        str,
+        typer.Option("--format", help="safetensors, torch or onnx; for adapters peft or merged."),
     ] = "safetensors",
     last_checkpoint: Annotated[
         bool,
@@ -29,20 +30,43 @@ def export_command(
             "--checkpoint", help="Export the models of the last checkpoint of an unfinished run."
         ),
     ] = False,
+    with_backbone: Annotated[
+        bool,
+        typer.Option("--with-backbone", help="Copy the backbone of adapters into the folder."),
+    ] = False,
+    backbone: Annotated[
+        Path | None,
+        typer.Option(
+            "--backbone",
+            metavar="FOLDER",
+            help="The backbone of adapters, if it is not where the run had it.",
+        ),
+    ] = None,
 ) -> None:
     """Write trained models as files that work without fedkin: one for each cluster, and a card that
     lists the clients of each model."""
     with error_exit():
         if run.suffix == ".toml":
             from fedkin.config.server import load_client
+            from fedkin.core.errors import ConfigError
             from fedkin.server.deploy.export_site import export_site
 
-            card = export_site(load_client(run), out, format)
+            if backbone is not None:
+                raise ConfigError("--backbone applies to runs; a site's client.toml names its own")
+            card = export_site(load_client(run), out, format, with_backbone)
         else:
             from fedkin.run.export_folder import export_folder
 
-            card = export_folder(run, out, format, last_checkpoint)
-        for entry in json.loads(card.read_text())["models"]:
+            card = export_folder(
+                run,
+                out,
+                format=format,
+                last_checkpoint=last_checkpoint,
+                with_backbone=with_backbone,
+                backbone=backbone,
+            )
+        described = json.loads(card.read_text())
+        for entry in described["models"]:
             accuracy = entry.get("test_accuracy")
             scored = "" if accuracy is None else f", test accuracy {accuracy:.3f}"
             typer.echo(
@@ -50,4 +74,10 @@ def export_command(
                 f"clients{scored}"
             )
         typer.echo(f"card: {card}")
-        typer.echo(f"predict: {shell_command('fedkin', 'predict', card.parent, 'DATA.csv')}")
+        if described["format"] in ("peft", "merged"):
+            typer.echo("use: the README.md of each model has the lines")
+            return
+        command = shell_command("fedkin", "predict", card.parent, "DATA.csv")
+        if "backbone" in described and not with_backbone:
+            command += " --backbone FOLDER"
+        typer.echo(f"predict: {command}")

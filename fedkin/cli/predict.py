@@ -33,6 +33,14 @@ def predict_command(
         str | None,
         typer.Option("--model", metavar="NAME", help="Use this model, by its name in card.json."),
     ] = None,
+    backbone: Annotated[
+        Path | None,
+        typer.Option(
+            "--backbone",
+            metavar="FOLDER",
+            help="The backbone of adapters, if the export has no copy of it.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -52,7 +60,8 @@ def predict_command(
 
         if out is not None:
             check_output(out, [data], BEGINS)
-        predictions = predict_file(load(export), data, model=model, client=client, cluster=cluster)
+        loaded = load(export, backbone=backbone)
+        predictions = predict_file(loaded, data, model=model, client=client, cluster=cluster)
         text = predictions.table.to_csv(index=False)
         if out is None:
             print_text(text)

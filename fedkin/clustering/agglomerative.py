@@ -97,40 +97,60 @@ def merge_up_to(
 
 
 def best_silhouette(
-    distances: Float[np.ndarray, "n n"], linkage: str = "average", most: int | None = None
+    distances: Float[np.ndarray, "n n"],
+    linkage: str = "average",
+    most: int | None = None,
+    floor: float = _SILHOUETTE,
+    largest: float = 1.0,
 ) -> Int[np.ndarray, "n"]:
     """Cluster labels from agglomerative clustering, with the number of clusters for which the mean
     silhouette (Rousseeuw 1987) is highest.
 
     The silhouette measures how much nearer a point is to its cluster than to the next cluster, from
-    -1 to 1. Labels are numbered by first appearance. If the silhouette is at most 0.25, the data
-    have no substantial structure (Kaufman & Rousseeuw 1990), and there is one cluster.
+    -1 to 1. Labels are numbered by first appearance. If the silhouette is at most ``floor``, there
+    is one cluster.
 
     Args:
-        distances: symmetric, finite distances. Values above 1 count as 1, so that cosine distances
-            treat orthogonal and opposite directions equally.
+        distances: symmetric, finite distances.
         linkage: ``complete``, ``average`` or ``single``.
         most: maximum number of clusters; None: half of the number of points.
+        floor: largest silhouette without clusters. At most 0.25, data have no substantial structure
+            (Kaufman & Rousseeuw 1990).
+        largest: larger distances count as this one. With 1, cosine distances treat orthogonal and
+            opposite directions equally.
+    """
+    count = len(distances)
+    if count < 4:
+        return np.zeros(count, np.int64)
+    capped = np.clip((distances + distances.T) / 2, 0, largest).astype(np.float64)
+    np.fill_diagonal(capped, 0)
+    cuts, silhouettes = silhouettes_of_cuts(capped, linkage, min(most or count // 2, count - 1))
+    best = int(np.argmax(silhouettes))
+    if not silhouettes[best] > floor:
+        return np.zeros(count, np.int64)
+    return _by_first_appearance(cuts[:, best].astype(np.int64))
+
+
+def silhouettes_of_cuts(
+    distances: Float[np.ndarray, "n n"], linkage: str, most: int
+) -> tuple[Int[np.ndarray, "n q"], list[float]]:
+    """The labels for 2, 3, .. ``most`` clusters, one column each, and their mean silhouettes.
+
+    Args:
+        distances: symmetric distances with a diagonal of zeros.
+        linkage: ``complete``, ``average`` or ``single``.
+        most: maximum number of clusters, below the number of points.
     """
     from scipy.cluster.hierarchy import cut_tree
     from scipy.cluster.hierarchy import linkage as tree
     from sklearn.metrics import silhouette_score
 
-    count = len(distances)
-    if count < 4:
-        return np.zeros(count, np.int64)
-    capped = np.clip((distances + distances.T) / 2, 0, 1).astype(np.float64)
-    np.fill_diagonal(capped, 0)
-    merges = tree(capped[np.triu_indices(count, 1)], linkage)
-    # One column of labels for each number of clusters from 2 on.
-    cuts = cut_tree(merges, list(range(2, (most or count // 2) + 1)))
+    merges = tree(distances[np.triu_indices(len(distances), 1)], linkage)
+    cuts = cut_tree(merges, list(range(2, most + 1)))
     silhouettes = [
-        float(silhouette_score(capped, labels, metric="precomputed")) for labels in cuts.T
+        float(silhouette_score(distances, labels, metric="precomputed")) for labels in cuts.T
     ]
-    best = int(np.argmax(silhouettes))
-    if not silhouettes[best] > _SILHOUETTE:
-        return np.zeros(count, np.int64)
-    return _by_first_appearance(cuts[:, best].astype(np.int64))
+    return cuts, silhouettes
 
 
 def _check(

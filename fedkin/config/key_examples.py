@@ -30,6 +30,8 @@ EXAMPLES: dict[str, tuple[Any, ...]] = {
     "arrivals": ({5: 3},),
     "assignment": ([0, 0, 1, 1],),
     "augment": (["flip"],),
+    "backbone": ("all-MiniLM-L6-v2",),
+    "backbone_digest": ("d6c5eb1c0b7e",),
     "batches": (2,),
     "ca": ("ca.pem",),
     "calibrate": (10,),

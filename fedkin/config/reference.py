@@ -28,7 +28,7 @@ FILES: dict[str, Mapping[str, Declared]] = {
 # What each section holds.
 CONTENTS = {
     "data": "a data set by `name`, or your own file by `path`",
-    "model": "a model by `name`, or your PyTorch module by `torch`",
+    "model": "a model by `name`, your PyTorch module by `torch`, or adapters of a `backbone`",
     "method": "a method by `name`, and its options",
     "local": "local training of a client",
     "scenario": "clients that drop out, straggle, arrive or leave",

@@ -27,14 +27,21 @@ NOT_OPTIONS = ("data",)  # arguments that a run passes itself
 
 
 def datasets() -> Registry:
-    """All data sets by name, with ``file`` for a user's file and ``natural`` for the natural
-    federations. Each data set has, in addition to its
-    own options, the option ``validation``, and its ``seed`` may be "run"."""
+    """All data sets by name, with ``file`` for a user's file, ``texts`` for a table of
+    texts and ``natural`` for the natural federations. Each data set has, in addition to its own
+    options, the option ``validation``, and its ``seed`` may be "run"."""
     from fedkin.data import DATASETS, load
     from fedkin.data.natural_federation import natural_federation
+    from fedkin.data.texts import texts
     from fedkin.scenarios.planted_clusters import planted
 
-    datasets = {"file": load, "planted": planted, "natural": natural_federation, **DATASETS}
+    datasets = {
+        "file": load,
+        "texts": texts,
+        "planted": planted,
+        "natural": natural_federation,
+        **DATASETS,
+    }
     return {name: _with_common_options(make) for name, make in datasets.items()}
 
 
@@ -98,7 +105,10 @@ def default_dataset(data: Values) -> str:
 
 def default_model(model: Values, task_type: TaskType | None = None) -> str:
     """The name of the model if [model] has none: ``torch`` if the section has a path to a PyTorch
-    module, ``cox`` for survival, otherwise ``mclr``."""
+    module, ``lora`` if it has the folder of a backbone, ``cox`` for survival, otherwise
+    ``mclr``."""
+    if "backbone" in model:
+        return "lora"
     if "torch" in model:
         return "torch"
     return "cox" if isinstance(task_type, Survival) else "mclr"

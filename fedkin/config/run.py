@@ -39,6 +39,8 @@ DEMO: dict[str, Values] = {
     "method": {"name": "fedgroup"},
     "run": {"against": ["fedavg"]},
 }
+# Overrides in place of the demonstration's data or model.
+_OF_USER = (("data", "path"), ("model", "backbone"), ("model", "torch"))
 
 
 class LocalSection(Section):
@@ -157,9 +159,13 @@ class RunConfig:
 
 def demo_for(overrides: Sequence[str]) -> dict[str, Values]:
     """The settings of the demonstration that ``fedkin run`` uses without a file. If an override
-    sets ``data.path``, its data are the user's file, and its model is the default for them."""
-    own = any(parse_override(text)[:2] == ("data", "path") for text in overrides)
-    return {**DEMO, "data": {}, "model": {}} if own else DEMO
+    sets ``data.path``, its data are the user's file, and its model is the default for them; with
+    ``model.backbone`` or ``model.torch`` its model is the user's."""
+    given = {parse_override(text)[:2] for text in overrides}
+    own = {section for section, key in given if (section, key) in _OF_USER}
+    if "data" in own:
+        own.add("model")
+    return {name: {} if name in own else values for name, values in DEMO.items()}
 
 
 def load(path: Path | None = None, overrides: Sequence[str] = ()) -> RunConfig:
@@ -192,10 +198,9 @@ def from_dict(raw: Mapping[str, Any], place: Place = str) -> RunConfig:
     measure_entries, measures = user_measures.resolved(run.measures or (), place("run.measures"))
     option_entries = resolve_options(sections, (*OPTIONS, *own))
     data = sections.resolve("data", "data set", registry.datasets(), default_data)
-    task_type = known_task_type(data)
     config = RunConfig(
         data=data,
-        model=resolve_model(sections["model"], sections.place_in("model"), task_type),
+        model=resolve_model(sections["model"], sections.place_in("model"), known_task_type(data)),
         method=method,
         against=against,
         local=sections.validate("local", LocalSection),
@@ -206,7 +211,7 @@ def from_dict(raw: Mapping[str, Any], place: Place = str) -> RunConfig:
         options=made_options(sections, option_entries),
         measures=measures,
     )
-    if task_type is not None:
+    if (task_type := known_task_type(data)) is not None:
         check_goals(run, task_type, sections.place_in("run"))
     # Make these objects now, so that an error names their section. They are cached.
     sections.construct("local", lambda: config.work, LocalSection)

@@ -196,7 +196,23 @@ class ClientConfig:
 
 def _shared_digest(samples: SamplesSection, model: Entry) -> str:
     """Digest of [samples] and [model], which must be equal in all files of a federation."""
-    return digest({"samples": toml_values(samples), "model": model.values})
+    return digest({"samples": toml_values(samples), "model": shared_model(model)})
+
+
+def shared_model(model: Entry) -> Values:
+    """The values of [model] that must be equal in all files of a federation. The backbone of
+    adapters may be in another folder on each machine; its weights are compared when a client
+    connects (handshake)."""
+    own = ("backbone", "backbone_digest")
+    return {key: value for key, value in model.values.items() if key not in own}
+
+
+def _placed(model: Values, folder: Path) -> Values:
+    """The section [model], with a path of the backbone that starts at the folder of the file."""
+    backbone = model.get("backbone")
+    if not isinstance(backbone, str) or backbone == DEFAULT:
+        return model
+    return {**model, "backbone": str(folder / user_path(backbone))}
 
 
 def load_server(path: Path, overrides: Sequence[str] = ()) -> ServerConfig:
@@ -238,7 +254,9 @@ def server_from_dict(raw: dict[str, Any], place: Place, folder: Path) -> ServerC
     config = ServerConfig(
         federation=replace(settings, folder=str(folder / user_path(settings.folder))),
         samples=samples,
-        model=resolve_model(sections["model"], sections.place_in("model"), samples.task_type()),
+        model=resolve_model(
+            _placed(sections["model"], folder), sections.place_in("model"), samples.task_type()
+        ),
         method=method,
         against=against,
         local=sections.validate("local", LocalSection),
@@ -286,7 +304,8 @@ def client_from_dict(raw: dict[str, Any], place: Place, folder: Path) -> ClientC
     sections = _sections(raw, CLIENT, place, folder)
     site = sections.validate("client", SiteSettings)
     data = dict(sections["data"])
-    for key in ("path", "scale_from") if data.get("name") == "file" else ():
+    of_files = data.get("name") in ("file", "texts")
+    for key in ("path", "scale_from", "tokenizer") if of_files else ():
         if isinstance(data.get(key), str):
             data[key] = str(folder / user_path(data[key]))
     samples = sections.validate("samples", SamplesSection)
@@ -297,7 +316,9 @@ def client_from_dict(raw: dict[str, Any], place: Place, folder: Path) -> ClientC
             **_signing(site, folder),
         ),
         samples=samples,
-        model=resolve_model(sections["model"], sections.place_in("model"), samples.task_type()),
+        model=resolve_model(
+            _placed(sections["model"], folder), sections.place_in("model"), samples.task_type()
+        ),
         data=resolve("data set", registry.datasets(), data, sections.place_in("data"))
         if data
         else None,

@@ -18,13 +18,13 @@ from jaxtyping import Bool, Float, Int
 
 from fedkin.core.client_engine import ClientEngine, ClientSamples
 from fedkin.core.client_memory import ClientMemory, OwnMemory, client_name
-from fedkin.core.columns import columns_of_split, raw_labels, raw_values
+from fedkin.core.columns import columns_of_split, raw_labels, raw_values, units_of_split
 from fedkin.core.engine_protocols import LocalUpdates, Scorer, ScoreSums, Trainer
 from fedkin.core.errors import TaskError
 from fedkin.core.model_spec import BYTES_PER_NUMBER
 from fedkin.core.randomness import Stream
 from fedkin.core.schema import Memory
-from fedkin.core.train_call import TrainCall
+from fedkin.core.train_call import TrainCall, shortened
 from fedkin.core.training import LocalTraining
 
 CHUNK_BYTES = 256 * 2**20  # samples and vectors that one portion may hold
@@ -69,6 +69,11 @@ class Client:
         data = self._rows.data
         positions = data.part(split)[int(self._position[0])]
         return data.x[positions], data.y[positions]
+
+    def units(self, split: str = "train") -> Int[np.ndarray, "s"] | None:
+        """The unit of each of the client's samples, such as a patient with several visits. None if
+        each sample is a unit."""
+        return units_of_split(self._rows.data, int(self._position[0]), split)
 
     def raw_columns(self) -> Float[np.ndarray, "s ..."]:
         """Features of the client's training samples (or patients) before scaling, in float64."""
@@ -172,7 +177,7 @@ class Client:
             clients=self._position,
             model_index=_FIRST,
             work=work,
-            num_steps=np.array([_shortened(work.count, self.steps, self._asked)]),
+            num_steps=np.array([shortened(work.count, self.steps, self._asked)]),
             stream=self._rows.drawn(),
             gradient=gradient,
             **options,
@@ -228,19 +233,6 @@ class Client:
     def _position(self) -> Int[np.ndarray, "1"]:
         """The client's position in the data, as an array with one entry."""
         return self._rows.clients[self._row : self._row + 1]
-
-
-def _shortened(count: int, done: int, asked: int) -> int:
-    """How many epochs (or steps) of one training a client completes: the share ``done / asked``. A
-    task may train several times, and a straggler completes this share of each training.
-
-    Args:
-        count: epochs (or steps) of the training.
-        done, asked: epochs (or steps) that the client completes, and that its task requests.
-    """
-    if done >= asked:
-        return count
-    return max(1, count * done // asked)
 
 
 _FIRST = np.zeros(1, np.int64)

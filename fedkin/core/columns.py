@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float64, Real, Shaped
+from jaxtyping import Float64, Int, Real, Shaped
 
 PATIENTS = "patients/"  # beginning of the name of a split that has a sample for each patient
 
@@ -60,6 +60,18 @@ def columns_of_split(data: Any, client: int, split: str) -> Shaped[np.ndarray, "
         return data.x[data.part(split)[client]]
     # A patient's own sample is a risk set of one, whose last feature is a weight.
     return data.x[data.part(patients_split(split))[client], 0, :-1]
+
+
+def units_of_split(data: Any, client: int, split: str) -> Int[np.ndarray, "s"] | None:
+    """The unit of each of a client's samples of a split; None if each sample is a unit.
+
+    Args:
+        data: the data (``FederatedData``).
+        client: position of the client.
+        split: name of the split.
+    """
+    unit = getattr(data, "unit", None)
+    return None if unit is None else unit[data.part(split)[client]]
 
 
 def raw_values(data: Any, x: Shaped[np.ndarray, "s ..."]) -> Float64[np.ndarray, "s ..."]:

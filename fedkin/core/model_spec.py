@@ -16,6 +16,27 @@ BYTES_PER_NUMBER = 4  # models and updates travel as float32
 
 
 @dataclass(frozen=True)
+class Factor:
+    """The low-rank factors of one layer of an adapter, in the flat vector.
+
+    The layer's weight is the frozen network's weight plus ``scale`` B A.
+
+    Attributes:
+        layer: name of the layer.
+        a: slice of A [rank, in], row by row; None if A is frozen.
+        b: slice of B [out, rank], row by row.
+        rank: rank of the product.
+        scale: factor of the product.
+    """
+
+    layer: str
+    a: slice | None
+    b: slice
+    rank: int
+    scale: float
+
+
+@dataclass(frozen=True)
 class ModelSpec:
     """The size of a model and the slice of each layer in its flat parameter vector, without the
     model's code.
@@ -38,6 +59,8 @@ class ModelSpec:
     untrained: tuple[slice, ...] = ()
     # Batch normalisation: scales, biases and running statistics of all layers.
     batch_norm: tuple[slice, ...] = ()
+    factors: tuple[Factor, ...] = ()  # low-rank factors of an adapter, by layer
+    frozen: str = ""  # digest of arrays that are not trained and not in the vector
 
     def facts(self) -> dict[str, str]:
         """Texts that describe the model's size, its arrays and its last layer, by name."""
@@ -50,6 +73,21 @@ class ModelSpec:
             "arrays": f"{count(len(shown), 'array')}: {listed(shown)}",
             "last layer": f"{head}; a detector of one class" if self.detects else head,
         }
+
+
+@dataclass(frozen=True)
+class BackboneFeatures:
+    """From which frozen network features were computed.
+
+    Attributes:
+        backbone: name of the network.
+        digest: digest of its weights.
+        layer: number of the layer whose inputs the features are.
+    """
+
+    backbone: str
+    digest: str
+    layer: int
 
 
 @runtime_checkable
@@ -122,6 +160,9 @@ def spec_for_data(
             f"model {name!r} returns scores of shape {scores} for one sample of {data}, expected "
             f"{expected}"
         )
+    # The last layer of an adapter is known, also without a bias.
+    if spec.factors and spec.head_bias is None:
+        return spec
     bias = spec.head_bias
     fits = bias is not None and bias.stop - bias.start == expected[1]
     return spec if fits else replace(spec, head=None, head_bias=None)

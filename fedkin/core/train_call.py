@@ -151,3 +151,16 @@ class TrainCall:
             mixed=None if self.mixed is None else self.mixed.select(rows),
             weights=None if self.weights is None else [self.weights[row] for row in rows],
         )
+
+
+def shortened(count: int, done: int, asked: int) -> int:
+    """How many epochs (or steps) of one training a client completes: the share ``done / asked``. A
+    task may train several times, and a straggler completes this share of each training.
+
+    Args:
+        count: epochs (or steps) of the training.
+        done, asked: epochs (or steps) that the client completes, and that its task requests.
+    """
+    if done >= asked:
+        return count
+    return max(1, count * done // asked)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
 import numpy as np
 
 from fedkin.core.errors import MethodError
@@ -50,3 +52,17 @@ def check_choice(name: str, value: object, choices: tuple) -> None:
     """
     if value not in choices:
         raise MethodError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
+
+
+def check_choices(options: Any) -> None:
+    """Check that every option of a dataclass whose type is a ``Literal`` has one of its values, and
+    that every option of type bool is one.
+
+    Raises:
+        MethodError: an option has another value. The message names the allowed ones.
+    """
+    for name, kind in get_type_hints(type(options)).items():
+        if kind is bool:
+            check_choice(name, getattr(options, name), (True, False))
+        if get_origin(kind) is Literal:
+            check_choice(name, getattr(options, name), get_args(kind))

@@ -24,6 +24,7 @@ from fedkin.data.named_sets import *  # noqa: F403
 from fedkin.data.named_sets import DATASETS as DATASETS
 from fedkin.data.natural import natural as natural
 from fedkin.data.packed import pack as pack
+from fedkin.data.texts import texts as texts
 from fedkin.data.transforms import augmented as augmented
 
 if TYPE_CHECKING:
@@ -54,5 +55,6 @@ for _name in (
     "from_torch",
     "load",
     "natural",
+    "texts",
 ):
     suggesting(sys.modules[__name__], _name)

@@ -22,8 +22,8 @@ _BLOCK_NAMES = 2**16
 
 def data_digest(data: FederatedData) -> str:
     """A digest of the data: features, labels, which samples each client has, names, number of
-    classes, true clusters, vocabulary with its vectors, the scaling of a table, and the task type
-    of labels that are no classes.
+    classes, true clusters, vocabulary with its vectors, the scaling of a table, the task type of
+    labels that are no classes, and units.
 
     The digest of packed data is computed at packing and read from their description.
     """
@@ -51,6 +51,10 @@ def data_digest(data: FederatedData) -> str:
         # The same statistics make the same data, whether they are given or computed.
         task_type = replace(data.task_type.as_given(), is_given=False)
         digest.update(json.dumps(values_of(task_type), sort_keys=True).encode())
+    if data.unit is not None:
+        # Data without units keep the digests that older runs stored.
+        digest.update(b"units;")
+        add_array(digest, data.unit)
     return digest.hexdigest()
 
 

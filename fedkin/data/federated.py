@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Float32, Int, Shaped
 
 from fedkin.core.errors import ConfigError, DataError
+from fedkin.core.model_spec import BackboneFeatures
 from fedkin.core.object_repr import count, html_table, listed
 from fedkin.core.plain import plain
 from fedkin.core.randomness import Stream
@@ -28,6 +29,7 @@ from fedkin.data.units import units_of
 from fedkin.data.user_arrays import unmasked
 from fedkin.task_types.classification import CLASSIFICATION
 from fedkin.task_types.loss import targets_of
+from fedkin.task_types.survival import Survival
 from fedkin.task_types.task_type import TaskType
 
 SPLITS = ("train", "validation", "test")
@@ -65,6 +67,8 @@ class FederatedData:
             other data.
         task_type: what the labels are: classes, numbers, counts, ...
         client_columns: facts about clients, such as their sector: a value for each client, by name.
+        features_of: for samples that ``fk.models.features`` computed: from which backbone; None for
+            other data.
         unit: the unit of each sample, such as a patient with several visits, as a number. All
             samples of a client's unit are in one part. None if each sample is a unit.
         patients: for risk sets: the patients from whom they are made; None if they are not kept.
@@ -95,6 +99,7 @@ class FederatedData:
     task_type: TaskType = CLASSIFICATION
     client_columns: Mapping[str, tuple[str, ...]] | None = None
     patients: Patients | None = None
+    features_of: BackboneFeatures | None = None
     unit: Int[np.ndarray, "M"] | None = None
     # Not a field of the dataclass: the class method ``trusted`` sets it on an instance.
     packed: ClassVar[PackedFiles | None] = None
@@ -251,7 +256,7 @@ class FederatedData:
             seed: seed of the draw; each client has a separate random stream.
 
         Raises:
-            ConfigError: fraction or seed is invalid.
+            ConfigError: fraction or seed is invalid, or the data are forecasts or survival times.
             DataError: the data have a validation split already, or the remaining counts are all 0.
         """
         fraction = plain(fraction)
@@ -264,6 +269,12 @@ class FederatedData:
                 f"{self.name}: validation samples drawn at random would be from the same time as "
                 "the training samples of a forecast; divide by date instead of data.validation: "
                 "data.validation_from = '2017-01'"
+            )
+        if isinstance(self.task_type, Survival):
+            raise ConfigError(
+                f"{self.name}: validation samples of survival data would be risk sets of training "
+                "events; leave out data.validation, and to choose settings, make data from the "
+                "training patients alone, which are divided into training and test patients again"
             )
         if self.validation is not None:
             raise DataError(
@@ -313,6 +324,19 @@ class FederatedData:
             test=self.test.select(clients),
             validation=validation,
         )
+
+    def with_task_type(self, task_type: TaskType) -> FederatedData:
+        """The same federation, with another constant model of its labels in the task type.
+
+        Samples are not checked again. Packed data stay packed, since the constant model is not part
+        of their digest.
+
+        Args:
+            task_type: the task type, with the same task and loss.
+        """
+        data = copy.copy(self)
+        data.__dict__["task_type"] = task_type
+        return data
 
     def with_rows(
         self,

@@ -124,7 +124,7 @@ def with_given_constant(data: Any) -> Any:
     any; other data as they are."""
     if not data.task_type.is_given:
         return data
-    return replace(data, task_type=data.task_type.as_given())
+    return data.with_task_type(data.task_type.as_given())
 
 
 def refitted(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,7 @@ def load(
     label_scale: str | None = None,
     frequency: str | None = None,
     client_columns: Any = None,
+    integers: bool | None = None,
 ) -> FederatedData:
     """A federation from a file with an entry for each sample, or from a folder in LEAF's layout.
 
@@ -83,8 +85,7 @@ def load(
     A folder in LEAF's layout has ``train/*.json`` and ``test/*.json`` (optionally ``val/*.json``),
     or one ``*train*.json`` and one ``*test*.json``, as LEAF and FedProx's authors publish them:
     ``{"users": [..], "user_data": {user: {"x": [..], "y": [..]}}}``, with numbers as x. x is not
-    scaled, and clients keep the order of the files. Features that must stay integers, such as the
-    tokens of text, can be given to ``from_arrays``.
+    scaled, and clients keep the order of the files.
 
     A folder of ``x.npy``, ``y.npy``, ``client_id.npy`` and optionally ``split.npy`` is read as an
     npz file of these arrays.
@@ -161,6 +162,8 @@ def load(
             client must have; None for the commonest distance between a client's rows.
         client_columns: columns of a table that describe clients and not samples, such as
             ``["sector"]``: the method ``given`` can use them, and they are no features.
+        integers: True keeps x of an npz file or of npy files as integers, such as the token numbers
+            of texts; None for False.
 
     Returns:
         The federation.
@@ -206,14 +209,8 @@ def load(
     )
     roles = {"exposure": exposure, "weight": weight, "event": event, "unit": unit}
     if path.is_dir() and not has_arrays(path):
-        of_file = {
-            "label": label,
-            "client": client,
-            "features": features,
-            "label_names": label_names,
-            "partition": partition,
-            **roles,
-        }
+        of_file = {"label": label, "client": client, "features": features, "integers": integers}
+        of_file |= {"label_names": label_names, "partition": partition, **roles}
         _refuse_split(path, train_fraction, seed)
         return _folder_data(path, classes, of_file=of_file, of_tables=of_tables)
     samples = file_samples(
@@ -231,6 +228,7 @@ def load(
     )
     if forecast is not None:
         return samples.federation(options, 1, seed or 0)
+    samples = _with_integers(samples, path, integers)
     samples = samples.labelled(task_type, label_scale_from, loss_options)
     return _divided(samples, path, options=options, train_fraction=train_fraction, seed=seed)
 
@@ -265,6 +263,18 @@ def _table_options(path: Path, of_tables: dict[str, Any]) -> TableOptions:
     if is_array:
         refuse_table_options("an array, which may hold images", path, of_tables)
     return options
+
+
+def _with_integers(samples: OwnSamples, path: Path, integers: bool | None) -> OwnSamples:
+    """The samples, whose features stay integers if the option says so. Raises ConfigError for a
+    table, whose columns are scaled."""
+    if not integers:
+        return samples
+    if not path.is_dir() and table_kind(path, OTHERS) != "npz":
+        raise ConfigError(
+            f"integers = true applies to arrays (.npz, .npy), but {path} is a table; leave it out"
+        )
+    return replace(samples, integers=True)
 
 
 def _refuse_two_divisions(client: str | int | None, partition: str | None) -> None:

@@ -83,7 +83,8 @@ def _checked_value(name: str, given: object, kind: typing.Any) -> typing.Any:
     if typing.get_origin(kind) is tuple:
         _check_entries(name, value, typing.get_args(kind)[0])
         return value
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+    is_bool = isinstance(value, bool)
+    if not isinstance(value, kind) or (is_bool and kind not in (bool, bool | None)):
         first = (typing.get_args(kind) or (kind,))[0]
         raise ConfigError(f"{name} must be {TYPE_NAMES[first]}, got {value!r}")
     if name == "seed" and value is not None and typing.cast(int, value) < 0:

@@ -81,6 +81,33 @@ class DividedPatients:
         )
 
 
+@dataclass(frozen=True)
+class RiskSetDraws:
+    """The random streams by which the risk sets of clients are drawn.
+
+    Attributes:
+        seed: seed of the draws.
+        purpose: purpose of the streams, one for the number of each client. None for tables: a
+            client's stream then depends on its name alone. So a site that reads its own file draws
+            what a table of all sites draws for it.
+    """
+
+    seed: int
+    purpose: str | None = None
+
+    def rng(self, split: str, client: int, name: str) -> np.random.Generator:
+        """The random generator of a client's part.
+
+        Args:
+            split: ``train`` or ``test``.
+            client: number of the client.
+            name: its name.
+        """
+        if self.purpose is None:
+            return Stream(self.seed, purpose=f"survival tables/{split}/{name}").rng()
+        return Stream(self.seed, purpose=f"{self.purpose}/{split}").client(client)
+
+
 def divided_patients(
     *,
     times: Float64[np.ndarray, "n"],
@@ -158,7 +185,7 @@ def risk_set_federation(
     names: Sequence[str],
     options: RiskSetOptions,
     title: str,
-    purpose: str,
+    purpose: str | None,
     dtype: Any = np.float32,
 ) -> FederatedData:
     """The federation of a table of patients.
@@ -168,9 +195,11 @@ def risk_set_federation(
         names: names of the clients.
         options: how risk sets are made.
         title: name of the data set.
-        purpose: purpose of the random streams.
+        purpose: purpose of the random streams; None for streams by the names of clients
+            (``RiskSetDraws``).
         dtype: type of the samples; float64 for columns that are scaled later.
     """
+    draws = RiskSetDraws(options.seed, purpose)
     # For each client: training samples, then test samples.
     samples: list[Float[np.ndarray, "s m d"]] = []
     labels: list[Int[np.ndarray, "s"]] = []
@@ -182,7 +211,7 @@ def risk_set_federation(
             died=table.died[trained],
             size=options.at_risk,
             draws=options.draws,
-            rng=Stream(options.seed, purpose=f"{purpose}/train").client(client),
+            rng=draws.rng("train", client, client_name),
             who=f"{title}, client {client_name}, train",
             ties=options.ties,
             dtype=dtype,
@@ -193,7 +222,7 @@ def risk_set_federation(
             times=table.times[tested],
             died=table.died[tested],
             size=options.at_risk,
-            rng=Stream(options.seed, purpose=f"{purpose}/test").client(client),
+            rng=draws.rng("test", client, client_name),
             dtype=dtype,
         )
         samples += [train_samples, test_samples]

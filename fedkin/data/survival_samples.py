@@ -1,5 +1,5 @@
 """Patients in the user's samples (a table or arrays): they become the federation of risk sets that
-``fk.data.from_patients`` makes.
+``fk.data.from_patients`` makes, but for the random streams of the draws (``RiskSetDraws``).
 
 Shapes: M samples, n of them patients, N clients.
 """
@@ -177,7 +177,7 @@ class DividedSamples:
             self.client_names,
             options,
             title=title,
-            purpose=title,
+            purpose=None,
             dtype=np.float32 if transform is None else transform.dtype,
         )
         left = self.patients.clients

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,8 @@ from fedkin.core.storage import storage_errors, user_path, write_atomic
 from fedkin.data.patient_columns import has_patients
 from fedkin.data.table_transform import transform_of
 from fedkin.export import architecture
-from fedkin.export.formats import SUFFIXES, check_format, encoded_model
+from fedkin.export.backbones import Files, backbone_files, card_facts
+from fedkin.export.formats import ADAPTER_FORMATS, SUFFIXES, check_format, encoded_model
 from fedkin.export.predictor import Predictor
 from fedkin.task_types.catalogue import values_of
 from fedkin.task_types.survival import Survival
@@ -64,7 +65,11 @@ class ModelEntry:
 
 
 def write(
-    entries: Sequence[ModelEntry], facts: Mapping[str, Any], folder: Path, format: str
+    entries: Sequence[ModelEntry],
+    facts: Mapping[str, Any],
+    folder: Path,
+    format: str,
+    with_backbone: bool = False,
 ) -> Path:
     """Write models into a new or empty folder.
 
@@ -73,54 +78,98 @@ def write(
         facts: facts about the run for ``card.json``, such as ``method``, ``data`` and ``model``
             (the section [model] of a configuration, or None).
         folder: the folder of the export.
-        format: ``safetensors``, ``torch`` or ``onnx``.
+        format: ``safetensors``, ``torch`` or ``onnx``; for adapters also ``peft`` or ``merged``.
+        with_backbone: whether to copy the backbone of adapters into the folder.
 
     Returns:
         The path of ``card.json``.
 
     Raises:
-        ConfigError: the format is unknown.
-        ModelError, MissingExtra: as for ``formats.encoded_model``. No file is written then.
+        ConfigError: the format is unknown, or has no place for the backbone.
+        ModelError, MissingExtra: as for ``formats.encoded_model`` and ``adapters.adapter_files``.
+            No file is written then.
         StorageError: the folder is not empty, or cannot be written.
     """
-    suffix = SUFFIXES[check_format(format)]
+    check_format(format)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise StorageError(f"{folder} exists and is not empty; name a new folder for the export")
     names = [_file_name(entry.predictor.name) for entry in entries]
-    files = {
-        name + suffix: encoded_model(entry.predictor, format)
-        for name, entry in zip(names, entries, strict=True)
-    }
-    # Equal file names share one entry of the dictionary.
-    if len(files) < len(entries):
+    if len(set(names)) < len(entries):
         raise StorageError(
             f"the models of two clients would have the file name {max(names, key=names.count)!r}; "
             "rename one of these clients"
         )
     first = entries[0].predictor
+    contents = [
+        _model_files(entry.predictor, name, format)
+        for name, entry in zip(names, entries, strict=True)
+    ]
+    copied = _backbone_files(first, format) if with_backbone else {}
     plain = architecture.architecture_of(first.model)
     transform = transform_of(first.samples)
     scales = format == "onnx" or (format == "torch" and plain is not None)
     scales = scales and not has_patients(first.samples)
     card = {"fedkin": __version__, "format": format, **_described(first, scales), **facts}
-    card["models"] = [
-        _entry(entry, name, content)
-        for entry, (name, content) in zip(entries, files.items(), strict=True)
-    ]
     card["model"] = card.get("model") or architecture.entry_of(first.model, plain)
+    card |= card_facts(first.model)
     if plain is not None and transform is not None and scales:
         plain = {**plain, "scaling": {"mean": transform.mean, "scale": transform.scale}}
     card["architecture"] = plain
     with storage_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    for name, content in files.items():
-        write_atomic(folder / name, content)
+    card["models"] = [
+        _entry(entry, *_write_files(folder, files))
+        for entry, files in zip(entries, contents, strict=True)
+    ]
+    _write_files(folder, copied)
     # The code of the network, so that the weights can be used without fedkin.
     if format == "torch" and plain is not None:
         definition = Path(__file__).with_name("plain_torch.py")
         write_atomic(folder / DEFINITION, definition.read_text())
     write_atomic(folder / CARD, json.dumps(card, indent=2) + "\n")
     return folder / CARD
+
+
+def _model_files(predictor: Predictor, name: str, format: str) -> Files:
+    """The files of a model, by their paths in the folder of the export; the weights are first.
+
+    Args:
+        predictor: the model.
+        name: the name of its file without the ending, or of its folder.
+        format: the format.
+    """
+    if format in ADAPTER_FORMATS:
+        # Imported here, since it needs JAX.
+        from fedkin.export.adapters import adapter_files
+
+        files = adapter_files(predictor, format)
+        return {f"{name}/{file}": content for file, content in files.items()}
+    content = encoded_model(predictor, format)
+    return {name + SUFFIXES[format]: lambda: content}
+
+
+def _backbone_files(predictor: Predictor, format: str) -> Files:
+    """Copies of the backbone's files. Raises ConfigError for a format that has no place for it."""
+    if format != "safetensors":
+        raise ConfigError(
+            f"with_backbone applies to format 'safetensors' only, not to {format!r}; leave it out"
+        )
+    return backbone_files(predictor.model)
+
+
+def _write_files(folder: Path, files: Files) -> tuple[str, str]:
+    """Write files into the folder of an export, one after the other. Returns the path of the first
+    one and the SHA-256 of its content; two empty texts without any files."""
+    first = ("", "")
+    for name, make in files.items():
+        content = make()
+        path = folder / name
+        with storage_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, content)
+        if not first[0]:
+            first = (name, hashlib.sha256(content).hexdigest())
+    return first
 
 
 def write_model(predictor: Predictor, path: str | Path, format: str = "safetensors") -> Path:
@@ -159,6 +208,7 @@ def _described(predictor: Predictor, scales: bool) -> dict[str, Any]:
         scaling = FROM_UINT8 if from_uint8 else "as the training data"
     dtype = "float32" if floats else "int64"
     table: dict[str, Any] = {}
+    computed = getattr(predictor.samples, "features_of", None)
     transform = transform_of(predictor.samples)
     if transform is not None:
         scaling = _SCALED_BY_MODEL if scales else _SCALED_BEFORE
@@ -173,6 +223,7 @@ def _described(predictor: Predictor, scales: bool) -> dict[str, Any]:
             "scaling": scaling,
             "features": None if features is None else list(features),
             **table,
+            **({} if computed is None else {"features_of": asdict(computed)}),
         },
         **_output(predictor.task_type),
         "classes": int(predictor.samples.classes),
@@ -203,8 +254,9 @@ def _output(task_type: TaskType) -> dict[str, Any]:
     return {"output": text, "task_type": values_of(task_type)}
 
 
-def _entry(entry: ModelEntry, file: str, content: bytes) -> dict[str, Any]:
-    """The entry of ``card.json`` about one exported model."""
+def _entry(entry: ModelEntry, file: str, sha256: str) -> dict[str, Any]:
+    """The entry of ``card.json`` about one exported model, with its file and that file's
+    SHA-256."""
     predictor = entry.predictor
     facts: dict[str, Any] = {
         "name": predictor.name,
@@ -215,7 +267,7 @@ def _entry(entry: ModelEntry, file: str, content: bytes) -> dict[str, Any]:
     facts.update(entry.facts)
     if predictor.positive is not None:
         facts["detected"] = [int(c) for c in predictor.positive]
-    facts["sha256"] = hashlib.sha256(content).hexdigest()
+    facts["sha256"] = sha256
     return facts
 
 
@@ -279,7 +331,7 @@ def read_card(folder: Path) -> dict[str, Any]:
     """
     try:
         card = json.loads((folder / CARD).read_text(encoding="utf-8-sig"))
-        if card["format"] not in SUFFIXES or not card["models"]:
+        if card["format"] not in (*SUFFIXES, *ADAPTER_FORMATS) or not card["models"]:
             raise ValueError(
                 "the card lists no model, or a format that this version of fedkin does not know; "
                 "export the run again"
@@ -291,4 +343,9 @@ def read_card(folder: Path) -> dict[str, Any]:
         ) from None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"{folder / CARD} cannot be read: {error}") from error
+    if card["format"] in ADAPTER_FORMATS:
+        raise ConfigError(
+            f"{folder} is for the libraries peft and transformers (format {card['format']!r}), as "
+            "the README of each model says; to predict with fedkin, export the run as 'safetensors'"
+        )
     return card

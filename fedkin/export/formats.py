@@ -3,6 +3,8 @@
 * ``safetensors``: the arrays by name, for any model, without code or pickle
 * ``torch``: a ``state_dict`` as written by ``torch.save``, for ``torch.load(weights_only=True)``
 * ``onnx``: the whole computation, samples [batch, ...] to scores [batch, C], for any ONNX runtime
+
+The formats of adapters are folders (``export.adapters``).
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from fedkin.core.errors import ConfigError, MissingExtra, ModelError, unknown
 from fedkin.data.patient_columns import has_patients
 from fedkin.data.table_transform import transform_of
 from fedkin.export.architecture import architecture_of
+from fedkin.export.backbones import origin_of
 from fedkin.export.predictor import Predictor
 from fedkin.simulation.workers import ModelWithWorkers
 
@@ -26,13 +29,15 @@ if TYPE_CHECKING:
     from torch import nn
 
 SUFFIXES = {"safetensors": ".safetensors", "torch": ".pt", "onnx": ".onnx"}
+ADAPTER_FORMATS = ("peft", "merged")
 _OPSET = 20
 
 
 def check_format(format: str) -> str:
     """Return a format's name if it is known. Raises ConfigError for an unknown format."""
-    if format not in SUFFIXES:
-        raise ConfigError(unknown("format", str(format), SUFFIXES))
+    known = (*SUFFIXES, *ADAPTER_FORMATS)
+    if format not in known:
+        raise ConfigError(unknown("format", str(format), known))
     return format
 
 
@@ -75,7 +80,7 @@ def torch_module(predictor: Predictor, format: str) -> nn.Module:
         raise ModelError(
             f"model {model.name!r} cannot be exported as {format!r}: of the JAX models, only "
             "mclr, mlp, cnn and detector can; use format 'safetensors', which has the layers by "
-            "name, or train the model as a PyTorch module"
+            f"name, or {_other_way(model)}"
         )
     # Only detectors have ``positive``, the class of each. Any other model is one network.
     if predictor.positive is None:
@@ -83,6 +88,13 @@ def torch_module(predictor: Predictor, format: str) -> nn.Module:
     pairs = zip(predictor.positive, predictor.vectors, strict=True)
     detectors = {int(c): _network(predictor, architecture, vector) for c, vector in pairs}
     return plain_torch.Detectors(detectors, int(predictor.samples.classes)).eval()
+
+
+def _other_way(model: Any) -> str:
+    """What else a JAX model can be exported as, or trained as, for a message."""
+    if origin_of(model) is not None:
+        return "'peft' or 'merged', which peft and transformers read"
+    return "train the model as a PyTorch module"
 
 
 def _network(

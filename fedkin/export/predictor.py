@@ -310,9 +310,11 @@ class Predictor(Classifier):
 
 def layers_of(model: AnyModel, vector: Float[np.ndarray, "P"]) -> dict[str, np.ndarray]:
     """The weights of a model as arrays by layer name. For a PyTorch module, this is its
-    ``state_dict``."""
+    ``state_dict``, without a frozen network."""
     if isinstance(model, ModelWithWorkers):
         state = model.network(vector).state_dict()  # type: ignore[attr-defined]
+        if model.spec.frozen:
+            state = {name: state[name] for name in model.spec.slices}
         return {name: entry.numpy() for name, entry in state.items()}
     import jax
 
@@ -361,7 +363,9 @@ def _jax_scores(
         block = x[start : start + _WIDTH]
         # The last batch is filled up with zeros, whose scores are cut off.
         padding = [(0, _WIDTH - len(block))] + [(0, 0)] * (x.ndim - 1)
-        parts.append(np.asarray(score(vector, np.pad(block, padding)))[: len(block)])
+        parts.append(
+            np.asarray(score(vector, np.pad(block, padding), model.frozen_arrays))[: len(block)]
+        )
     return np.concatenate(parts)
 
 
@@ -371,7 +375,7 @@ def _compiled(model: Any) -> Callable[..., Any]:
     model."""
     import jax
 
-    return jax.jit(lambda vector, x: model.apply(model.unflatten(vector), x, None))
+    return jax.jit(model.scores)
 
 
 def _torch_scores(

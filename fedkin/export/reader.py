@@ -17,10 +17,11 @@ from jaxtyping import Float, Shaped
 from fedkin.config import registry
 from fedkin.config.server import DataDescription
 from fedkin.core.errors import ConfigError, ModelError, unknown
-from fedkin.core.model_spec import Samples
+from fedkin.core.model_spec import BackboneFeatures, Samples
 from fedkin.core.storage import user_path
 from fedkin.data.patient_columns import has_patients
 from fedkin.data.table_transform import TableTransform, transform_of
+from fedkin.export.backbones import entry_with_backbone
 from fedkin.export.folder import CARD, FROM_UINT8, read_card
 from fedkin.export.formats import library
 from fedkin.export.input_samples import as_samples, raw_samples
@@ -78,6 +79,7 @@ class ExportedSamples(DataDescription):
     """The samples of a run, as an export describes them."""
 
     columns: dict[str, str] | None = None  # names of a table's columns by their roles
+    features_of: BackboneFeatures | None = None  # the backbone that computed the samples
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,11 +90,13 @@ class Export:
         folder: folder of the export.
         card: contents of ``card.json``.
         given: the user's model, needed if neither fedkin nor the exported file contains its code.
+        backbone: folder of the backbone of adapters; None: the copy in the export.
     """
 
     folder: Path
     card: dict[str, Any]
     given: Any = None
+    backbone: str | Path | None = None
 
     @cached_property
     def samples(self) -> ExportedSamples:
@@ -104,6 +108,7 @@ class Export:
         words = self.card.get("words")
         vocabulary = None if words is None else tuple(map(str, range(words)))
         features = self.card["input"].get("features")
+        computed = self.card["input"].get("features_of")
         return ExportedSamples(
             name=str(self.card.get("data")),
             x=np.zeros((1, *shape), dtype),
@@ -114,6 +119,7 @@ class Export:
             transform=transform,
             task_type=_task_type(self.folder, self.card.get("task_type")),
             columns=self.card.get("columns"),
+            features_of=None if computed is None else BackboneFeatures(**computed),
         )
 
     @property
@@ -238,6 +244,8 @@ class Export:
                 "has only the weights; pass the model, load(folder, model=...), or export as "
                 "'onnx', which has the whole computation"
             )
+        if model is None and "backbone" in self.card:
+            entry = entry_with_backbone(self.card, self.folder, self.backbone)
         if model is None:
             model = registry.make(registry.models(), entry, self.samples)
         model = wrap_module(model)
@@ -245,18 +253,20 @@ class Export:
         return model
 
 
-def load(folder: str | Path, model: Any = None) -> Export:
+def load(folder: str | Path, model: Any = None, *, backbone: str | Path | None = None) -> Export:
     """Read an export.
 
     Args:
         folder: the folder of the export, with ``card.json``.
         model: the user's model, if the run trained one and the format is not ``onnx``.
+        backbone: folder of the backbone of adapters, if the export has no copy of it. Another
+            backbone than the run's is refused when a model is loaded.
 
     Raises:
         ConfigError: the folder holds no export, or a damaged one.
     """
     path = user_path(folder)
-    return Export(path, read_card(path), model)
+    return Export(path, read_card(path), model, None if backbone is None else user_path(backbone))
 
 
 def _transform(folder: Path, values: dict[str, Any] | None) -> TableTransform | None:

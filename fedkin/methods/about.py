@@ -20,6 +20,7 @@ RATE_BETWEEN_CLUSTERS = "learning rate between clusters, a step of these papers"
 PROXIMAL_WEIGHT = "weight of the proximal term, which defines both methods"
 SHIFTED_SHARE = "largest change of a client's labels without a shift"
 AVERAGED_PEERS = "peers whose models a peer averages"
+COMPARED_PART = "part of an update by which clients are compared"
 LAST_LAYER_CLUSTERING = "the clustering of last layers that both methods begin with"
 
 # For an option with the name of another method's option, but with a different meaning.

@@ -25,6 +25,7 @@ from fedkin.core.training import LocalTraining
 from fedkin.core.validation import check_choice, check_not_negative
 from fedkin.core.world import World
 from fedkin.measures.number_shift import LARGEST_T, LEAST_DISTANCE
+from fedkin.methods.compared_part import Part, only_part
 from fedkin.tasks.loss_shift import LossShifted
 from fedkin.tasks.losses import Losses
 from fedkin.tasks.shift import Note, Shifted
@@ -322,6 +323,7 @@ def place_by_policy(
     clients: Int[np.ndarray, "n"],
     stream: Stream,
     start: Float[np.ndarray, "P"] | None = None,
+    part: Part = "all",
 ) -> S:
     """The state with clients placed by a policy.
 
@@ -331,6 +333,7 @@ def place_by_policy(
         clients: clients to place.
         start: common initial model of all clusters, needed for ``direction``: a cluster's direction
             is the change of the cluster's model since then.
+        part: the part of the directions that clients compare.
 
     Raises:
         MethodError: the policy is ``direction``, but there is no common start.
@@ -344,7 +347,7 @@ def place_by_policy(
             "clusters without a common start have no directions by which clients could be placed; "
             "use newcomers='loss'"
         )
-    directions = state.models - start
+    directions = only_part(state.models - start, world.spec, part)
     world.run(Directions(directions), clients)
     nearest = cluster_by_direction(
         world, start=start, directions=directions, clients=clients, stream=stream

@@ -15,9 +15,8 @@ Differs from the paper, as the authors' code does:
 * All reachable clients that reply are placed before the first round, so all rounds test them.
 * A newcomer trains from w_0 (eq. 10 says the current global model): one start for all directions.
 
-Differs from both: the update of a newcomer is compared with the mean first update of a group's
-clients in the cold start, since all these updates start from w_0. The paper compares it with the
-group's latest update, the code with the change of the group's model by inter-group aggregation.
+Differs from both: a newcomer's update is compared with the mean first update of a group, as both
+start from w_0; the paper takes the group's latest update, the code its inter-group change.
 
 ``newcomers="latest"`` is eq. 10 as printed: a client joins when it is first selected, trains from
 the current global model, and is compared with each group's latest update. We read this as the
@@ -40,17 +39,19 @@ from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import AtLeast, ClientReads, Requirements
 from fedkin.core.training import LocalTraining
-from fedkin.core.validation import check_choice, check_not_negative, check_positive_integer
+from fedkin.core.validation import check_choices, check_not_negative, check_positive_integer
 from fedkin.core.world import World
 from fedkin.measures.cosine import dissimilarity
 from fedkin.measures.ternary import base_directions, ternary_similarity
 from fedkin.methods.about import (
     COLD_START_CLIENTS,
+    COMPARED_PART,
     NUMBER_OF_MODELS,
     PROXIMAL_WEIGHT,
     RATE_BETWEEN_CLUSTERS,
     About,
 )
+from fedkin.methods.compared_part import Part, only_part
 from fedkin.methods.fedavg import train_and_average
 from fedkin.methods.group_cold_start import GroupColdStart, first_updates, sampled_updates
 
@@ -79,8 +80,8 @@ class FedGroup:
     Examples:
         >>> import fedkin as fk
         >>> data = fk.data.digits(clients=6)
-        >>> method = fk.FedGroup(clusters=2)
-        >>> run = fk.simulate(method, data, fk.models.mclr(data), rounds=1, cohort=6)
+        >>> model = fk.models.mclr(data)
+        >>> run = fk.simulate(fk.FedGroup(clusters=2), data, model, rounds=1, cohort=6)
         >>> run.models.shape
         (2, 650)
     """
@@ -103,6 +104,7 @@ class FedGroup:
             "newcomers": "as in FedGroup",
             "normalize": "as in FedGroup",
             "start": "as in FedGroup",
+            "part": COMPARED_PART,
         },
     )
 
@@ -120,16 +122,14 @@ class FedGroup:
     normalize: bool = True  # divides the inter-group sum; False: the paper's plain sum
     # First models of the groups: means of their clients' solutions, or "initial": w_0, as printed.
     start: Literal["solutions", "initial"] = "solutions"
+    part: Part = "all"  # compared part of updates; of adapters, "B" or "head" finds clusters best
 
     def __post_init__(self) -> None:
         for name in ("clusters", "alpha", "components"):
             check_positive_integer(name, getattr(self, name))
         for name in ("eta_g", "mu"):
             check_not_negative(name, getattr(self, name))
-        check_choice("centers", self.centers, ("kmeans", "random"))
-        check_choice("newcomers", self.newcomers, ("similarity", "latest", "random"))
-        check_choice("normalize", self.normalize, (True, False))
-        check_choice("start", self.start, ("solutions", "initial"))
+        check_choices(self)
 
     def requirements(self) -> Requirements:
         return Requirements(
@@ -166,7 +166,8 @@ class FedGroup:
         start = world.initial(stream.child("model"))
         work = self._pretraining(world)
         clients, updates = sampled_updates(world, self, start=start, work=work, stream=stream)
-        return GroupColdStart(start, clients, updates, groups=self._partition(updates, stream))
+        compared = only_part(updates, world.spec, self.part)
+        return GroupColdStart(start, clients, updates, groups=self._partition(compared, stream))
 
     def round(
         self, world: World, state: FedGroupState, cohort: Int[np.ndarray, "n"], stream: Stream
@@ -176,8 +177,7 @@ class FedGroup:
             state = self.place(world, state, cohort[~state.pretrained[cohort]], stream)
 
         # Alg. 2, l. 5-8
-        work = self._work(world)
-        trained = train_and_average(world, state, cohort, work=work, stream=stream)
+        trained = train_and_average(world, state, cohort, work=self._work(world), stream=stream)
 
         directions = state.directions
         if self.newcomers == "latest":
@@ -198,12 +198,14 @@ class FedGroup:
             assignment[newcomers] = rng.integers(self.clusters, size=len(newcomers))
             return replace(state, assignment=assignment)
         start = state.global_model if self.newcomers == "latest" else state.start
+        directions = only_part(state.directions, world.spec, self.part)
         work = self._pretraining(world)
         # Portions of this size hold no more updates in memory than the group cold start.
         portion = self.alpha * self.clusters
         for part in np.split(newcomers, range(portion, len(newcomers), portion)):
             clients, updates = first_updates(world, start, clients=part, work=work, stream=stream)
-            assignment[clients] = np.argmin(dissimilarity(updates, state.directions), axis=1)
+            compared = only_part(updates, world.spec, self.part)
+            assignment[clients] = np.argmin(dissimilarity(compared, directions), axis=1)
         return replace(state, assignment=assignment)
 
     def embedding(self, updates: Float[np.ndarray, "a P"]) -> Float[np.ndarray, "a k"]:
@@ -213,8 +215,7 @@ class FedGroup:
 
     def _partition(self, updates: Float[np.ndarray, "a P"], stream: Stream) -> Int[np.ndarray, "a"]:
         """The group of each client, by the direction of its first update."""
-        # The RCC ablation: every drawn client is a group.
-        if self.centers == "random":
+        if self.centers == "random":  # the RCC ablation: every drawn client is a group
             return np.arange(len(updates))
         # Alg. 4, l. 3
         seed = int(stream.child("kmeans").words()[0])

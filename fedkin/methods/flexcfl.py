@@ -50,11 +50,13 @@ from fedkin.measures.madc import madc
 from fedkin.methods import cluster_steps
 from fedkin.methods.about import (
     COLD_START_CLIENTS,
+    COMPARED_PART,
     NUMBER_OF_MODELS,
     RATE_BETWEEN_CLUSTERS,
     SHIFTED_SHARE,
     About,
 )
+from fedkin.methods.compared_part import PARTS, Part, only_part
 from fedkin.methods.fedavg import train_and_average
 from fedkin.methods.group_cold_start import GroupColdStart, sampled_updates
 from fedkin.tasks.similarities import Directions
@@ -97,6 +99,7 @@ class FlexCFL:
             "alpha": COLD_START_CLIENTS,
             "eta_g": RATE_BETWEEN_CLUSTERS,
             "threshold": SHIFTED_SHARE,
+            "part": COMPARED_PART,
         },
     )
 
@@ -114,6 +117,8 @@ class FlexCFL:
         "direction"  # how clients are placed later; "random": RAC
     )
     normalize: bool = True  # divides the inter-group sum; False: the paper's plain sum
+    # Compared part of updates: of an adapter's model, "B" or "head" find clusters best.
+    part: Part = "all"
 
     def __post_init__(self) -> None:
         for name in ("clusters", "alpha", "steps"):
@@ -122,6 +127,7 @@ class FlexCFL:
         check_choice("measure", self.measure, ("edc", "madc"))
         check_choice("centers", self.centers, ("clustered", "random"))
         check_choice("normalize", self.normalize, (True, False))
+        check_choice("part", self.part, PARTS)
         cluster_steps.check_policies(self, ("direction", "loss", "random"))
 
     def requirements(self) -> Requirements:
@@ -143,7 +149,7 @@ class FlexCFL:
         # Alg. 3, l. 19
         informed = np.zeros(world.total_clients, bool)
         if self.migration != "none" and self.newcomers == "direction":
-            world.run(Directions(directions), clients)
+            world.run(Directions(only_part(directions, world.spec, self.part)), clients)
             informed[clients] = True
 
         state = FlexCFLState(
@@ -160,7 +166,8 @@ class FlexCFL:
         start = world.initial(stream.child("model"))
         work = replace(world.work, steps=self.steps)
         clients, updates = sampled_updates(world, self, start=start, work=work, stream=stream)
-        return GroupColdStart(start, clients, updates, groups=self._partition(updates, stream))
+        compared = only_part(updates, world.spec, self.part)
+        return GroupColdStart(start, clients, updates, groups=self._partition(compared, stream))
 
     def round(
         self, world: World, state: FlexCFLState, cohort: Int[np.ndarray, "n"], stream: Stream
@@ -189,11 +196,12 @@ class FlexCFL:
                 stream=stream,
                 start=state.start,
             )
-        world.run(Directions(state.directions), newcomers[~state.informed[newcomers]])
+        directions = only_part(state.directions, world.spec, self.part)
+        world.run(Directions(directions), newcomers[~state.informed[newcomers]])
         nearest = cluster_steps.cluster_by_direction(
             world,
             start=state.start,
-            directions=state.directions,
+            directions=directions,
             clients=newcomers,
             stream=stream,
             steps=self.steps,

@@ -45,7 +45,8 @@ from fedkin.core.validation import check_choice, check_not_negative, check_posit
 from fedkin.core.world import World
 from fedkin.measures.distances import METRICS, pairwise
 from fedkin.methods import cluster_steps
-from fedkin.methods.about import NUMBER_OF_MODELS, SHIFTED_SHARE, About
+from fedkin.methods.about import COMPARED_PART, NUMBER_OF_MODELS, SHIFTED_SHARE, About
+from fedkin.methods.compared_part import PARTS, Part, only_part
 from fedkin.methods.fedavg import single_model_state, train_and_average
 from fedkin.tasks.train import train
 
@@ -88,6 +89,7 @@ class FLHC:
         meanings={
             "clusters": NUMBER_OF_MODELS,
             "threshold": SHIFTED_SHARE,
+            "part": COMPARED_PART,
         },
     )
 
@@ -101,6 +103,8 @@ class FLHC:
     migration: cluster_steps.Migration = "none"  # shift test of clients
     threshold: float = 0.2  # largest change of labels without a shift, in the unit of migration
     eta_g: float = 0.0  # learning rate between clusters; 0: clusters share nothing
+    # Compared part of updates: of an adapter's model, "B" or "head" find clusters best.
+    part: Part = "all"
 
     def __post_init__(self) -> None:
         if self.clusters is not None:
@@ -119,6 +123,7 @@ class FLHC:
         check_positive_integer("cluster_round", self.cluster_round)
         check_choice("metric", self.metric, METRICS)
         check_choice("linkage", self.linkage, LINKAGES)
+        check_choice("part", self.part, PARTS)
         if self.linkage == "ward" and self.metric != "l2":
             raise MethodError(
                 f"linkage 'ward' needs metric 'l2', got {self.metric!r}; use linkage 'complete'"
@@ -171,6 +176,7 @@ class FLHC:
             clients=newcomers,
             stream=stream,
             start=state.start,
+            part=self.part,
         )
 
     def _cluster(self, world: World, state: FLHCState, stream: Stream) -> FLHCState:
@@ -186,7 +192,8 @@ class FLHC:
             stream=stream.child("train"),
         )
         # A zero update has no direction, so it has no cosine distance to others.
-        usable = reply.arrived & (reply.update.any(axis=1) | (self.metric != "cosine"))
+        compared = only_part(reply.update, world.spec, self.part)
+        usable = reply.arrived & (compared.any(axis=1) | (self.metric != "cosine"))
         clients = reachable[usable]
         updates = reply.update[usable]
         self._require(
@@ -195,7 +202,7 @@ class FLHC:
         )
 
         # Cut the dendrogram.
-        distances = pairwise(updates, self.metric)
+        distances = pairwise(compared[usable], self.metric)
         if self.distance == "silhouette":
             labels = best_silhouette(distances, self.linkage)
         else:

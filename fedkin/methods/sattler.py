@@ -50,7 +50,8 @@ from fedkin.core.validation import check_choice, check_not_negative, check_posit
 from fedkin.core.world import World
 from fedkin.measures.cosine import cosine
 from fedkin.methods import cluster_steps
-from fedkin.methods.about import SHIFTED_SHARE, About
+from fedkin.methods.about import COMPARED_PART, SHIFTED_SHARE, About
+from fedkin.methods.compared_part import PARTS, Part, only_part
 from fedkin.methods.fedavg import single_model_state
 from fedkin.tasks.train import train
 
@@ -88,6 +89,7 @@ class SattlerCFL:
         leaves="updates",
         meanings={
             "threshold": SHIFTED_SHARE,
+            "part": COMPARED_PART,
         },
     )
 
@@ -101,6 +103,8 @@ class SattlerCFL:
     migration: cluster_steps.Migration = "none"  # shift test of clients
     threshold: float = 0.2  # largest change of labels without a shift, in the unit of migration
     eta_g: float = 0.0  # learning rate between clusters; 0: clusters share nothing
+    # Compared part of updates: of an adapter's model, "B" or "head" find clusters best.
+    part: Part = "all"
 
     def __post_init__(self) -> None:
         for name in ("eps1", "eps2", "first_split"):
@@ -113,6 +117,7 @@ class SattlerCFL:
                     f"gamma_max must be a number from 0 to 1, or None, got {self.gamma_max!r}"
                 )
         check_choice("weighting", self.weighting, ("simple", "examples"))
+        check_choice("part", self.part, PARTS)
         cluster_steps.check_policies(self, ("loss", "direction", "random"))
 
     def requirements(self) -> Requirements:
@@ -172,6 +177,7 @@ class SattlerCFL:
             clients=newcomers,
             stream=stream,
             start=state.start,
+            part=self.part,
         )
 
     def _split(
@@ -185,9 +191,10 @@ class SattlerCFL:
 
         A new cluster takes the next number, and starts from the old cluster's model.
         """
+        compared = only_part(updates, world.spec, self.part)
         for k in range(len(state.models)):
             rows = np.flatnonzero(state.assignment[clients] == k)
-            leaving = self._leaving(updates[rows])
+            leaving = self._leaving(updates[rows], compared[rows])
             if leaving.any():
                 new = len(state.models)
                 models = np.concatenate([state.models, state.models[k : k + 1]])
@@ -197,14 +204,17 @@ class SattlerCFL:
                 state = cluster_steps.assign(world, state, clients[rows], np.where(leaving, new, k))
         return state
 
-    def _leaving(self, updates: Float[np.ndarray, "c P"]) -> Bool[np.ndarray, "c"]:
+    def _leaving(
+        self, updates: Float[np.ndarray, "c P"], compared: Float[np.ndarray, "c P"]
+    ) -> Bool[np.ndarray, "c"]:
         """Mask of the clients that leave a cluster for a new one; all False if the cluster is not
-        split. ``updates`` are the updates of the cluster's clients."""
+        split. ``updates`` are the updates of the cluster's clients, whose norms decide whether it
+        is; ``compared`` are their parts that are compared."""
         leaving = np.zeros(len(updates), bool)
-        nonzero = np.flatnonzero(updates.any(axis=1))
+        nonzero = np.flatnonzero(compared.any(axis=1))
         if not self._incongruent(updates) or len(nonzero) < 2:
             return leaving
-        similarity = cosine(updates[nonzero], updates[nonzero])
+        similarity = cosine(compared[nonzero], compared[nonzero])
         # The part of the first row keeps the cluster's number.
         away = agglomerative(-similarity, clusters=2, linkage="complete") == 1
         # Both parts must differ enough: no two clients of different parts are more similar than

@@ -10,6 +10,9 @@ import sys
 from collections.abc import Callable
 
 from fedkin.core.suggestions import suggesting
+from fedkin.models.backbone import Backbone as Backbone
+from fedkin.models.backbone import from_transformers as from_transformers
+from fedkin.models.features import features as features
 from fedkin.models.model import Model as Model
 from fedkin.models.model import as_model as as_model
 
@@ -24,12 +27,17 @@ from fedkin.models.mobilenet import mobilenet_v2 as mobilenet_v2
 from fedkin.models.recurrent import rnn as rnn
 from fedkin.models.recurrent import lstm as lstm
 from fedkin.models.cox import cox as cox
+from fedkin.models.lora import lora as lora
+from fedkin.models.lora_section import lora_section as _lora_section
 # isort: on
 
 MODELS: dict[str, Callable[..., Model]] = {}
 for _make in [value for value in globals().values() if inspect.isfunction(value)]:
-    if _make not in (as_model, suggesting):
+    if _make not in (as_model, features, from_transformers, suggesting, _lora_section):
         MODELS[_make.__name__] = _make
 
-for _name in (*MODELS, "as_model"):
+# A configuration names the folder of a backbone.
+MODELS["lora"] = _lora_section
+
+for _name in (*MODELS, "as_model", "features", "from_transformers"):
     suggesting(sys.modules[__name__], _name)

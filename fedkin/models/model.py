@@ -27,6 +27,7 @@ from fedkin.core.errors import ModelError
 from fedkin.core.model_spec import ModelSpec, spec_from_shapes
 from fedkin.core.model_spec import Samples as Samples
 from fedkin.core.object_repr import html_table, model_text
+from fedkin.models.frozen import FrozenPart
 from fedkin.task_types.classification import CLASSIFICATION
 from fedkin.task_types.task_type import TaskType
 
@@ -92,6 +93,9 @@ class Model:
             Statistics are part of the flat vector and are averaged with it, but gradient steps do
             not change them.
         whole: from parameters to the user's module, for inference.
+        frozen: arrays that are not trained, such as a pretrained backbone; None without any.
+            ``apply`` uses them as they are. A compiled program uses ``bound`` instead.
+        applied: for a model with frozen arrays: from these arrays to the function ``apply``.
         task_type: what the labels are, from which the loss follows. ``model_for`` sets it.
     """
 
@@ -106,6 +110,8 @@ class Model:
     statistics: tuple[bool, ...] = ()
     whole: Callable[[Tree], Any] = _itself
     task_type: TaskType = CLASSIFICATION
+    frozen: FrozenPart | None = None
+    applied: Callable[[Tree], Callable[[Tree, Array, Array | None], Array]] | None = None
 
     def __repr__(self) -> str:
         return model_text("Model", self.name, self.spec.facts())
@@ -119,11 +125,35 @@ class Model:
     def __setstate__(self, state: dict[str, Any]) -> None:
         # ``unflatten`` cannot be pickled, so it is made again in the other process.
         self.__dict__.update(state)
-        self.__dict__["unflatten"] = _unflattener(self.init(jax.random.key(0)))
+        self.__dict__["unflatten"] = parameter_tree(self.init(jax.random.key(0)))
 
     def initial(self, words: np.ndarray) -> Float[np.ndarray, "P"]:
         """A new flat model, drawn from two uint32 random words."""
         return np.asarray(flatten(self.init(jax.random.wrap_key_data(jnp.asarray(words)))))
+
+    @property
+    def frozen_arrays(self) -> Tree:
+        """The arrays that are not trained, as an argument of compiled programs; None without
+        any."""
+        return None if self.frozen is None else self.frozen.tree
+
+    def bound(self, frozen: Tree) -> Model:
+        """The model that computes with these frozen arrays: within a compiled program, the
+        program's argument."""
+        if self.applied is None:
+            return self
+        return dataclasses.replace(self, apply=self.applied(frozen))
+
+    def scores(self, flat: Any, x: Any, frozen: Tree) -> Array:
+        """The scores [B C] of samples in inference mode, by a flat model, as a program computes
+        them.
+
+        Args:
+            flat: the parameters [P].
+            x: samples [B ...].
+            frozen: ``frozen_arrays``.
+        """
+        return self.bound(frozen).apply(self.unflatten(flat), x, None)
 
     def with_statistics(self, tree: Tree, statistics: Tree) -> Tree:
         """The parameters ``tree``, with their running statistics replaced by those of
@@ -209,7 +239,7 @@ def as_model(
         spec=_spec(leaves, detects),
         init=init,
         apply=apply,
-        unflatten=_unflattener(example),
+        unflatten=parameter_tree(example),
         penalty=penalty,
         random=random,
         whole=whole,
@@ -222,19 +252,25 @@ def _is_floating(leaf: Any) -> bool:
     return hasattr(leaf, "dtype") and bool(jnp.issubdtype(leaf.dtype, jnp.floating))
 
 
-def _refuse_pytorch(source: Any) -> None:
-    """Raise ModelError, with advice, for a PyTorch module."""
+def is_torch_module(source: Any) -> bool:
+    """Whether an object is a PyTorch module, or a class of modules."""
     # A PyTorch module can exist only if PyTorch is imported.
     torch = sys.modules.get("torch")
     kind = source if isinstance(source, type) else type(source)
-    if torch is not None and issubclass(kind, torch.nn.Module):
+    return torch is not None and issubclass(kind, torch.nn.Module)
+
+
+def _refuse_pytorch(source: Any) -> None:
+    """Raise ModelError, with advice, for a PyTorch module."""
+    if is_torch_module(source):
+        kind = source if isinstance(source, type) else type(source)
         raise ModelError(
             f"{kind.__name__} is a PyTorch module: use fk.torch_model(..., engine='jax') to "
             "compile it with JAX, or fk.torch_model(...) to train it with PyTorch"
         )
 
 
-def _unflattener(example: Tree) -> Callable[[Array], Tree]:
+def parameter_tree(example: Tree) -> Callable[[Array], Tree]:
     """A function from a flat vector to parameters: the inverse of ``flatten``, for parameters with
     the structure of the example."""
     _, unflatten = ravel_pytree(jax.tree.map(lambda leaf: leaf.astype(jnp.float32), example))

@@ -18,15 +18,24 @@ from fedkin.run.trained.models import TrainedModels
 from fedkin.run.trained.rebuild import parts_again
 
 
-def export_folder(run: Path, path: Path, format: str, last_checkpoint: bool = False) -> Path:
+def export_folder(
+    run: Path,
+    path: Path,
+    format: str,
+    last_checkpoint: bool = False,
+    with_backbone: bool = False,
+    backbone: Path | None = None,
+) -> Path:
     """Write the models of a stored run into a new folder.
 
     Args:
         run: the run's folder.
         path: the new folder.
-        format: ``safetensors``, ``torch`` or ``onnx``.
+        format: ``safetensors``, ``torch`` or ``onnx``; for adapters also ``peft`` or ``merged``.
         last_checkpoint: whether to use the models of the last checkpoint, even if the run is
             unfinished.
+        with_backbone: whether to copy the backbone of adapters into the folder.
+        backbone: folder of the backbone of adapters, if it is not where the run had it.
 
     Returns:
         The path of the model card.
@@ -46,11 +55,11 @@ def export_folder(run: Path, path: Path, format: str, last_checkpoint: bool = Fa
             "last checkpoint (--checkpoint)"
         )
     if not last_checkpoint:
-        return Run.load(run).export(path, format)
+        return Run.load(run, backbone=backbone).export(path, format, with_backbone)
     # A checkpoint names the class of its state, which must be imported before it is read.
     registry.define_states(config.method_name)
     newest, digest = checkpoint.newest(run / run_folder.CHECKPOINTS)
-    parts = parts_again(config, run, digest)
+    parts = parts_again(config, run, digest, backbone=backbone)
     # The names of real clients are not in the data, but in the checkpoint.
     of_data = getattr(parts.samples, "client_names", None)
     names = ClientNames.of(of_data or stored_names(newest.memory))
@@ -64,4 +73,12 @@ def export_folder(run: Path, path: Path, format: str, last_checkpoint: bool = Fa
         seed=config.seed,
         rounds=newest.round,
     )
-    return export(trained, config, clients=None, digest=digest, path=path, format=format)
+    return export(
+        trained,
+        config,
+        clients=None,
+        digest=digest,
+        path=path,
+        format=format,
+        with_backbone=with_backbone,
+    )

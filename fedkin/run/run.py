@@ -309,7 +309,14 @@ class Run(ModelAccess):
         integrity.write_sums(path, run_folder.SUMMED)
 
     @classmethod
-    def load(cls, path: str | Path, model: Any = None, data: Any = None, method: Any = None) -> Run:
+    def load(
+        cls,
+        path: str | Path,
+        model: Any = None,
+        data: Any = None,
+        method: Any = None,
+        backbone: str | Path | None = None,
+    ) -> Run:
         """Read a finished run from its folder.
 
         Args:
@@ -317,6 +324,8 @@ class Run(ModelAccess):
             model, data: needed to use the models of a run that was started from Python. For other
                 runs they are rebuilt from the configuration.
             method: needed to place newcomers if the run's method is a user's class.
+            backbone: folder of the backbone of adapters (``fk.lora``), if it is not where the run
+                had it. Another backbone is refused.
 
         Raises CheckpointError if the folder holds no finished run, if a file is damaged, or if the
         clients of the data have other names.
@@ -362,24 +371,33 @@ class Run(ModelAccess):
         )
         for folder in sorted((source / AGAINST).glob("*")):
             if run_folder.holds_run(folder):
-                other = cls.load(folder, model, data)
+                other = cls.load(folder, model, data, backbone=backbone)
                 loaded.against[other.config.method_name] = other
-        if model is None and data is None and method is None:
+        if model is None and data is None and method is None and backbone is None:
             return loaded
-        return dataclasses.replace(loaded, made_of=_parts(loaded, model, data, method))
+        parts = _parts(loaded, model=model, data=data, method=method, backbone=backbone)
+        return dataclasses.replace(loaded, made_of=parts)
 
 
-def _parts(run: Run, model: Any, data: Any, method: Any) -> Ingredients:
+def _parts(
+    run: Run, model: Any, data: Any, method: Any, backbone: str | Path | None
+) -> Ingredients:
     """The method, model and data of a run, some of which are given by the user."""
     # Imported here, so that reading a table does not import models and data.
+    from fedkin.run.folder.data_path import with_backbone
     from fedkin.run.trained.ingredients import parts_of
     from fedkin.run.trained.rebuild import check_given, parts_again
 
     if data is None:
         return parts_again(
-            run.config, run.folder, identity=run.fingerprint, model=model, method=method
+            run.config,
+            run.folder,
+            identity=run.fingerprint,
+            model=model,
+            method=method,
+            backbone=None if backbone is None else user_path(backbone),
         )
-    made_of = parts_of(run.config, model, data, method)
+    made_of = parts_of(with_backbone(run.config, backbone), model, data, method)
     check_given(run.config, made_of, run.clients, run.fingerprint)
     return made_of
 

@@ -48,7 +48,7 @@ def description_of(
         options: options for all methods, by section.
     """
     split = {} if data.validation is None else {"validation_samples": len(data.validation.rows)}
-    of_model = model.description() if isinstance(model, ModelWithWorkers) else {}
+    of_model = model.description() if isinstance(model, ModelWithWorkers) else of_backbone(model)
     sections: dict[str, Values] = {
         "python": {"note": "started from Python; simulate(..., out=, resume=True) goes on with it"},
         "data": {"name": data.name, "clients": data.clients, **split, **label_names(data)},
@@ -62,6 +62,21 @@ def description_of(
     if shift is not None:
         sections["shift"] = {"name": shift_name(shift), **plain_values(shift)}
     return Description(sections | option_values(options))
+
+
+def of_backbone(model: AnyModel) -> Values:
+    """Name, digest and number of bytes of the frozen arrays of a JAX model; empty without any."""
+    frozen = getattr(model, "frozen", None)
+    if frozen is None:
+        return {}
+    return {f"backbone_{name}": value for name, value in frozen.facts().items()}
+
+
+def pinned_backbone(model: AnyModel) -> Values:
+    """The digest of a model's backbone, as an option of [model]: a run of a configuration can then
+    be resumed and loaded with this backbone only. Empty for other models."""
+    frozen = getattr(model, "frozen", None)
+    return {} if frozen is None else {"backbone_digest": frozen.backbone_digest}
 
 
 def method_name(method: Method) -> str:

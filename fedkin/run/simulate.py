@@ -28,7 +28,13 @@ from fedkin.run.experiment import Experiment
 from fedkin.run.folder.lock import folder_lock
 from fedkin.run.interruption import interruptible
 from fedkin.run.run import Run
-from fedkin.run.run_description import description_of, label_names, method_name, plain_values
+from fedkin.run.run_description import (
+    description_of,
+    label_names,
+    method_name,
+    pinned_backbone,
+    plain_values,
+)
 from fedkin.run.simulate_arguments import check_list, check_made, check_settings
 from fedkin.run.simulated_worlds import SimulatedWorlds
 from fedkin.run.worlds import Methods, named_methods
@@ -240,7 +246,12 @@ def from_config(
             compute=config.run.compute,
         ),
         plan=config.run,
-        description=description.with_sections({"data": description.data | label_names(federated)}),
+        description=description.with_sections(
+            {
+                "data": description.data | label_names(federated),
+                "model": description.model | pinned_backbone(model),
+            }
+        ),
         on_round=on_round,
         resume=resume,
         options=config.options,
@@ -258,7 +269,9 @@ def trainable(model: Any) -> AnyModel:
             "model must be one of fk.models, such as mclr(data), a result of fk.as_model or "
             f"fk.torch_model, or a PyTorch nn.Module; got {type(wrapped).__name__}"
         )
-    if isinstance(wrapped, ModelWithWorkers) and getattr(wrapped, "engine", "torch") == "torch":
+    trained_by_torch = getattr(wrapped, "engine", "torch") == "torch"
+    # PyTorch is as fast as JAX at a frozen transformer.
+    if isinstance(wrapped, ModelWithWorkers) and trained_by_torch and not wrapped.spec.frozen:
         _warn_of_pytorch(wrapped.name)
     return wrapped
 

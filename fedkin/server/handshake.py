@@ -28,13 +28,18 @@ _COMPARED = {
     "labels": "the task type, the loss and the label scale are",
     "samples": "the shape of a sample and the number of classes are",
     "config": "the configuration of samples and model has the hash",
+    "backbone": "the backbone's weights have the digest",
 }
 _SHARED = "give client.toml the [samples] and [model] of server.toml"
 _CURES = {
     "federation": "set client.federation in client.toml to the server's federation.name",
     "version": "install the same version of fedkin on both sides",
+    "backbone": "copy the server's backbone folder to the site, and name it in client.toml as "
+    "model.backbone",
 }
+_SHOWN = 16  # characters of a digest
 _OPTIONAL = ("federation", "config")  # compared only if both sides have them
+_LEFT_OUT = ("labels", "backbone")  # have no entry in a message if they are empty
 
 
 @dataclass(frozen=True)
@@ -44,7 +49,8 @@ class Handshake:
     ``federation`` and ``config`` (a digest of samples and model) are empty if the client is made by
     Python code, not by a file. ``start`` is a digest of the initial model from a fixed seed. If
     this digest is equal on both sides, a model can be sent as its seed. ``labels`` says what labels
-    are that are no classes.
+    are that are no classes. ``backbone`` is a digest of the arrays that are not trained; empty for
+    models without.
     """
 
     federation: str
@@ -55,14 +61,20 @@ class Handshake:
     config: str = ""
     start: str = ""
     labels: str = ""
+    backbone: str = ""
 
     def header(self) -> dict[str, Any]:
-        """The facts of this handshake as entries of a message's header. Labels that are classes
-        have no entry, so messages of classification need no more bytes."""
+        """The facts of this handshake as entries of a message's header. Labels that are classes,
+        and models without a backbone, have no entry, so their messages need no more bytes."""
         facts = asdict(self)
-        if not self.labels:
-            del facts["labels"]
+        for name in _LEFT_OUT:
+            if not facts[name]:
+                del facts[name]
         return facts
+
+    def identity(self) -> tuple[str, ...]:
+        """Digests of the model, which must be the same when a run is resumed."""
+        return (self.layout, self.backbone) if self.backbone else (self.layout,)
 
     def sizes(self) -> dict[str, int]:
         """A dict with the size ``d``, the number of values in a sample (of survival, of a patient);
@@ -82,7 +94,7 @@ class Handshake:
         missing."""
         values = {}
         for name in cls.__dataclass_fields__:
-            if name == "labels" and name not in message.header:
+            if name in _LEFT_OUT and name not in message.header:
                 continue
             kind = int if name == "parameters" else str
             values[name] = message.value(name, kind)
@@ -140,9 +152,10 @@ def make_handshake(
         samples=f"{list(shape)} -> {classes}",
         config=config,
         labels=labels,
+        backbone=spec.frozen[:_SHOWN],
     )
 
 
 def model_digest(model: Float[np.ndarray, "..."]) -> str:
     """A short digest of one model or several models."""
-    return hashlib.sha256(np.ascontiguousarray(model, "<f4").tobytes()).hexdigest()[:16]
+    return hashlib.sha256(np.ascontiguousarray(model, "<f4").tobytes()).hexdigest()[:_SHOWN]

@@ -64,7 +64,7 @@ class ModelWithWorkers(AnyModel, Protocol):
         """Trainer and scorer on these data; ``ids`` are the clients' ids in the random streams."""
         ...
 
-    def description(self) -> dict[str, str]:
+    def description(self) -> dict[str, Any]:
         """Entries of a run's description in addition to the model's name and size."""
         ...
 

@@ -21,6 +21,7 @@ import numpy as np
 from jaxtyping import Float, Float64, Int
 
 from fedkin.core.client import Client, ClientRows
+from fedkin.core.columns import units_of_split
 from fedkin.core.errors import ModelError
 from fedkin.core.schema import Memory, Sums, floats, integers
 from fedkin.core.task import Task, chosen, each, shared
@@ -43,7 +44,8 @@ class ChooseStrength(Task):
     """The summed loss of each client's held-out samples, for each strength of the pull.
 
     Validation samples are held out if the data have them. Otherwise it is cross-validation over
-    ``FOLDS`` random parts of the training samples.
+    ``FOLDS`` random parts of the training samples. With units, such as patients with several
+    visits, all samples of a unit are in one part, and a client with one unit holds none out.
 
     Attributes:
         models: models of the clusters.
@@ -65,7 +67,7 @@ class ChooseStrength(Task):
         held = None
         if client.has_validation:
             held = _OwnData.of_client(client, model, fits=self.fits, split="validation")
-        return self._held_out(train, held, client.rng())
+        return self._held_out(train, held, client.units(), client.rng())
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
         train = _by_row(rows, self.models, self.model_index, fits=self.fits, split="train")
@@ -73,18 +75,25 @@ class ChooseStrength(Task):
         if rows.data.validation is not None:
             held = _by_row(rows, self.models, self.model_index, fits=self.fits, split="validation")
         for row, data in train.items():
-            rng = rows.drawn().client(int(rows.ids[rows.clients[row]]))
-            reply = self._held_out(data, held.get(row), rng)
+            client = int(rows.clients[row])
+            rng = rows.drawn().client(int(rows.ids[client]))
+            unit = units_of_split(rows.data, client, "train")
+            reply = self._held_out(data, held.get(row), unit, rng)
             yield np.array([row]), {name: np.asarray(value)[None] for name, value in reply.items()}
 
     def _held_out(
-        self, train: _OwnData, held: _OwnData | None, rng: np.random.Generator
+        self,
+        train: _OwnData,
+        held: _OwnData | None,
+        unit: Int[np.ndarray, "n"] | None,
+        rng: np.random.Generator,
     ) -> dict[str, Any]:
         """The reply of one client.
 
         Args:
             train: its training samples.
             held: its validation samples; None for cross-validation.
+            unit: the unit of each training sample; None if each sample is a unit.
             rng: draws the folds.
         """
         strengths = self.strengths.tolist()
@@ -93,12 +102,30 @@ class ChooseStrength(Task):
             loss = held.loss()
             losses = [loss(held.base + held.design @ fit).sum() for fit in fits]
             return {"loss": np.array(losses), "examples": len(held.design)}
-        # Every fold has as many samples as the others, or one more.
-        fold = rng.permutation(len(train.design)) % FOLDS
+        fold = _folds(len(train.design), unit, rng)
+        if unit is not None and not fold.any():
+            # Nothing is left for the fit of a client with one unit.
+            return {"loss": np.zeros(len(strengths)), "examples": 0}
         losses = held_out_losses(
             train.design, train.base, train.loss, strengths=strengths, fold=fold
         )
         return {"loss": losses, "examples": len(train.design)}
+
+
+def _folds(
+    samples: int, unit: Int[np.ndarray, "n"] | None, rng: np.random.Generator
+) -> Int[np.ndarray, "n"]:
+    """The fold of each sample of a client. Every fold has as many units as the others, or one more.
+
+    Args:
+        samples: number of samples n.
+        unit: the unit of each sample; None if each sample is a unit.
+        rng: draws the folds.
+    """
+    if unit is None:
+        return rng.permutation(samples) % FOLDS
+    units, unit_of_sample = np.unique(unit, return_inverse=True)
+    return (rng.permutation(len(units)) % FOLDS)[unit_of_sample.reshape(-1)]
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from fedkin.scenarios.shift import Shift
 from fedkin.scenarios.steps import Steps
 from fedkin.scenarios.swaps import SwapAll
 from fedkin.scenarios.variants import label_permutations
+from fedkin.task_types.classification import CLASSIFICATION
 
 CLIENTS = 24
 CLUSTERS = 4
@@ -75,8 +76,19 @@ class Setting:
             # The data are divided by date.
             return made if validated else replace(made, train=merged(made), validation=None)
         if validated and not isinstance(made, StreamData):
-            return made.with_validation(VALIDATION)
+            return _validated(made)
         return made
+
+
+def _validated(made: FederatedData) -> FederatedData:
+    """The data with validation samples."""
+    # The stored trials have random risk sets of the training events as validation samples, which
+    # fedkin refuses for data of users.
+    if made.patients is None:
+        return made.with_validation(VALIDATION)
+    classes = replace(made, task_type=CLASSIFICATION, patients=None)
+    divided = classes.with_validation(VALIDATION)
+    return replace(divided, task_type=made.task_type, patients=made.patients)
 
 
 @lru_cache(maxsize=4)

@@ -25,7 +25,10 @@ TRIAL_SEED = 1000
 LEAST = 3  # seeds, below which a cell has no rank
 STORE = Path("papers/benchmark/results.jsonl")
 # Options that are newer than the stored runs: method, option, and the value without an effect.
-NEWER = (("FlexCFL", "mu", 0.0),)
+NEWER = (
+    ("FlexCFL", "mu", 0.0),
+    *((method, "part", "all") for method in ("FedGroup", "FlexCFL", "SattlerCFL", "FLHC")),
+)
 
 
 @dataclass(frozen=True)

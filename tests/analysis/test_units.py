@@ -14,6 +14,7 @@ import fedkin as fk
 from fedkin.analysis.clusters_or_levels import redrawn
 from fedkin.analysis.serving.held_out import folds_of, number_of_parts
 from fedkin.core.errors import ConfigError, DataError
+from fedkin.data.digest import data_digest
 from fedkin.measures.do_no_harm import held_out_gains
 from fedkin.scenarios.own_rows import with_own_rows
 
@@ -148,6 +149,43 @@ def test_samples_of_a_unit_are_no_further_evidence() -> None:
     single = held_out_gains(copies[::5], np.zeros((1, 4)), client[::5], 2)
     for mine, other in zip(copied, single, strict=True):
         np.testing.assert_allclose(mine, other, rtol=1e-12)
+
+
+def test_the_pull_of_own_models_is_chosen_on_new_units() -> None:
+    """All clients are alike, so own models are pulled to the shared one. Folds by rows choose a
+    weak pull, since each patient is on both sides."""
+    records = {}
+    for unit in (None, "patient"):
+        data = read(unit, test="split")
+        run = fk.simulate(
+            fk.FedAvg(),
+            data,
+            fk.models.mclr(data),
+            rounds=20,
+            cohort=CLIENTS,
+            local=fk.LocalTraining(epochs=2, batch_size=10, lr=0.1),
+            options=[fk.PersonalLinear()],
+        )
+        records[unit] = {**run.records[-1], **run.summary()}
+    assert records[None]["own_fit_strength"] < 1 and records[None]["r2_score"] < -1
+    assert records["patient"]["own_fit_strength"] > 10 and records["patient"]["r2_score"] > 0.4
+
+
+def test_a_client_with_one_unit_chooses_no_pull() -> None:
+    data = read("patient", test="split")
+    lone = data.with_rows(data.train, data.test, unit=np.zeros(len(data.y), np.int64))
+    model = fk.models.mclr(lone)
+    options = [fk.PersonalLinear()]
+    run = fk.simulate(fk.FedAvg(), lone, model, rounds=1, cohort=CLIENTS, options=options)
+    assert run.summary()["own_fit_strength"] is None
+
+
+def test_units_are_part_of_the_digest() -> None:
+    data = read("patient", test="split")
+    assert data.unit is not None
+    others = data.with_rows(data.train, data.test, unit=data.unit + 1)
+    digests = {data_digest(read(None, test="split")), data_digest(data), data_digest(others)}
+    assert len(digests) == 3
 
 
 def test_a_client_with_one_unit_holds_none_out() -> None:

@@ -201,7 +201,12 @@ def test_only_methods_that_share_an_option_take_it_over() -> None:
         "weighting",
         "newcomers",
     }
-    assert inherited_options.shared_options("fedgroup", "flexcfl") == {"clusters", "alpha", "eta_g"}
+    assert inherited_options.shared_options("fedgroup", "flexcfl") == {
+        "clusters",
+        "alpha",
+        "eta_g",
+        "part",
+    }
     assert inherited_options.shared_options("fedprox", "fedgrouprox") == {"mu"}
     assert inherited_options.shared_options("pens", "panm") == set()
 

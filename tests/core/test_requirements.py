@@ -20,6 +20,7 @@ from fedkin.methods import METHODS
 from fedkin.run.method_checks import check_model, check_plan, plan_warnings
 from fedkin.tasks.shift import Shifted
 from tests.methods.test_conformance import CASES
+from tests.syntax_trees import nodes_of, tree_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -289,7 +290,7 @@ def readers() -> Iterator[ast.AST]:
         text = path.read_text()
         if path.parent.name == "methods" or "requirements" not in text:
             continue
-        for part in ast.parse(text).body:
+        for part in tree_of(path).body:
             if path != home or not isinstance(part, ast.ClassDef):
                 yield part
 
@@ -342,7 +343,7 @@ def test_an_unread_need_is_found() -> None:
 
 def probes(path: Path) -> list[str]:
     """Calls of getattr and hasattr on a method."""
-    calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+    calls = [node for node in nodes_of(path) if isinstance(node, ast.Call)]
     named = [
         c
         for c in calls

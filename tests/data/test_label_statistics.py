@@ -16,6 +16,8 @@ import fedkin as fk
 from fedkin.config.registry import datasets, make_site_data, resolve
 from fedkin.config.server_settings import SiteSettings
 from fedkin.core.errors import ConfigError, DataError
+from fedkin.data.digest import data_digest
+from fedkin.data.label_statistics import with_given_constant
 from fedkin.data.label_tasks import RAW
 from fedkin.data.packed import open_packed, pack
 from fedkin.export import load
@@ -228,6 +230,18 @@ def test_models_are_compared_with_the_training_labels_whatever_is_given(
         about_mean = labels[own.test.rows] - labels[own.train.rows].mean()
         found = other.task_type.constant_scores(other.y[own.test.rows])[0].sum()
         assert found == pytest.approx((about_mean**2).sum() / 25**2, rel=1e-5)
+
+
+def test_packed_data_stay_packed_without_a_computed_constant(tmp_path: Path) -> None:
+    """Nothing but the constant model changes: samples stay in their files, and are not read."""
+    data = numbers(label_scale_from=GIVEN)
+    packed = fk.data.pack(data, tmp_path / "packed")
+    private, _ = fk.ClientDP(noise_multiplier=1.0).simulated(packed, None)
+    for found in (private, with_given_constant(packed)):
+        assert found.packed is packed.packed and found.x is packed.x
+        assert found.task_type.centre == 0 and packed.task_type.centre < -1
+        # The files have the same digest as the data.
+        assert data_digest(found) == data_digest(replace(data, task_type=found.task_type))
 
 
 def test_sites_and_private_runs_compare_with_the_given_numbers(tmp_path: Path) -> None:

@@ -1,8 +1,10 @@
-"""Survival data from tables and arrays: the federation equals ``from_patients``, to the bit."""
+"""Survival data from tables and arrays: the federation equals ``from_patients``, to the bit, with
+the random streams of tables."""
 
 from __future__ import annotations
 
 import logging
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,10 @@ import pandas as pd
 import pytest
 
 import fedkin as fk
+from fedkin.config import registry
 from fedkin.core.errors import ConfigError, DataError, FedkinError, ModelError
-from fedkin.data import describe
+from fedkin.data import describe, risk_set_federation
+from fedkin.data.digest import data_digest
 from fedkin.data.federated import FederatedData
 from fedkin.data.natural_federation import natural_federation
 
@@ -36,7 +40,16 @@ def table(rows: int = 120) -> pd.DataFrame:
 
 
 def patients(frame: pd.DataFrame, x: Any, **options: Any) -> FederatedData:
-    return fk.data.from_patients(x, frame.months, frame.died, clients=frame.clinic, **options)
+    """The federation of ``from_patients``, with the random streams of tables."""
+    made = risk_set_federation.risk_set_federation
+
+    def by_name(*args: Any, **named: Any) -> FederatedData:
+        return made(*args, **{**named, "purpose": None})
+
+    with pytest.MonkeyPatch.context() as patch:
+        module = sys.modules["fedkin.data.from_patients"]
+        patch.setattr(module, "risk_set_federation", by_name)
+        return fk.data.from_patients(x, frame.months, frame.died, clients=frame.clinic, **options)
 
 
 def assert_equal(found: FederatedData, expected: FederatedData) -> None:
@@ -174,6 +187,30 @@ def test_text_missing_values_and_other_options_of_tables() -> None:
     assert described is not None and 50 < described.loc["age", "mean"] < 70
 
 
+def test_draws_depend_neither_on_the_file_nor_on_other_clients(tmp_path: Path) -> None:
+    frame = table().assign(split=np.where(np.arange(120) % 8 < 4, "train", "test"))
+    pooled = fk.data.from_pandas(frame, **ROLES, test="split", scale="none")
+    own = frame[frame.clinic == "south"].drop(columns="clinic").assign(client="south")
+    own.to_csv(tmp_path / "other name.csv", index=False)
+    site = fk.data.load(
+        tmp_path / "other name.csv", label="months", event="died", client="client", scale="none"
+    )
+    for split in ("train", "test"):
+        mine = site.part(split)[0]
+        there = pooled.part(split)[2]
+        np.testing.assert_array_equal(site.x[mine], pooled.x[there])
+        np.testing.assert_array_equal(site.y[mine], pooled.y[there])
+
+
+def test_draws_of_from_patients_keep_their_bits() -> None:
+    """Computed before tables had other streams."""
+    frame = table()
+    data = fk.data.from_patients(
+        frame[["age", "dose"]].to_numpy(), frame.months, frame.died, clients=frame.clinic, name="p"
+    )
+    assert data_digest(data)[:16] == "432986f195391134"
+
+
 def test_packed_patients_stay_patients(tmp_path: Path) -> None:
     data = fk.data.from_pandas(table(), **ROLES)
     found = fk.data.pack(data, tmp_path / "packed")
@@ -181,11 +218,16 @@ def test_packed_patients_stay_patients(tmp_path: Path) -> None:
     assert found.transform == data.transform and found.feature_names == data.feature_names
 
 
-def test_validation_samples_keep_the_scaling() -> None:
+def test_validation_samples_are_refused(tmp_path: Path) -> None:
+    """Each event has several risk sets, so a random part of them would have training events."""
     data = fk.data.from_pandas(table(), **ROLES)
-    divided = data.with_validation(0.2)
-    assert divided.transform == data.transform and divided.patients == data.patients
-    np.testing.assert_array_equal(divided.x, data.x)
+    message = "would be risk sets of training events; leave out data.validation"
+    with pytest.raises(ConfigError, match=message):
+        data.with_validation(0.2)
+    table().to_csv(tmp_path / "t.csv", index=False)
+    make = registry.datasets()["file"]
+    with pytest.raises(ConfigError, match=message):
+        make(path=str(tmp_path / "t.csv"), validation=0.2, **ROLES)
 
 
 def test_a_natural_set_of_survival(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,8 +341,10 @@ def test_arrays_and_folders_name_the_right_form(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"for arrays use fk\.data\.from_patients"):
         fk.data.from_arrays(frame[["age"]], frame.months, clients=frame.clinic, task="survival")
     fk.data.pack(fk.data.digits(clients=2), tmp_path / "packed")
-    with pytest.raises(ConfigError, match="event = died does not apply"):
-        fk.data.load(tmp_path / "packed", event="died")
+    for role in ("event", "unit", "exposure", "weight"):
+        given: dict[str, Any] = {role: "died"}
+        with pytest.raises(ConfigError, match=f"{role} = died does not apply"):
+            fk.data.load(tmp_path / "packed", **given)
 
 
 def test_models_of_classes_are_refused() -> None:

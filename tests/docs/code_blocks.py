@@ -45,8 +45,12 @@ from tests.docs.shell_words import simple_commands
 ROOT = Path(__file__).resolve().parents[2]
 RUN = {"fedkin", "rm", "mkdir", "cp", "ssh-keygen"}  # programs that run, in the folder of the test
 
+# Programs of the examples that make the files of a page, in seconds.
+MAKERS = ("examples/adapters/remarks.py", "examples/adapters/toy_backbone.py")
+
 # Commands of fedkin that are checked and not run, by page and beginning, with the reason.
 CHECKED_ONLY = {
+    ("adapters/README.md", "fedkin "): "tests/process/test_examples.py runs it",
     (
         "deploy.md",
         "fedkin deploy up",
@@ -171,14 +175,23 @@ def reason_not_to_run(page: Path, words: Sequence[str]) -> str | None:
     for (where, beginning), reason in CHECKED_ONLY.items():
         if name == where and command.startswith(beginning):
             return reason
-    if words[0] in RUN:
+    if words[0] in RUN or is_maker(words):
         return None
     return "a program of others, or an installation"
 
 
+def is_maker(words: Sequence[str]) -> bool:
+    """Whether a command runs a program that makes the files of a page."""
+    return words[0] == "python" and len(words) > 1 and words[1] in MAKERS
+
+
 def run_command(words: Sequence[str]) -> None:
     """Run a command in the current folder; it must end well."""
-    if words[0] != "fedkin":
+    if is_maker(words):
+        program = [sys.executable, str(ROOT / words[1]), *words[2:]]
+        done = subprocess.run(program, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    elif words[0] != "fedkin":
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
     elif "run.engine=ray" in words or any(word.startswith("signature:") for word in words):

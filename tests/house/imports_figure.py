@@ -7,6 +7,7 @@ out.
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 from tests.house.test_imports import PACKAGES
@@ -82,6 +83,7 @@ def below() -> dict[str, set[str]]:
 def levels(imports: dict[str, set[str]]) -> dict[str, int]:
     """How many packages stand below each other under a package."""
 
+    @cache
     def level(package: str) -> int:
         return 1 + max((level(other) for other in imports[package]), default=-1)
 
@@ -91,6 +93,7 @@ def levels(imports: dict[str, set[str]]) -> dict[str, int]:
 def arrows(imports: dict[str, set[str]]) -> list[tuple[str, str]]:
     """The pairs that do not follow from others."""
 
+    @cache
     def reach(package: str) -> set[str]:
         return imports[package] | {far for other in imports[package] for far in reach(other)}
 

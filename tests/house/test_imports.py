@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from tests.syntax_trees import nodes_of, tree_of
+
 ROOT = Path(__file__).resolve().parents[2]
 
 # What the files of each package may import, in addition to their own. A folder inside a folder is
@@ -23,7 +25,7 @@ PACKAGES: dict[str, str] = {
     "secret": "core security",
     "tasks": "core measures task_types security secret",
     "methods": "aggregation core clustering measures tasks",
-    "models": "core task_types",
+    "models": "core task_types data",
     "data": "core task_types measures",
     "scenarios": "core data",
     "tracking": "core measures",
@@ -114,7 +116,7 @@ FILES = {module_of(path): path for path in sorted((ROOT / "fedkin").rglob("*.py"
 @cache
 def trees() -> dict[str, ast.Module]:
     """The syntax trees of all modules. Parsing takes seconds: an import of this file does not."""
-    return {module: ast.parse(path.read_text()) for module, path in FILES.items()}
+    return {module: tree_of(path) for module, path in FILES.items()}
 
 
 @cache
@@ -127,9 +129,15 @@ def package_of(module: str) -> str:
     return ".".join(folder) or module.removeprefix("fedkin.")
 
 
-def imports(module: str) -> Iterator[str]:
+@cache
+def imports(module: str) -> tuple[str, ...]:
     """Every module that a module imports, lazily too; of fedkin only real modules."""
-    for node in ast.walk(trees()[module]):
+    return tuple(imported_names(module))
+
+
+def imported_names(module: str) -> Iterator[str]:
+    """The names of the import statements of a module."""
+    for node in nodes_of(FILES[module]):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -235,9 +243,7 @@ def test_files_are_short() -> None:
 
 def functions(module: str) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     yield from (
-        n
-        for n in ast.walk(trees()[module])
-        if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))
+        n for n in nodes_of(FILES[module]) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))
     )
 
 

@@ -6,10 +6,11 @@ The linter holds the width of 100 characters.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 
-from tests.house.test_imports import trees
+from tests.house.test_imports import FILES
+from tests.syntax_trees import nodes_of
 
 # Functions of other libraries that have the name of one of ours.
 ARRAYS = ("np", "jnp", "jax", "lax", "pd", "torch")
@@ -20,42 +21,49 @@ def ours() -> set[str]:
     """The names of all functions and classes of fedkin."""
     return {
         node.name
-        for tree in trees().values()
-        for node in ast.walk(tree)
+        for path in FILES.values()
+        for node in nodes_of(path)
         if isinstance(node, (ast.FunctionDef, ast.ClassDef))
     }
 
 
 def test_one_statement_assigns_one_value() -> None:
     """No tuple on both sides of an assignment, but for a swap."""
-    assert not [place for module, tree in trees().items() for place in tuples(module, tree)]
+    assert not [place for module, path in FILES.items() for place in tuples(module, nodes_of(path))]
 
 
 def test_no_literal_is_made_to_be_splatted() -> None:
-    assert not [place for module, tree in trees().items() for place in splats(module, tree)]
+    assert not [place for module, path in FILES.items() for place in splats(module, nodes_of(path))]
 
 
 def test_calls_of_ours_name_their_arguments() -> None:
     """At most four positional arguments."""
     assert not [
-        place for module, tree in trees().items() for place in positional(module, tree, ours())
+        place
+        for module, path in FILES.items()
+        for place in positional(module, nodes_of(path), ours())
     ]
 
 
 def test_the_checks_find_each_fault() -> None:
-    wrong = ast.parse(
+    wrong = nodes(
         "def f(x):\n    a, b = x, 1\n    more = {'k': 1}\n    g(**more)\n    f(1, 2, 3, 4, 5)\n"
     )
     assert list(tuples("m", wrong)) == ["m:2"]
     assert list(splats("m", wrong)) == ["m:3"]
     assert list(positional("m", wrong, {"f"})) == ["m:5"]
-    right = ast.parse("def f(x):\n    a, b = b, a\n    c, d = g(x)\n    h(*x)\n    f(1, 2, 3, 4)\n")
+    right = nodes("def f(x):\n    a, b = b, a\n    c, d = g(x)\n    h(*x)\n    f(1, 2, 3, 4)\n")
     assert not [*tuples("m", right), *splats("m", right), *positional("m", right, {"f"})]
 
 
-def tuples(module: str, tree: ast.AST) -> Iterator[str]:
+def nodes(text: str) -> list[ast.AST]:
+    """All nodes of a text's syntax tree."""
+    return list(ast.walk(ast.parse(text)))
+
+
+def tuples(module: str, nodes: Iterable[ast.AST]) -> Iterator[str]:
     """Assignments of a tuple display to a tuple of targets, but for swaps."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Tuple):
             continue
         target = node.targets[0]
@@ -68,9 +76,9 @@ def is_swap(target: ast.Tuple, value: ast.Tuple) -> bool:
     return sorted(map(ast.unparse, target.elts)) == sorted(map(ast.unparse, value.elts))
 
 
-def splats(module: str, tree: ast.AST) -> Iterator[str]:
+def splats(module: str, nodes: Iterable[ast.AST]) -> Iterator[str]:
     """Literals of a function that have no other use than to be splatted into a call."""
-    for function in ast.walk(tree):
+    for function in nodes:
         if not isinstance(function, ast.FunctionDef):
             continue
         literals: dict[str, int] = {}
@@ -105,9 +113,9 @@ def splatted_names(call: ast.Call) -> list[str]:
     return [value.id for value in starred if isinstance(value, ast.Name)]
 
 
-def positional(module: str, tree: ast.AST, names: set[str]) -> Iterator[str]:
+def positional(module: str, nodes: Iterable[ast.AST], names: set[str]) -> Iterator[str]:
     """Calls of functions of these names with more than four positional arguments."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if not isinstance(node, ast.Call) or len(node.args) <= 4:
             continue
         called = node.func

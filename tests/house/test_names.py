@@ -13,7 +13,8 @@ from fedkin.core.training import LocalTraining
 from fedkin.methods import METHODS
 from fedkin.options.base import Option
 from fedkin.scenarios.shifts import SHIFTS
-from tests.house.test_imports import FILES, trees
+from tests.house.test_imports import FILES
+from tests.syntax_trees import nodes_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -24,11 +25,11 @@ OF_AUTHORS = ("Client", "Plan", "Reply", "Task")
 def public_classes() -> dict[str, list[str]]:
     """Places of the classes without a leading underscore, by name."""
     places: dict[str, list[str]] = {}
-    for module, tree in trees().items():
-        for node in ast.walk(tree):
+    for path in FILES.values():
+        for node in nodes_of(path):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                path = FILES[module].relative_to(ROOT)
-                places.setdefault(node.name, []).append(f"{path}:{node.lineno}")
+                place = f"{path.relative_to(ROOT)}:{node.lineno}"
+                places.setdefault(node.name, []).append(place)
     return places
 
 

@@ -33,7 +33,7 @@ TaskError Tracker TrainingReply WorkerError World __version__ as_model data
 models torch_model non_iid_index planted repeat RepeatedRuns simulate EpsStudy study_eps
 Advice advise Requirements subspace_angles ks_similarity cluster_objectives
 AtLeast ClientReads DataNeeds MemoryNeeds ModelChanges ModelNeeds ModelParts RoundNeeds
-Clustered Comparison compare conformal_quantile corrected_interval cox_loss draw mase report
+Clustered Comparison compare conformal_quantile corrected_interval cox_loss draw lora mase report
 jax_client torch_client STOP ClusteredRegressor serve survival_curves
 """.split()
 LISTED = [kind.__name__ for kind in (*METHODS.values(), *SHIFTS.values())]

@@ -35,7 +35,17 @@ MODULES_OF_EXTRAS = {
         "torch",
         "torchax",
     ),
-    *("scikit_posthocs", "ray", "onnx", "onnxruntime", "onnxscript", "datasets", "mlflow", "wandb"),
+    *(
+        "scikit_posthocs",
+        "ray",
+        "onnx",
+        "onnxruntime",
+        "onnxscript",
+        "datasets",
+        "mlflow",
+        "wandb",
+        "tokenizers",
+    ),
 }
 
 

@@ -42,6 +42,9 @@ _FOUND = {
     )
     for phrase in REFUSED
 }
+# A text without a match of this pattern has none of the phrases. One search is faster than one for
+# each phrase, and nearly all files have none.
+_ANY = re.compile("|".join(pattern.pattern for pattern in _FOUND.values()), re.IGNORECASE)
 
 
 def files(root: Path = ROOT) -> Iterator[Path]:
@@ -55,6 +58,8 @@ def files(root: Path = ROOT) -> Iterator[Path]:
 
 def refused(text: str) -> list[tuple[int, str]]:
     """Line numbers and phrases of ``text`` that have a plainer word."""
+    if not _ANY.search(text):
+        return []
     found = []
     for pattern in _FOUND.values():
         for match in pattern.finditer(text):

@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.syntax_trees import tree_of
+
 ROOT = Path(__file__).resolve().parents[2]
 MEASURES = ROOT / "fedkin" / "measures"
 PAGE = ROOT / "docs" / "design" / "measures-and-tables.md"
@@ -15,14 +17,19 @@ PAGE = ROOT / "docs" / "design" / "measures-and-tables.md"
 
 def names_in(node: ast.AST) -> set[str]:
     """All names and attributes that a piece of code uses."""
-    names = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
-    return names | {part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute)}
+    found = set()
+    for part in ast.walk(node):
+        if isinstance(part, ast.Name):
+            found.add(part.id)
+        elif isinstance(part, ast.Attribute):
+            found.add(part.attr)
+    return found
 
 
 def statements(folder: str) -> Iterator[tuple[Path, ast.stmt]]:
     """The statements of all modules in a folder, except imports."""
     for path in sorted((ROOT / folder).rglob("*.py")):
-        for node in ast.parse(path.read_text()).body:
+        for node in tree_of(path).body:
             if not isinstance(node, (ast.Import, ast.ImportFrom)):
                 yield path, node
 

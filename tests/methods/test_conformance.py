@@ -287,6 +287,22 @@ CASES = {
         },  # when clusters are made everybody trains, not the cohort alone
         grows=True,
     ),
+    "fedlease": Case(
+        needs={**SINGLE, **ALL, **KEEPS},
+        personal="models",
+        options={"floor": 0.0, "warm_up": 1},
+        as_fedavg={"most": 1},
+        impossible=({"most": 0}, {"warm_up": 0}, {"floor": -0.1}),
+        clusters=3,
+    ),
+    "fltac": Case(
+        needs={"clients.number": 3, **SINGLE, **ALL},  # K = 3 tasks
+        personal="models",
+        options={"clusters": 3},
+        as_fedavg={"clusters": 1},
+        impossible=({"clusters": 0}, {"clusters": -1}),
+        clusters=3,
+    ),
     "cflgp": Case(
         # K = 4; the first query, of gradients, is in round 1
         needs={"clients.number": 4, "rounds.first_clustering": 1, **SINGLE, **ALL, **KEPT},

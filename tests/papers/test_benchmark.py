@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+import fedkin as fk
 from fedkin.analysis.advise.field_benchmark import FINDINGS
 from fedkin.analysis.ranks import rank
 from fedkin.core.errors import ConfigError
 from fedkin.data import digits
+from fedkin.data.digest import data_digest
 from fedkin.data.federated import FederatedData
 from fedkin.task_types.classification import CLASSIFICATION
 from fedkin.task_types.regression import Regression
@@ -428,3 +430,22 @@ def test_two_commands_at_a_time(
     monkeypatch.setattr(program, "STORE", store)
     with claimed(tmp_path), pytest.raises(ConfigError, match="another command"):
         program.run_missing(1.0)
+
+
+def test_trials_of_survival_keep_their_risk_sets_of_training_events(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """``with_validation`` refuses them, but the stored trials have them."""
+    x = np.random.default_rng(0).normal(size=(60, 2))
+    times = np.random.default_rng(1).exponential(np.exp(-x[:, 0]))
+
+    def patients(seed: int) -> FederatedData:
+        return fk.data.from_patients(
+            x, times, times < 2, clients=np.repeat([0, 1, 2], 20), seed=seed
+        )
+
+    found = replace(SMALL, name="patients", make=patients).data(seed=0, validated=True)
+    monkeypatch.setattr("fedkin.data.federated.Survival", type("Nothing", (), {}))
+    expected = patients(0).with_validation(federations.VALIDATION)
+    assert data_digest(found) == data_digest(expected)
+    assert found.patients is not None and found.task_type == expected.task_type

@@ -28,6 +28,7 @@ README = "README.md"
 NOTEBOOK = 'jupyter execute examples/quickstart.ipynb --output "$PWD/runs/quickstart.ipynb"'
 HOSPITAL = "python examples/hospital/run.py runs/one-round --rounds 1"
 PEERS = "python examples/peers/run.py runs/three-peers --peers 3 --rounds 2"
+ADAPTERS = "fedkin run examples/adapters/adapters.toml --out runs/desks"
 STAYS = "python examples/length_of_stay/statement.py runs/short --folds 2"
 FORECASTS = (
     "python examples/forecast/clusters.py runs/short --shared runs/short-shared --local runs/local"
@@ -35,6 +36,7 @@ FORECASTS = (
 STAYS_ADVICE = "fedkin advise examples/length_of_stay/stays.toml --out runs/stays-advice.png"
 SHORT = {
     README: NOTEBOOK,
+    f"adapters/{README}": ADAPTERS,
     f"forecast/{README}": FORECASTS,
     f"hospital/{README}": HOSPITAL,
     f"length_of_stay/{README}": STAYS,
@@ -143,6 +145,8 @@ def test_the_peers(checkout: Path) -> None:
     check_clean(checkout)
 
 
+# The refusal repeats no part of the example; the test above has its smallest form.
+@pytest.mark.process
 def test_the_peers_refuse_a_folder_that_exists(checkout: Path) -> None:
     pytest.importorskip("zenoh", reason="the peers need pip install 'fedkin[p2p]'")
     (checkout / "runs/three-peers").mkdir(parents=True)
@@ -182,6 +186,18 @@ def test_the_forecasts(checkout: Path, tmp_path: Path) -> None:
     assert (
         int(np.isnan(forecasts.to_numpy(float)).sum()) == 125 * 3
     )  # the months before the first lags
+    check_clean(checkout)
+
+
+@pytest.mark.process
+def test_the_adapters(checkout: Path) -> None:
+    """All commands of the README."""
+    said = {line: run(checkout, line) for line in commands(f"adapters/{README}")}
+    result = said[ADAPTERS]
+    # The three regions, and a model for each of them.
+    assert "clusters 3  sizes 4/4/4" in result
+    scores = dict(re.findall(r"(FedLEASE|FedAvg) +([0-9.]+)%", result.split("next:")[0]))
+    assert float(scores["FedLEASE"]) > 90 > 60 > float(scores["FedAvg"])
     check_clean(checkout)
 
 
@@ -274,6 +290,8 @@ def test_the_hospitals_in_one_process(checkout: Path) -> None:
     check_clean(checkout)
 
 
+# Separate processes again, as of the hospitals above.
+@pytest.mark.process
 def test_a_hospital_that_is_refused_ends_the_example(checkout: Path) -> None:
     """The table of one site lacks a column. The message names the site and the column."""
     pytest.importorskip("flwr", reason="the hospitals need pip install 'fedkin[flower,torch]'")

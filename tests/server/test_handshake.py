@@ -21,6 +21,7 @@ OTHERS: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ({"parameters": 7850}, ("parameters", "4 at the site", "7850 at the server")),
     ({"layout": "abc"}, ("layers", "'abc' at the server")),
     ({"samples": "[3] -> 2"}, ("[4] -> 3", "[3] -> 2")),
+    ({"backbone": "b1"}, ("backbone's weights", "'' at the site", "'b1' at the server")),
     ({"config": "x1"}, ("hash 'c0' at the site", "'x1' at the server")),
 ]
 FULL = replace(ABOUT, config="c0")
@@ -156,3 +157,23 @@ def test_the_size_of_a_sample_is_read_from_its_description(
     samples: str, sizes: dict[str, int]
 ) -> None:
     assert replace(ABOUT, samples=samples).sizes() == sizes
+
+
+def test_a_backbone_is_an_entry_if_there_is_one() -> None:
+    assert "backbone" not in FULL.header()
+    adapters = replace(FULL, backbone="b0")
+    message = RpcMessage({"operation": "hello", "name": "a", **adapters.header()})
+    assert Handshake.of(message) == adapters
+    # A resumed run must have the same backbone, too.
+    assert adapters.identity() == (*FULL.identity(), "b0")
+
+
+def test_a_site_with_another_backbone_is_refused_by_name() -> None:
+    model = replace(spec(a=slice(0, 6)), frozen="a" * 64)
+    with pytest.raises(InvalidMessageError) as refused:
+        check(made(model), made(replace(model, frozen="b" * 64)), "at the site", "at the server")
+    for words in ("the backbone's weights have the digest 'aaaa", "'bbbb", "model.backbone"):
+        assert words in str(refused.value)
+    # A site without a backbone trains another model.
+    with pytest.raises(InvalidMessageError, match="backbone"):
+        check(made(replace(model, frozen="")), made(model), "at the site", "at the server")

@@ -73,6 +73,12 @@ DATA = replace(
         test=DATA.test,
     ),
 )
+# Two samples are a unit, such as a patient.
+UNITS = np.arange(len(DATA.y))
+for client in range(DATA.clients):
+    for rows in (DATA.train[client], DATA.test[client]):
+        UNITS[rows] = rows[np.arange(len(rows)) // 2 * 2]
+DATA = replace(DATA, unit=UNITS)
 STREAM = Stream(3, 1, "run").child("task")
 HALF = Population(dropout=0.5)
 MODELS: dict[str, AnyModel] = {

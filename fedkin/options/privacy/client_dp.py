@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from fedkin.core.errors import ConfigError
@@ -84,7 +84,7 @@ class ClientDP(PrivacySettings, Option):
         if task_type is None or not task_type.is_given:
             return data, shift
         # The constant model comes from training samples, and is stored with the released models.
-        return replace(data, task_type=task_type.as_given()), shift
+        return data.with_task_type(task_type.as_given()), shift
 
     def check(self, runs: Sequence[RunFacts]) -> None:
         check_privacy(self, runs)

@@ -7,6 +7,7 @@ import importlib.metadata
 import json
 import os
 import platform
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -14,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedkin.config.description import Description
+from fedkin.core.errors import CheckpointError
 from fedkin.data.digest import add_array
 from fedkin.data.federated import FederatedData
 from fedkin.models import Model
@@ -47,15 +49,26 @@ _WITHOUT_EFFECT = {
     "engine",
     "actors",
 }
+# Settings of [model] about the backbone of adapters.
+_BACKBONE = ("backbone", "backbone_name", "backbone_digest", "backbone_bytes")
 
 
 def determining_part(description: Description) -> dict[str, Any]:
-    """The settings of a description that determine the run's results."""
+    """The settings of a description that determine the run's results.
+
+    Where a backbone is has no effect, and the digest of the model covers its weights.
+    """
     options = {key: value for key, value in description.run.items() if value is not False}
     run = {key: value for key, value in options.items() if key not in _WITHOUT_EFFECT}
     # Label names were added in a later version; the digest of the data covers the labels' numbers.
     data = {key: value for key, value in description.data.items() if key != "label_names"}
-    return description.sections | ({"data": data} if description.data else {}) | {"run": run}
+    model = {key: value for key, value in description.model.items() if key not in _BACKBONE}
+    return (
+        description.sections
+        | ({"data": data} if description.data else {})
+        | ({"model": model} if description.model else {})
+        | {"run": run}
+    )
 
 
 def fingerprint(description: Description, *digests: str) -> str:
@@ -85,15 +98,20 @@ def _jax_digest(model: Model, data: FederatedData) -> str:
     memory addresses.
     """
 
-    def program(flat: jax.Array, x: jax.Array, key: jax.Array) -> tuple:
+    def program(flat: jax.Array, x: jax.Array, key: jax.Array, frozen: Any) -> tuple:
         tree = model.unflatten(flat)
-        trained = model.apply(tree, x, key) if model.random else None
-        return model.apply(tree, x, None), trained, model.penalty(tree) if model.penalty else None
+        apply = model.bound(frozen).apply
+        trained = apply(tree, x, key) if model.random else None
+        return apply(tree, x, None), trained, model.penalty(tree) if model.penalty else None
 
     flat = jax.ShapeDtypeStruct((model.spec.parameters,), jnp.float32)
-    lowered = jax.jit(program).lower(flat, jnp.asarray(data.x[:1]), jax.random.key(0))
+    sample = jnp.asarray(data.x[:1])
+    lowered = jax.jit(program).lower(flat, sample, jax.random.key(0), model.frozen_arrays)
     digest = hashlib.sha256(lowered.as_text().encode())
     add_array(digest, model.initial(np.array([1, 2], np.uint32)))
+    # The frozen arrays are an argument of the program, so its text does not have them.
+    if model.frozen is not None:
+        digest.update(model.frozen.digest.encode())
     return digest.hexdigest()
 
 
@@ -116,6 +134,27 @@ def _flat(config: dict[str, Any]) -> dict[str, Any]:
         for section, entries in sections.items()
         for key, value in entries.items()
     }
+
+
+def refuse_other_backbone(path: Path, stored: Description, requested: Description) -> None:
+    """Check that a run which is to be resumed has the backbone of the stored run. A description
+    without the digest is not compared, since the fingerprint covers the weights.
+
+    Args:
+        path: the run's folder, for the message.
+        stored: the description in the folder.
+        requested: the description of the run that is to be resumed.
+
+    Raises:
+        CheckpointError: the backbones have different weights.
+    """
+    there, here = (config.model.get("backbone_digest") for config in (stored, requested))
+    if there and here and there != here:
+        raise CheckpointError(
+            f"{path} holds a run of another backbone: model.backbone_digest is {there[:12]!r} "
+            f"there and {here[:12]!r} here; resume it with its own backbone, or start again in "
+            "another folder"
+        )
 
 
 def environment_changes(stored: dict[str, Any], now: dict[str, Any]) -> str:

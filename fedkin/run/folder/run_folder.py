@@ -63,6 +63,7 @@ from fedkin.run.folder.fingerprint import (
     environment,
     environment_changes,
     first_difference,
+    refuse_other_backbone,
 )
 from fedkin.run.folder.kept_label_statistics import LABELS
 from fedkin.run.folder.migrations import Migrations
@@ -194,6 +195,7 @@ class Folder:
         Raises CheckpointError if the folder holds another run.
         """
         stored = read_config(path)
+        refuse_other_backbone(path, stored, description)
         if determining_part(stored) != determining_part(description):
             raise CheckpointError(
                 f"{path} holds a run with another configuration "
@@ -321,8 +323,8 @@ class Folder:
 
 
 def _environment(description: Description, path: Path) -> dict[str, Any]:
-    """The contents of environment.json: the run's environment, and, if the description names its
-    data by a relative path, the path from the run's folder to the data."""
+    """The contents of environment.json: the run's environment, and the paths from the run's folder
+    to its data and its backbone, if the description names these by relative paths."""
     return {**environment(description), **place_of_data(description, path)}
 
 

@@ -26,6 +26,7 @@ def export(
     digest: str,
     path: Path,
     format: str,
+    with_backbone: bool = False,
 ) -> Path:
     """Write the models of a run into a new folder, with a model card.
 
@@ -35,7 +36,8 @@ def export(
         clients: the table of evaluated clients; None if there is none yet.
         digest: the run's fingerprint.
         path: the new folder.
-        format: ``safetensors``, ``torch`` or ``onnx``.
+        format: ``safetensors``, ``torch`` or ``onnx``; for adapters also ``peft`` or ``merged``.
+        with_backbone: whether to copy the backbone of adapters into the folder.
 
     Returns:
         The path of the model card.
@@ -81,9 +83,8 @@ def export(
     }
     vocabulary = getattr(trained.parts.samples, "vocabulary", None)
     facts |= {} if vocabulary is None else {"words": len(vocabulary)}
-    return write(
-        [_entry(trained, predictor, clients) for predictor in predictors], facts, path, format
-    )
+    entries = [_entry(trained, predictor, clients) for predictor in predictors]
+    return write(entries, facts, path, format=format, with_backbone=with_backbone)
 
 
 def _named(data: dict[str, Any], option: str, default: str) -> str:

@@ -207,14 +207,20 @@ class ModelAccess:
         assert client is not None
         return self.trained.fine_tune(self.trained.client_number(client), epochs)
 
-    def export(self, path: str | Path, format: str = "safetensors") -> Path:
+    def export(
+        self, path: str | Path, format: str = "safetensors", with_backbone: bool = False
+    ) -> Path:
         """Write the models into a new folder: a file for each cluster (or for each client with a
         personal model), and ``card.json``, which describes each model and lists its clients.
 
         Args:
             path: the new folder.
             format: ``safetensors`` (layers by name), ``torch`` (a ``state_dict``) or ``onnx`` (the
-                whole computation).
+                whole computation). For adapters of a backbone (``fk.lora``): ``peft`` (a folder for
+                each model that the library peft loads) or ``merged`` (a whole model for
+                transformers, whose weights have the adapters added).
+            with_backbone: whether a ``safetensors`` export of adapters gets a copy of the backbone.
+                Otherwise, loading it needs the backbone's folder.
 
         Returns:
             The path of the model card.
@@ -235,6 +241,7 @@ class ModelAccess:
             digest=self.fingerprint,
             path=user_path(path),
             format=format,
+            with_backbone=with_backbone,
         )
 
     def evaluate(

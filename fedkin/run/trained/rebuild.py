@@ -21,7 +21,7 @@ from fedkin.data.federated import FederatedData
 from fedkin.data.files import is_table_file
 from fedkin.data.table_scaling import with_transform
 from fedkin.data.table_transform import NONE, TableTransform
-from fedkin.run.folder.data_path import located
+from fedkin.run.folder.data_path import located, with_backbone
 from fedkin.run.folder.fingerprint import (
     environment,
     environment_changes,
@@ -48,6 +48,7 @@ def parts_again(
     identity: str,
     model: Any = None,
     method: Method | None = None,
+    backbone: str | Path | None = None,
 ) -> Ingredients:
     """Rebuild a run's method, model and data from its description, and check that data and model
     are the same.
@@ -59,6 +60,7 @@ def parts_again(
         identity: the run's fingerprint.
         model, method: as for ``parts_of``. If the model is given, a difference from the run's data
             or model only causes a warning.
+        backbone: folder of the backbone of adapters; None: where the run had it.
 
     Raises:
         CheckpointError: the data or model differ from the run's, although the environment (e.g.
@@ -67,7 +69,10 @@ def parts_again(
     """
     stored = _environment(folder)
     transform = read_transform(folder)
-    loadable = _as_scaled(located(config, folder, stored), folder, transform)
+    placed = located(config, folder, stored)
+    if model is None or backbone is not None:
+        placed = with_backbone(placed, backbone)
+    loadable = _as_scaled(placed, folder, transform)
     parts = _with_transform(parts_of(loadable, model, method=method), transform)
     parts = _with_labels(parts, kept_label_statistics(main_folder(folder)))
     if isinstance(parts.samples, FederatedData) and not _is_own(config, parts, identity):

@@ -18,7 +18,13 @@ import numpy as np
 from fedkin import __version__
 from fedkin.config.loader import read_toml
 from fedkin.config.schema import error_context, toml_values
-from fedkin.config.server import ClientConfig, ServerConfig, load_client, load_server
+from fedkin.config.server import (
+    ClientConfig,
+    ServerConfig,
+    load_client,
+    load_server,
+    shared_model,
+)
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.model_spec import ModelSpec
 from fedkin.core.requirements import count_and_cure, requirements_of
@@ -284,7 +290,7 @@ def _progress(config: ServerConfig) -> str:
     out = Path(config.federation.folder)
     progress = []
     spec = checked_model(config)
-    # Only the digest of the layout is used, so the other facts can be empty.
+    # Only the digests of the model are used, so the other facts can be empty.
     handshake = make_handshake(federation="", version="", spec=spec, shape=(), classes=0)
     runs = [(config.method, out)]
     for entry in config.against:
@@ -294,7 +300,7 @@ def _progress(config: ServerConfig) -> str:
             continue
         method_description = description.with_sections({"method": entry.values})
         Folder.reopen(run_folder, method_description)
-        run_fingerprint = fingerprint(method_description, handshake.layout)
+        run_fingerprint = fingerprint(method_description, *handshake.identity())
         state = checkpoint.load(
             run_folder / CHECKPOINTS, run_fingerprint, config.federation.capacity, spec.parameters
         )
@@ -382,7 +388,7 @@ def _agree(config: ClientConfig, server: Path) -> str | CheckResult:
     pairs = {
         "client.federation": (config.site.federation, theirs.federation.name),
         "samples": (toml_values(config.samples), toml_values(theirs.samples)),
-        "model": (config.model.values, theirs.model.values),
+        "model": (shared_model(config.model), shared_model(theirs.model)),
     }
     for key, (site, expected) in pairs.items():
         if site != expected:
@@ -390,7 +396,23 @@ def _agree(config: ClientConfig, server: Path) -> str | CheckResult:
                 f"{key} is {site!r} here and {expected!r} in {server / files.SERVER}; give both "
                 "files the same value"
             )
+    _refuse_other_backbone(config, theirs)
     return f"digest {config.shared_digest}, as in {files.SERVER}"
+
+
+def _refuse_other_backbone(config: ClientConfig, theirs: ServerConfig) -> None:
+    """Raise ConfigError if the backbones of a site's and a server's file have other weights. They
+    are compared only if both folders are on this machine."""
+    folders = [entry.values.get("backbone") for entry in (config.model, theirs.model)]
+    if not all(isinstance(folder, str) and Path(folder).is_dir() for folder in folders):
+        return
+    described: Any = theirs.data_description()
+    expected = check_samples(theirs.model.make(described), described).frozen
+    if _model(config).frozen != expected:
+        raise ConfigError(
+            f"model.backbone: the weights in {folders[0]} are not those in {folders[1]}, which "
+            f"{files.SERVER} names; copy the server's backbone to the site"
+        )
 
 
 def _reachable_server(folder: Path, secure: bool) -> CheckResult:

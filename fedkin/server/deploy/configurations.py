@@ -26,6 +26,7 @@ from fedkin.config.server import (
     load_server,
 )
 from fedkin.core.errors import ConfigError, FedkinError, unknown
+from fedkin.core.storage import user_path
 from fedkin.data.label_tasks import LABEL_KEYS
 from fedkin.server.deploy import deployment_folder as files
 from fedkin.server.deploy.build_node import node_from_config
@@ -51,6 +52,7 @@ TRIAL: dict[str, Values] = {
     "run": {"rounds": 5, "seed": 0, "checkpoint_every": 1, "against": ["fedavg"]},
 }
 _CHOICES = ("data", "model", "method")  # sections in which ``name`` decides the other keys
+_MODEL_KEYS = {"name", "backbone", "torch"}  # keys of [model] that name a model
 _PER_SITE = ("name", "federation", "clients")  # keys of [client] that init sets itself
 Files = dict[str, Values]  # content of a file by section
 
@@ -94,9 +96,7 @@ def configurations(
             values["data"] = _existing_data(folder) or values["data"]
     else:
         _move_labels(values)
-        samples = values["samples"]
-        if "model" not in changes and Survival.is_named(samples.get("task"), samples.get("loss")):
-            values["model"] = {"name": "cox"}
+        _set_model(values, is_given=not _MODEL_KEYS.isdisjoint(changes.get("model", {})))
         server = {name: values[name] for name in SERVER}
         data = values["data"]
         hidden = bool(values["secret"] or values["privacy"])
@@ -128,6 +128,23 @@ def configurations(
         for k, name in enumerate(new)
     }
     return server, sites
+
+
+def _set_model(values: Files, is_given: bool) -> None:
+    """Complete [model]: the default of survival, and the whole path of a backbone.
+
+    Args:
+        values: the sections of all files.
+        is_given: whether the user has named a model.
+    """
+    samples = values["samples"]
+    if not is_given and Survival.is_named(samples.get("task"), samples.get("loss")):
+        # Other settings, such as l2, apply to the default model too.
+        values["model"] = {**values["model"], "name": "cox"}
+    backbone = values["model"].get("backbone")
+    if isinstance(backbone, str):
+        # The path starts where the command runs, but paths in files start at their folders.
+        values["model"]["backbone"] = str(user_path(backbone).absolute())
 
 
 def _move_labels(values: Files) -> None:
@@ -293,6 +310,8 @@ def _samples(data: Values, site: Path, changes: Values) -> Values:
     samples: Values = {"shape": list(loaded.x.shape[1:]), "classes": loaded.classes}
     if loaded.vocabulary is not None:
         samples["words"] = len(loaded.vocabulary)
+    elif loaded.x.dtype.kind in "iu":
+        samples["words"] = int(loaded.x.max()) + 1
     if loaded.label_names is not None:
         samples["labels"] = list(loaded.label_names)
     if loaded.feature_names is not None:

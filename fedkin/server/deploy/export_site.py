@@ -26,7 +26,7 @@ from fedkin.task_types.task_type import TaskType
 _SUFFIX = "-models.safetensors"
 
 
-def export_site(config: ClientConfig, path: Path, format: str) -> Path:
+def export_site(config: ClientConfig, path: Path, format: str, with_backbone: bool = False) -> Path:
     """Write the models that a site stored in its newest run.
 
     ``cluster`` is the model of the site's cluster. ``personal`` is the cluster's model after the
@@ -35,7 +35,8 @@ def export_site(config: ClientConfig, path: Path, format: str) -> Path:
     Args:
         config: configuration of the site.
         path: path of a new folder.
-        format: ``safetensors``, ``torch`` or ``onnx``.
+        format: ``safetensors``, ``torch`` or ``onnx``; for adapters also ``peft`` or ``merged``.
+        with_backbone: whether to copy the backbone of adapters into the folder.
 
     Returns:
         The path of the model card.
@@ -89,7 +90,7 @@ def export_site(config: ClientConfig, path: Path, format: str) -> Path:
     }
     if config.samples.words is not None:
         facts["words"] = config.samples.words
-    return write(entries, facts, path, format)
+    return write(entries, facts, path, format=format, with_backbone=with_backbone)
 
 
 def _feature_names(config: ClientConfig) -> tuple[str, ...] | None:

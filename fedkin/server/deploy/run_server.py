@@ -225,8 +225,8 @@ class RemoteWorlds:
             self.membership.registry.recall(registered)
 
     def digests(self) -> Digests:
-        """The digest of the model's layout, which must be the same when a run is resumed."""
-        return (self.membership.own.layout,)
+        """Digests of the model, which must be the same when a run is resumed."""
+        return self.membership.own.identity()
 
     def check(self, methods: Methods, plan: Plan, options: Iterable[Option]) -> None:
         """Do nothing: the server has already checked everything it can."""

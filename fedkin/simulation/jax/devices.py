@@ -17,6 +17,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Int
 
 from fedkin.core.errors import ConfigError
+from fedkin.models.frozen import FrozenPart
 from fedkin.models.model import Model
 from fedkin.simulation.batching import Batches
 
@@ -26,6 +27,8 @@ _FEWEST_ROWS = 8  # smallest call whose speed is measured
 _NO_MEMORY = "RESOURCE_EXHAUSTED"  # XLA's status for too little memory
 # The fastest number of lanes for each model, as measured on its first call.
 _chosen: WeakKeyDictionary[Model, int] = WeakKeyDictionary()
+# The frozen arrays of models, on the devices of each mesh: one copy for all data sets and programs.
+_frozen: WeakKeyDictionary[FrozenPart, dict[Mesh, Any]] = WeakKeyDictionary()
 _log = logging.getLogger("fedkin")
 
 
@@ -142,3 +145,13 @@ def shard(mesh: Mesh, tree: Any) -> Any:
 def replicate(mesh: Mesh, tree: Any) -> Any:
     """Copy arrays to every device."""
     return jax.device_put(tree, NamedSharding(mesh, PartitionSpec()))
+
+
+def frozen_on(mesh: Mesh, model: Model) -> Any:
+    """The model's frozen arrays on every device, copied there once; None without any."""
+    if model.frozen is None:
+        return None
+    copies = _frozen.setdefault(model.frozen, {})
+    if mesh not in copies:
+        copies[mesh] = replicate(mesh, model.frozen.tree)
+    return copies[mesh]

@@ -29,7 +29,7 @@ from fedkin.simulation.jax.gradient_steps import (
     with_terms,
     without_statistics,
 )
-from fedkin.simulation.jax.mixed_precision import in_bfloat16
+from fedkin.simulation.jax.mixed_precision import in_bfloat16, rounded
 from fedkin.simulation.jax.train_options import Recipe, direction
 from fedkin.simulation.jax.training_losses import batch_loss, sample_losses, sample_weights
 
@@ -47,6 +47,7 @@ class Shared(NamedTuple):
     trained: Any = None  # [P] which parameters are trained; None: all
     envelope: Any = None  # strength and inner learning rate
     samples: Any = None  # all samples of the data set, [M ...] and [M], if the device keeps them
+    frozen: Any = None  # arrays of the model that are not trained, equal for all rows
 
 
 class SampleBlocks(NamedTuple):
@@ -109,7 +110,10 @@ def _train(model: Model, recipe: Recipe, shared: Shared, work: BatchPlan) -> Loc
     if shared.samples is not None:
         x, y = shared.samples
         work = work._replace(x=x, y=y)
-    computed = model if recipe.precision is None else in_bfloat16(model)
+    model = model.bound(shared.frozen)
+    computed = model
+    if recipe.precision is not None:
+        computed = in_bfloat16(model.bound(rounded(shared.frozen)))
     training = _Training(
         model=model,
         recipe=recipe,
@@ -308,7 +312,7 @@ def _batch(
 
 @partial(jax.jit, static_argnames=("model", "mesh"), compiler_options=ONE_CORE)
 def gradients(
-    model: Model, mesh: Mesh, models: Float[Array, "K P"], work: BatchPlan
+    model: Model, mesh: Mesh, models: Float[Array, "K P"], work: BatchPlan, frozen: Tree = None
 ) -> Float[Array, "D n P"]:
     """Gradient of the mean training loss of every row (a client with a model) over all its samples,
     in inference mode, with regularisation.
@@ -318,12 +322,17 @@ def gradients(
         mesh: D devices.
         models: parameters of K models, indexed by ``work.rows.model_index``.
         work: a plan with batches that hold every sample of a row's client once.
+        frozen: arrays of the model that are not trained.
     """
-    return on_each_device(partial(_gradients, model), mesh)(models, work)
+    return on_each_device(partial(_gradients, model), mesh)((models, frozen), work)
 
 
-def _gradients(model: Model, models: Float[Array, "K P"], work: BatchPlan) -> Float[Array, "n P"]:
+def _gradients(
+    model: Model, shared: tuple[Float[Array, "K P"], Tree], work: BatchPlan
+) -> Float[Array, "n P"]:
     """Full gradients (over all samples) of the rows (clients) of one device."""
+    models, frozen = shared
+    model = model.bound(frozen)
 
     def client(row: PlannedRows) -> Array:
         w = model.unflatten(models[row.model_index])

@@ -26,17 +26,17 @@ def in_bfloat16(model: Model) -> Model:
     fit = model.fit
 
     def apply(w: Tree, x: Array, key: Array | None) -> Array:
-        return model.apply(_low(w), _low(x), key).astype(jnp.float32)
+        return model.apply(rounded(w), rounded(x), key).astype(jnp.float32)
 
     def fitted(w: Tree, x: Array, mask: Float[Array, "B"], key: Array | None) -> tuple[Array, Tree]:
         assert fit is not None
-        scores, _ = fit(_low(w), _low(x), mask, key)
+        scores, _ = fit(rounded(w), rounded(x), mask, key)
         return scores.astype(jnp.float32), w  # no running statistics, so w is unchanged
 
     return replace(model, apply=apply, fit=None if fit is None else fitted)
 
 
-def _low(tree: Any) -> Any:
+def rounded(tree: Any) -> Any:
     """A tree of arrays in which floating-point numbers are rounded to bfloat16."""
     return jax.tree.map(
         lambda a: a.astype(jnp.bfloat16) if jnp.issubdtype(a.dtype, jnp.floating) else a, tree

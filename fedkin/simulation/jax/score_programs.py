@@ -11,14 +11,18 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int
 
-from fedkin.models.model import Model
+from fedkin.models.model import Model, Tree
 from fedkin.simulation.jax.local_training import ONE_CORE, SampleBlocks, on_each_device
 from fedkin.simulation.jax.training_losses import sample_losses
 
 
 @partial(jax.jit, static_argnames=("model", "mesh"), compiler_options=ONE_CORE)
 def score(
-    model: Model, mesh: Mesh, models: Float[Array, "K P"], blocks: SampleBlocks
+    model: Model,
+    mesh: Mesh,
+    models: Float[Array, "K P"],
+    blocks: SampleBlocks,
+    frozen: Tree = None,
 ) -> tuple[tuple[Array, ...], Float[Array, "D b S"]]:
     """What the task type sums over samples, such as whether each is classified correctly, and the
     loss of each sample.
@@ -28,22 +32,27 @@ def score(
         mesh: D devices.
         models: parameters of K models, indexed by the blocks.
         blocks: the samples; block i of a device is scored by model ``model_index[i]``.
+        frozen: arrays of the model that are not trained.
     """
     scores_of = detector_scores if model.spec.detects else model_scores
 
-    def block(samples: SampleBlocks, models: Array) -> tuple[tuple[Array, ...], Array]:
+    def block(
+        model: Model, models: Array, samples: SampleBlocks
+    ) -> tuple[tuple[Array, ...], Array]:
         scores = scores_of(model, models, samples.model_index, samples.x)
         summed = model.task_type.sample_scores(jnp, scores, samples.y)
         return summed, sample_losses(model, scores, samples.y)
 
-    return _each_block(block, mesh)(models, blocks)
+    return _each_block(block, model, mesh)((models, frozen), blocks)
 
 
-def _each_block(block: Callable, mesh: Mesh) -> Callable:
-    """A function (models, samples) that calls the function ``block`` for each block of samples."""
+def _each_block(block: Callable, model: Model, mesh: Mesh) -> Callable:
+    """A function that calls ``block(model, models, samples)`` for each block of samples. Its first
+    argument has the models and the frozen arrays."""
 
-    def of_device(models: Array, blocks: SampleBlocks) -> Any:
-        return jax.lax.map(partial(block, models=models), blocks)
+    def of_device(shared: tuple[Array, Tree], blocks: SampleBlocks) -> Any:
+        models, frozen = shared
+        return jax.lax.map(partial(block, model.bound(frozen), models), blocks)
 
     return on_each_device(of_device, mesh)
 
@@ -79,32 +88,40 @@ def detector_scores(
 
 @partial(jax.jit, static_argnames=("model", "mesh"), compiler_options=ONE_CORE)
 def raw_scores(
-    model: Model, mesh: Mesh, models: Float[Array, "K P"], blocks: SampleBlocks
+    model: Model,
+    mesh: Mesh,
+    models: Float[Array, "K P"],
+    blocks: SampleBlocks,
+    frozen: Tree = None,
 ) -> Float[Array, "D b S C"]:
     """All model outputs on each sample; a detector has one output.
 
     Args:
-        model, mesh, models, blocks: as for ``score``.
+        model, mesh, models, blocks, frozen: as for ``score``.
     """
 
-    def block(samples: SampleBlocks, models: Array) -> Array:
+    def block(model: Model, models: Array, samples: SampleBlocks) -> Array:
         return model_scores(model, models, samples.model_index, samples.x)
 
-    return _each_block(block, mesh)(models, blocks)
+    return _each_block(block, model, mesh)((models, frozen), blocks)
 
 
 @partial(jax.jit, static_argnames=("model", "mesh"), compiler_options=ONE_CORE)
 def predict(
-    model: Model, mesh: Mesh, models: Float[Array, "K P"], blocks: SampleBlocks
+    model: Model,
+    mesh: Mesh,
+    models: Float[Array, "K P"],
+    blocks: SampleBlocks,
+    frozen: Tree = None,
 ) -> Int[Array, "D b S"]:
     """The class with the largest output for each sample.
 
     Args:
-        model, mesh, models, blocks: as for ``score``.
+        model, mesh, models, blocks, frozen: as for ``score``.
     """
 
-    def block(samples: SampleBlocks, models: Array) -> Array:
+    def block(model: Model, models: Array, samples: SampleBlocks) -> Array:
         scores = model_scores(model, models, samples.model_index, samples.x)
         return jnp.argmax(scores, axis=-1)
 
-    return _each_block(block, mesh)(models, blocks)
+    return _each_block(block, model, mesh)((models, frozen), blocks)

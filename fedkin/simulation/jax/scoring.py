@@ -6,7 +6,7 @@ that each block is scored by a single model. A row is a client and its model.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from fedkin.models.model import Model
 from fedkin.simulation.batching import rounded_up
 from fedkin.simulation.constant_scores import ConstantScores
 from fedkin.simulation.jax import score_programs
-from fedkin.simulation.jax.devices import mesh_of, replicate, shard
+from fedkin.simulation.jax.devices import frozen_on, mesh_of, replicate, shard
 from fedkin.simulation.jax.local_training import SampleBlocks
 from fedkin.simulation.weighted_losses import weighted_losses
 
@@ -126,7 +126,7 @@ class JaxScorer:
         place, batches = self._blocks(clients, np.zeros(len(clients), np.int64), split)
         replicas = [replicate(self._mesh, model[None]) for model in models]
         classes = [
-            [score_programs.predict(self._model, self._mesh, replica, part) for replica in replicas]
+            [self._run(score_programs.predict, replica, part) for replica in replicas]
             for part in batches
         ]
         return [_samples_of(parts)[place] for parts in zip(*classes, strict=True)]
@@ -151,9 +151,7 @@ class JaxScorer:
             return np.zeros(0, np.float32)
         place, batches = self._blocks(clients, model_index, split)
         whole = replicate(self._mesh, models)
-        scored = [
-            score_programs.raw_scores(self._model, self._mesh, whole, part) for part in batches
-        ]
+        scored = [self._run(score_programs.raw_scores, whole, part) for part in batches]
         scores = _samples_of(scored)[place]
         # A detector that returns NaN must not win against other detectors.
         return np.where(np.isnan(scores), -np.inf, scores)
@@ -167,10 +165,7 @@ class JaxScorer:
         # One model at a time, as every model scores all blocks. The program's second result is the
         # loss of each sample.
         losses = [
-            [
-                score_programs.score(self._model, self._mesh, replica, part)[1]
-                for replica in replicas
-            ]
+            [self._run(score_programs.score, replica, part)[1] for replica in replicas]
             for part in batches
         ]
         return np.stack([_samples_of(parts)[place] for parts in zip(*losses, strict=True)])
@@ -183,9 +178,7 @@ class JaxScorer:
             return np.zeros((0, self._data.classes), np.float32)
         place, batches = self._blocks(clients, np.zeros(len(clients), np.int64), split)
         whole = replicate(self._mesh, model[None])
-        scored = [
-            score_programs.raw_scores(self._model, self._mesh, whole, part) for part in batches
-        ]
+        scored = [self._run(score_programs.raw_scores, whole, part) for part in batches]
         rows = [np.asarray(part).reshape(-1, part.shape[-1]) for part in scored]
         return np.concatenate(rows)[place]
 
@@ -213,7 +206,7 @@ class JaxScorer:
             return ScoreSums(*(np.concatenate(column) for column in zip(*parts, strict=True)))
         place, batches = self._blocks(clients, model_index, split)
         whole = replicate(self._mesh, models)
-        scored = [score_programs.score(self._model, self._mesh, whole, part) for part in batches]
+        scored = [self._run(score_programs.score, whole, part) for part in batches]
         loss = _samples_of([losses for _, losses in scored])[place]
         summed = [
             sums_by_row(_samples_of(parts)[place], sizes)
@@ -221,6 +214,16 @@ class JaxScorer:
         ]
         sums = [*summed, *self._constants.sums(clients, split).T]
         return ScoreSums(np.stack(sums, axis=1), sums_by_row(loss, sizes), sizes)
+
+    def _run(self, program: Callable[..., Any], models: Any, blocks: Any) -> Any:
+        """The result of a scoring program for these models and blocks of samples."""
+        return program(
+            model=self._model,
+            mesh=self._mesh,
+            models=models,
+            blocks=blocks,
+            frozen=frozen_on(self._mesh, self._model),
+        )
 
     def _blocks(
         self, clients: Int[np.ndarray, "n"], model_index: Int[np.ndarray, "n ..."], split: str

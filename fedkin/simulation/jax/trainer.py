@@ -28,6 +28,7 @@ from fedkin.simulation.jax.batch_plan import (
 )
 from fedkin.simulation.jax.devices import (
     fastest_lanes,
+    frozen_on,
     has_room,
     mesh_of,
     replicate,
@@ -162,7 +163,9 @@ class JaxTrainer:
             trained=call.trained,
             envelope=envelope,
         )
-        shared = replicate(mesh, shared)._replace(samples=self._kept.get(mesh.size))
+        shared = replicate(mesh, shared)._replace(
+            samples=self._kept.get(mesh.size), frozen=frozen_on(mesh, self._model)
+        )
         updates = local_training.train(
             model=self._model,
             recipe=recipe,
@@ -190,7 +193,11 @@ class JaxTrainer:
         owned, plans = self._distribute(rows, gather=True)
         mesh = mesh_of(self._devices[: len(owned)])
         gradients = local_training.gradients(
-            self._model, mesh, replicate(mesh, models), shard(mesh, plans)
+            model=self._model,
+            mesh=mesh,
+            models=replicate(mesh, models),
+            work=shard(mesh, plans),
+            frozen=frozen_on(mesh, self._model),
         )
         return _gathered(np.asarray(gradients), owned)
 

@@ -53,9 +53,7 @@ def check_samples(model: Model, data: Samples) -> ModelSpec:
     sample_type = jax.dtypes.canonicalize_dtype(data.x.dtype)
     sample = jax.ShapeDtypeStruct((1, *data.x.shape[1:]), sample_type)
     try:
-        scores = jax.eval_shape(
-            lambda p, x: model.apply(model.unflatten(p), x, None), parameters, sample
-        )
+        scores = jax.eval_shape(model.scores, parameters, sample, model.frozen_arrays)
     except (TypeError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise ModelError(

@@ -19,7 +19,7 @@ from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -41,6 +41,23 @@ _TRIES = 5
 _START_SECONDS = 300
 _LESS_MEMORY = "use fewer actors (run.actors), fewer clients at a time (run.cohort), or packed data"
 _log = logging.getLogger("fedkin")
+
+
+class _PackedData(NamedTuple):
+    """Packed data that each actor opens.
+
+    Attributes:
+        folder: the folder of the files.
+        task_type: the task type of the run. In a private run it has other statistics of the labels
+            than the files.
+    """
+
+    folder: Path
+    task_type: Any
+
+    def opened(self) -> FederatedData:
+        """The data of the run."""
+        return open_packed(self.folder).with_task_type(self.task_type)
 
 
 class Cluster:
@@ -146,7 +163,9 @@ class ActorPool:
         cluster = self._cluster = self._connect()
         self.ray = cluster.ray
         packed = self.data.packed  # in a folder that every machine must reach
-        held = self.data if packed is None else packed.folder.resolve()
+        held: FederatedData | _PackedData = self.data
+        if packed is not None:
+            held = _PackedData(packed.folder.resolve(), self.data.task_type)
         # XLA devices of an actor: one for its only core, otherwise all that XLA finds.
         devices = 1 if cluster.cores == 1 else None
         self._parts = self.ray.put((held, self._model, self._ids, self._clients_per_batch, devices))
@@ -315,10 +334,11 @@ class _Actor:
     """The content of a Ray process: scorer and trainer for the data of one federation."""
 
     def __init__(
-        self, parts: tuple[FederatedData | Path, AnyModel, np.ndarray, int | None, int | None]
+        self,
+        parts: tuple[FederatedData | _PackedData, AnyModel, np.ndarray, int | None, int | None],
     ) -> None:
         held, model, ids, clients_per_batch, devices = parts
-        data = open_packed(held) if isinstance(held, Path) else held
+        data = held.opened() if isinstance(held, _PackedData) else held
         self.scorer, self.trainer = worker_factory(model, ids, devices, clients_per_batch)(data)
         self.replies = RowReplies(data, ids, self.scorer, self.trainer)
         self.digest = data.packed.digest if data.packed else None

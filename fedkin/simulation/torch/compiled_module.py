@@ -3,8 +3,9 @@ weights, and JAX computes every operator."""
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,12 +14,21 @@ import torch
 from jaxtyping import Array, Float
 from torch import nn
 
+from fedkin.models.frozen import FrozenPart
 from fedkin.models.model import Model, prepare_jax
-from fedkin.simulation.torch.flat_module import FlatModule, float_entries, trainable_entries
+from fedkin.simulation.torch.flat_module import (
+    FlatModule,
+    copied,
+    float_entries,
+    shared_entries,
+    trainable_entries,
+)
+from fedkin.simulation.torch.frozen_tensors import as_arrays
 from fedkin.simulation.torch.lowerings import counting
 from fedkin.simulation.torch.torchax_library import environment
 
-Leaves = list[Array]  # the floating-point entries of the module's state, in their order
+Leaves = list[Array]  # the entries of the module's vector, in their order
+Arrays = Mapping[str, Any]  # arrays by name
 
 
 def compile_module(model: FlatModule) -> Model:
@@ -27,7 +37,8 @@ def compile_module(model: FlatModule) -> Model:
     The parameters are a list, since JAX would sort a dictionary by name.
 
     Gradient steps do not change running statistics and frozen entries. A training pass returns
-    them: statistics updated by the batch, frozen entries unchanged.
+    them: statistics updated by the batch, frozen entries unchanged. The frozen network of an
+    adapter is no leaf: compiled programs take its arrays as an argument.
 
     Raises:
         MissingExtra: torchax is not installed.
@@ -45,28 +56,32 @@ def compile_module(model: FlatModule) -> Model:
     def unflatten(flat: Float[Array, "P"]) -> Leaves:
         return [flat[part].reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
 
-    def apply(leaves: Leaves, x: Array, key: Array | None) -> Array:
-        return call(leaves, x, key, training=False)[0]
+    frozen: FrozenPart | None = getattr(model, "frozen", None)
+
+    def applied(arrays: Arrays) -> Callable[[Leaves, Array, Array | None], Array]:
+        return lambda leaves, x, key: call(leaves, arrays, x, key, training=False)[0]
 
     def fit(leaves: Leaves, x: Array, mask: Array, key: Array | None) -> tuple[Array, Leaves]:
         with counting(mask):
-            return call(leaves, x, key, training=True)
+            return call(leaves, {}, x, key, training=True)
 
-    return Model(
+    made = Model(
         name=model.name,
         spec=model.spec,
         init=init,
-        apply=apply,
+        apply=applied({} if frozen is None else frozen.tree),
         unflatten=unflatten,
         random=True,
-        fit=fit,
-        statistics=fixed,
         whole=lambda tree: tree,
     )
+    if frozen is not None:
+        # A frozen network is in evaluation mode in training too, so that there is one pass.
+        return replace(made, frozen=frozen, applied=applied)
+    return replace(made, fit=fit, statistics=fixed)
 
 
 def _call(module: nn.Module) -> Callable[..., tuple[Array, Leaves]]:
-    """A function ``(leaves, x, key, training) -> scores, leaves after the call``.
+    """A function ``(leaves, frozen arrays, x, key, training) -> scores, leaves after the call``.
 
     Leaves are the module's tensors. They are returned because the module may change some of them in
     place, such as running statistics.
@@ -76,23 +91,36 @@ def _call(module: nn.Module) -> Callable[..., tuple[Array, Leaves]]:
     # torchax can be imported only after ``environment``.
     from torchax.tensor import Tensor as Wrapped
 
-    by_mode = {mode: copy.deepcopy(module).train(mode) for mode in (True, False)}
-    # Integer entries, such as counters of batches: part of the module, but not of its vector.
-    constants = {
-        name: jnp.asarray(entry.numpy())
-        for name, entry in module.state_dict().items()
-        if isinstance(entry, torch.Tensor) and not entry.is_floating_point()
-    }
+    by_mode = {mode: copied(module).train(mode) for mode in (True, False)}
+    constants = _constants(module)
 
-    def call(leaves: Leaves, x: Array, key: Array | None, training: bool) -> tuple[Array, Leaves]:
+    def call(
+        leaves: Leaves, frozen: Arrays, x: Array, key: Array | None, training: bool
+    ) -> tuple[Array, Leaves]:
         # torchax needs a key even for a module that draws no random numbers.
         prng = jax.random.key(0) if key is None else key
         with env, env.override_property(prng=prng):
             state = {name: Wrapped(leaf, env) for name, leaf in zip(names, leaves, strict=True)}
-            held = {name: Wrapped(value, env) for name, value in constants.items()}
+            fixed = {**constants, **frozen}
+            held = {name: Wrapped(jnp.asarray(value), env) for name, value in fixed.items()}
             scores = torch.func.functional_call(
                 by_mode[training], {**state, **held}, (Wrapped(x, env),)
             )
             return scores.jax(), [state[name].jax() for name in names]
 
     return call
+
+
+def _constants(module: nn.Module) -> dict[str, Array]:
+    """The entries of a module that are neither in its vector nor frozen: integers, such as counters
+    of batches, and buffers that its state leaves out, such as position numbers."""
+    state = module.state_dict(keep_vars=True)
+    integers = {
+        name: entry
+        for name, entry in state.items()
+        if isinstance(entry, torch.Tensor) and not entry.is_floating_point()
+    }
+    others = {name: entry for name, entry in module.named_buffers() if name not in state}
+    shared = shared_entries(module)
+    constants = {name: entry for name, entry in (integers | others).items() if name not in shared}
+    return {name: jnp.asarray(array) for name, array in as_arrays(constants).items()}

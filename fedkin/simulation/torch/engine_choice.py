@@ -14,7 +14,6 @@ module's own code draws random numbers, the trial compares inference only, and a
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import logging
 from typing import TYPE_CHECKING, Any
@@ -32,7 +31,13 @@ from fedkin.core.train_call import TrainCall
 from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData
 from fedkin.data.ragged import Ragged
-from fedkin.simulation.torch.flat_module import FlatModule, error_reason, to_tensor
+from fedkin.simulation.torch.flat_module import (
+    FlatModule,
+    copied,
+    error_reason,
+    shared_entries,
+    to_tensor,
+)
 from fedkin.simulation.torch.training import TorchTrainer
 
 if TYPE_CHECKING:
@@ -207,15 +212,17 @@ def _differ(values: Float[np.ndarray, "..."], expected: Float[np.ndarray, "..."]
 
 def without_dropout(module: nn.Module) -> nn.Module:
     """The module itself if it has no dropout, otherwise a copy without dropout."""
-    copied = copy.deepcopy(module)
+    if shared_entries(module):  # a frozen network draws no dropout in training either
+        return module
+    still = copied(module)
     changed = False
-    for layer in copied.modules():
+    for layer in still.modules():
         # A dropout layer has its rate in `p`, a recurrent or attention layer in `dropout`.
         name = "p" if isinstance(layer, nn.modules.dropout._DropoutNd) else "dropout"
         if isinstance(getattr(layer, name, None), float) and getattr(layer, name) > 0:
             setattr(layer, name, 0.0)
             changed = True
-    return copied if changed else module
+    return still if changed else module
 
 
 def _few_samples(data: FederatedData) -> FederatedData:
@@ -245,7 +252,7 @@ def _draws(model: FlatModule, sample: FederatedData) -> bool:
     """Whether a module draws numbers from PyTorch's random state in a training pass."""
     with model.torch_settings():
         before = torch.get_rng_state()
-        copy.deepcopy(model.module).train()(to_tensor(sample.x))
+        copied(model.module).train()(to_tensor(sample.x))
         return not torch.equal(before, torch.get_rng_state())
 
 

@@ -17,6 +17,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedkin.core.errors import ModelError
 from fedkin.core.model_spec import ModelSpec
+from fedkin.simulation.torch.adapted_network import AdaptedNetwork
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +54,7 @@ class FlatModule:
                 f"model {self.name!r} has {self.spec.parameters} parameters, got an array of "
                 f"shape {flat.shape}"
             )
-        network = copy.deepcopy(self.module)
+        network = copied(self.module)
         with torch.no_grad():
             for name, entry in float_entries(network).items():
                 entry.copy_(torch.tensor(flat[self.spec.slices[name]]).reshape(entry.shape))
@@ -76,12 +77,25 @@ class FlatModule:
             torch.set_num_threads(before)
 
 
+def shared_entries(module: nn.Module) -> dict[str, Tensor]:
+    """The entries of a frozen network, which are not in the vector, by name. Empty for a module
+    that is no adapter."""
+    return module.shared_entries() if isinstance(module, AdaptedNetwork) else {}
+
+
+def copied(module: nn.Module) -> nn.Module:
+    """A copy of a module. It shares the entries of a frozen network with the module."""
+    return copy.deepcopy(module, {id(entry): entry for entry in shared_entries(module).values()})
+
+
 def float_entries(module: nn.Module) -> dict[str, Tensor]:
-    """The floating-point entries of the module's state by name; an entry that two layers share
-    occurs once."""
+    """The floating-point entries of the module's state by name, without those of a frozen network;
+    an entry that two layers share occurs once."""
+    shared = {id(entry) for entry in shared_entries(module).values()}
     by_identity: dict[int, tuple[str, Tensor]] = {}
     for name, entry in module.state_dict(keep_vars=True).items():
-        if isinstance(entry, Tensor) and entry.is_floating_point():
+        is_float = isinstance(entry, Tensor) and entry.is_floating_point()
+        if is_float and id(entry) not in shared:
             by_identity.setdefault(id(entry), (name, entry))
     return dict(by_identity.values())
 

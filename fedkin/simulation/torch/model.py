@@ -3,8 +3,8 @@ scorer."""
 
 from __future__ import annotations
 
-import copy
 import hashlib
+import logging
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -24,6 +24,7 @@ from fedkin.simulation.torch.engine_choice import model_in_jax
 from fedkin.simulation.torch.flat_module import (
     FlatModule,
     batch_norm_entries,
+    copied,
     error_reason,
     float_entries,
     initialised,
@@ -32,6 +33,8 @@ from fedkin.simulation.torch.flat_module import (
 )
 from fedkin.simulation.torch.scoring import TorchScorer
 from fedkin.simulation.torch.training import TorchTrainer
+
+_log = logging.getLogger("fedkin")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -80,7 +83,7 @@ class TorchModel(FlatModule):
         place = f"{data.name}'s samples of shape {data.x.shape[1:]}"
         with self.torch_settings():
             try:
-                scores = copy.deepcopy(self.module).eval()(to_tensor(data.x[:1]))
+                scores = copied(self.module).eval()(to_tensor(data.x[:1]))
             except Exception as error:  # whatever the user's own code raises
                 raise ModelError(
                     f"model {self.name!r} does not take {place}: {error_reason(error)}"
@@ -107,7 +110,7 @@ class TorchModel(FlatModule):
         streams."""
         return TorchScorer(data, self), TorchTrainer(data, self, ids)
 
-    def description(self) -> dict[str, str]:
+    def description(self) -> dict[str, Any]:
         """Entries of a run's description: the module's class, and its engine and optimiser if they
         are set.
 
@@ -136,6 +139,8 @@ class TorchModel(FlatModule):
         text = _without_addresses(str(self.module))
         digest = hashlib.sha256(repr((shapes, text, self.spec.detects)).encode())
         digest.update(self.initial(np.array([1, 2], np.uint32)).tobytes())
+        if self.spec.frozen:
+            digest.update(repr((self.spec.factors, self.spec.frozen)).encode())
         # The function of a partial is in the description, its arguments are not.
         if isinstance(self.optimizer, partial):
             arguments = (self.optimizer.args, sorted(self.optimizer.keywords.items()))
@@ -154,6 +159,29 @@ def _place_of(factory: Callable[..., Any]) -> str:
     module = getattr(function, "__module__", "?")
     name = getattr(function, "__qualname__", type(function).__qualname__)
     return f"{module}:{name}"
+
+
+def _advise_adapters(name: str, module: nn.Module) -> None:
+    """Log how much is sent in vain if more than half of a vector is frozen parameters."""
+    parameters = [entry for entry in module.parameters() if entry.is_floating_point()]
+    total = sum(entry.numel() for entry in parameters)
+    trained = sum(entry.numel() for entry in parameters if entry.requires_grad)
+    if 2 * trained < total:
+        _log.warning(
+            "model %r: %s of %s parameters are frozen, but clients send them; fk.lora "
+            "sends trained parameters only (%s here)",
+            name,
+            _rounded(total - trained),
+            _rounded(total),
+            _rounded(trained),
+        )
+
+
+def _rounded(number: int) -> str:
+    """A number of parameters for messages."""
+    if number >= 1_000_000:
+        return f"{number / 1e6:.1f} million"
+    return f"{number:,}"
 
 
 def build_model(
@@ -192,6 +220,7 @@ def build_model(
             f"model {name!r}: every layer needs explicit sizes: {error_reason(error)}"
         ) from error
     spec = spec_from_shapes(shapes, detects)
+    _advise_adapters(name, module)
     trained = trainable_entries(module)
     untrained = tuple(part for key, part in spec.slices.items() if key not in trained)
     normalises = batch_norm_entries(module)

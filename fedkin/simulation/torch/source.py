@@ -72,21 +72,13 @@ def torch_model(
     _require_torch()
     from torch import nn
 
-    from fedkin.simulation.torch.engine_choice import ENGINES
     from fedkin.simulation.torch.model import build_model
 
-    if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
-        raise ModelError(
-            f"model {name!r}: threads must be an integer of at least 1, got {threads!r}"
-        )
+    check_settings(name, threads, engine)
     if optimizer is not None and not callable(optimizer):
         raise ModelError(
             f"model {name!r}: optimizer must be a function of parameters and lr that makes a "
             f"torch.optim.Optimizer, got {optimizer!r}"
-        )
-    if engine not in ENGINES:
-        raise ModelError(
-            f"model {name!r}: engine must be one of {', '.join(ENGINES)}, got {engine!r}"
         )
     is_module = isinstance(source, nn.Module)
     if is_module:
@@ -107,6 +99,29 @@ def torch_model(
         optimizer=optimizer,
         engine=engine,
     )
+
+
+def check_settings(name: str, threads: Any, engine: str) -> None:
+    """Check how a model is trained.
+
+    Args:
+        name: name of the model in messages.
+        threads: cores for one client.
+        engine: library that trains the model.
+
+    Raises:
+        ModelError: the number of cores is not positive, or there is no such engine.
+    """
+    from fedkin.simulation.torch.engine_choice import ENGINES
+
+    if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
+        raise ModelError(
+            f"model {name!r}: threads must be an integer of at least 1, got {threads!r}"
+        )
+    if engine not in ENGINES:
+        raise ModelError(
+            f"model {name!r}: engine must be one of {', '.join(ENGINES)}, got {engine!r}"
+        )
 
 
 def _itself(module: Any) -> Any:

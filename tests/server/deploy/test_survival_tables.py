@@ -138,17 +138,26 @@ def test_a_deployed_run_is_the_simulated_one(tmp_path: Path) -> None:
         )
         for site in range(SITES)
     ]
-    data = joined(parts)
-    near = fk.simulate(
-        fk.FedAvg(),
-        data,
-        fk.models.cox(data),
-        rounds=3,
-        cohort=SITES,
-        local=fk.LocalTraining(epochs=2, batch_size=10, lr=0.05),
+    # A table of all sites has the same risk sets as the tables of the sites.
+    pooled = fk.data.from_pandas(
+        pd.concat(TABLES.values()),
+        client="client_id",
+        test="split",
+        scale_from=given,
+        loss_options=OPTIONS,
+        **COLUMNS,
     )
-    np.testing.assert_array_equal(far.state.models, near.state.models)
-    assert far.records[-1]["concordance_index"] == near.records[-1]["concordance_index"]
+    for data in (joined(parts), pooled):
+        near = fk.simulate(
+            fk.FedAvg(),
+            data,
+            fk.models.cox(data),
+            rounds=3,
+            cohort=SITES,
+            local=fk.LocalTraining(epochs=2, batch_size=10, lr=0.05),
+        )
+        np.testing.assert_array_equal(far.state.models, near.state.models)
+        assert far.records[-1]["concordance_index"] == near.records[-1]["concordance_index"]
 
 
 def test_the_server_scales_by_training_patients_and_not_by_risk_sets(tmp_path: Path) -> None:
@@ -227,6 +236,19 @@ def test_init_describes_survival(tmp_path: Path) -> None:
     assert found["scale_from"]["mean"] == pytest.approx(trained[["age", "dose"]].mean().to_dict())
     for content in sites.values():
         assert content["samples"] == found and content["data"]["event"] == "died"
+
+
+def test_a_setting_of_the_model_keeps_the_default_of_survival(tmp_path: Path) -> None:
+    settings = ["data.name=file", "data.path=t.csv", "data.label=months", "data.event=died"]
+    settings += ["samples.shape=[2]", "samples.features=['age', 'dose']", "samples.scale=standard"]
+    for given, model in {
+        "model.l2=0.1": {"name": "cox", "l2": 0.1},
+        "model.name=mclr": {"name": "mclr"},
+    }.items():
+        server, sites = configurations(
+            tmp_path, ["a"], new=["a"], settings=[*settings, given], secure=False
+        )
+        assert server["model"] == model and sites["a"]["model"] == model
 
 
 def test_a_site_without_events_is_refused(tmp_path: Path) -> None:

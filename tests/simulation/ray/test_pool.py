@@ -20,7 +20,7 @@ from fedkin.scenarios.population import Population
 from fedkin.simulation import run_rows
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.ray import pool as ray_pool
-from fedkin.simulation.ray.pool import ActorPool, Cluster, _Actor, versions
+from fedkin.simulation.ray.pool import ActorPool, Cluster, _Actor, _PackedData, versions
 from fedkin.tasks.train import Train
 
 exceptions = pytest.importorskip("ray.exceptions")
@@ -145,9 +145,9 @@ def test_a_machine_with_other_samples_under_the_same_path_is_named(
     ):
         pool(ray, monkeypatch, Path("one"))
     data = fk.data.load(tmp_path / "one")
-    ray.digest = _Actor(((tmp_path / "one"), fk.models.mclr(data), np.arange(4), None, 1)).ready()[
-        2
-    ]
+    held = _PackedData(tmp_path / "one", data.task_type)
+    actor = _Actor((held, fk.models.mclr(data), np.arange(4), None, 1))
+    ray.digest = actor.ready()[2]
     assert ray.digest is not None
     assert pool(ray, monkeypatch, Path("two")).compute("trainer.train", (), [()]) == [1]
 
@@ -282,3 +282,18 @@ def test_a_part_of_the_samples_is_not_for_actors_that_sum() -> None:
         TaskError, match=r"cannot be summed by actors; set run\.sum_by_actor = false"
     ):
         run_rows._refuse_part(np.zeros(1), [np.zeros(1)])
+
+
+def test_actors_open_packed_data_with_the_task_type_of_the_run(tmp_path: Path) -> None:
+    """A private run has no constant model of training labels, which the files have."""
+    x = np.random.default_rng(0).normal(size=(12, 2)).astype(np.float32)
+    given = {"mean": 100.0, "scale": 25.0}
+    data = fk.data.from_arrays(
+        x, x[:, 0].astype(float), clients=[0, 1] * 6, task="regression", label_scale_from=given
+    )
+    packed = fk.data.pack(data, tmp_path / "packed")
+    private = packed.with_task_type(packed.task_type.as_given())
+    assert packed.task_type.centre != private.task_type.centre == 0
+    assert private.packed is not None
+    found = _PackedData(private.packed.folder, private.task_type).opened()
+    assert found.task_type.centre == 0 and found.packed == packed.packed

@@ -1,0 +1,130 @@
+"""Federated data from a table with a column of texts, for pretrained networks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from fedkin.core.errors import ConfigError, DataError
+from fedkin.core.storage import user_path
+from fedkin.data.client_ids import client_ids
+from fedkin.data.column_checks import check_columns
+from fedkin.data.federated import FederatedData
+from fedkin.data.file_samples import SPLIT
+from fedkin.data.files import Table, read_table
+from fedkin.data.partition_options import checked, own_partition
+from fedkin.data.tokenizer import Tokenizer
+from fedkin.data.user_samples import OwnSamples
+
+_TRAIN = 0.8  # each client's share of training samples, if the table has no split
+
+
+@checked
+def texts(
+    path: Any,
+    *,
+    text: str,
+    label: str,
+    tokenizer: Any,
+    client: str | None = None,
+    length: int | None = None,
+    partition: str | None = None,
+    clients: int | None = None,
+    classes_per_client: int | None = None,
+    alpha: float | int | None = None,
+    min_samples: int | None = None,
+    train_fraction: float | int = _TRAIN,
+    label_names: Sequence[str] | None = None,
+    seed: int = 0,
+) -> FederatedData:
+    """A federation of texts as token numbers, for ``fk.lora``.
+
+    Args:
+        path: a table with a row for each text: a file (.csv, .tsv, .parquet) or a DataFrame. A
+            column ``split`` with ``train``, ``test`` and ``validation`` divides the samples.
+        text: column of the texts.
+        label: column of the labels.
+        tokenizer: folder of a Hugging Face model, with ``tokenizer.json`` and ``config.json``; or a
+            backbone of ``fk.models.from_transformers``.
+        client: column with the client of each text. Give either this or a partition.
+        length: number of tokens L of every text; longer texts are cut, and a message says how many.
+            None: enough for 95% of the texts, rounded up to a multiple of 8.
+        partition, clients, classes_per_client, alpha, min_samples: how to divide the texts over
+            clients by their labels, as in ``fk.data.from_arrays``.
+        train_fraction: each client's share of training samples, if there is no column ``split``.
+        label_names: names of the classes 0, 1, ..; None for the text that occurs.
+        seed: seed of partition and split.
+
+    Returns:
+        The federation: x are token numbers, int32 [M, L].
+
+    Raises:
+        DataError: a column is missing, or a text is empty or no text.
+        ConfigError: ``client`` and ``partition`` are both given or both missing, or the length is
+            above the tokenizer's.
+    """
+    options = own_partition(
+        partition=partition,
+        clients=clients,
+        classes_per_client=classes_per_client,
+        alpha=alpha,
+        min_samples=min_samples,
+    )
+    if (client is None) == (options is None):
+        raise ConfigError(
+            "give either client (the column with the client of each text) or partition and "
+            f"clients; got {'neither' if options is None else 'both'}"
+        )
+    place, table = _table(path, client)
+    names = {"text": text, "label": label}
+    if client is not None:
+        names["client"] = client
+    check_columns(table, list(names.values()), place)
+    reader = tokenizer if hasattr(tokenizer, "tokens") else Tokenizer.from_folder(tokenizer)
+    samples = OwnSamples(
+        place=place,
+        title=place.stem if isinstance(place, Path) else place,
+        x=reader.tokens(checked_texts(table[text], place, text), length),
+        labels=table[label].to_numpy(),
+        owners=None if client is None else client_ids(table[client].to_numpy(), place, client),
+        split=table[SPLIT].to_numpy() if SPLIT in table else None,
+        label_names=None if label_names is None else tuple(label_names),
+        integers=True,
+        columns=names,
+    )
+    return samples.federation(options, _fraction(samples, train_fraction), seed)
+
+
+def _table(path: Any, client: str | None) -> tuple[Path | str, Table]:
+    """The name of the source in messages, and the table."""
+    if hasattr(path, "columns"):
+        return "frame", path
+    file = user_path(path)
+    return file, read_table(file, client)
+
+
+def checked_texts(column: Any, place: Path | str, name: str) -> list[str]:
+    """The texts of a column.
+
+    Args:
+        column: a column of a DataFrame.
+        place: file or name with which error messages begin.
+        name: name of the column.
+
+    Raises:
+        DataError: an entry is missing or no text.
+    """
+    found = column.tolist()
+    for row, entry in enumerate(found):
+        if not isinstance(entry, str) or not entry.strip():
+            raise DataError(
+                f"{place}: the text in row {row} of column {name!r} is {entry!r}; leave out rows "
+                "without a text"
+            )
+    return found
+
+
+def _fraction(samples: OwnSamples, train_fraction: float | int) -> float | int:
+    """The share of training samples: all that the split leaves, if there is one."""
+    return 1 if samples.split is not None else train_fraction

@@ -1,0 +1,291 @@
+"""A pretrained text encoder from a local folder of a Hugging Face model. Nothing is downloaded.
+
+The folder holds ``config.json``, ``model.safetensors`` and ``tokenizer.json``, as
+``save_pretrained`` of transformers writes them. The encoder is computed by JAX
+(:mod:`fedkin.models.encoder`), so transformers and PyTorch need not be installed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Int
+from safetensors import SafetensorError, safe_open
+
+from fedkin.core.errors import ModelError
+from fedkin.data.tokenizer import CONFIG, Tokenizer, model_config
+from fedkin.models.encoder import (
+    Attention,
+    Embeddings,
+    Encoder,
+    EncoderLayer,
+    LayerNorm,
+    Projection,
+)
+from fedkin.models.frozen import FrozenPart
+
+WEIGHTS = "model.safetensors"
+_PICKLES = ("*.bin", "*.pt", "*.pth")
+# Settings of a BERT model for which the encoder computes something else.
+_ASSUMED = {"hidden_act": "gelu", "position_embedding_type": "absolute"}
+_FLOATS = ("F64", "F32", "F16", "BF16")
+# The dense layers of an encoder layer, and their places in a BERT model of transformers.
+MODULES = {
+    "attention.query": "attention.self.query",
+    "attention.key": "attention.self.key",
+    "attention.value": "attention.self.value",
+    "attention.output": "attention.output.dense",
+    "intermediate": "intermediate.dense",
+    "output": "output.dense",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Backbone:
+    """A pretrained encoder with its tokenizer.
+
+    Attributes:
+        name: name of the folder.
+        encoder: the encoder, with NumPy arrays.
+        tokenizer: from texts to token numbers.
+        folder: the folder from which it was read.
+    """
+
+    name: str
+    encoder: Encoder
+    tokenizer: Tokenizer
+    folder: Path
+
+    def __repr__(self) -> str:
+        return (
+            f"Backbone {self.name!r}: {len(self.encoder.layers)} layers of width "
+            f"{self.encoder.width}, {self.parameters:,} parameters"
+        )
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of weights, settings and tokenizer, which identifies the backbone: with other
+        heads or other words, equal weights compute something else."""
+        settings = [
+            *(layer.attention.heads for layer in self.encoder.layers),
+            *(layer.output_norm.eps for layer in self.encoder.layers),
+            self.encoder.padding,
+            self.tokenizer.digest,
+        ]
+        digest = hashlib.sha256(FrozenPart(self.name, self.encoder).digest.encode())
+        digest.update(repr(settings).encode())
+        return digest.hexdigest()
+
+    @cached_property
+    def parameters(self) -> int:
+        """Number of parameters."""
+        return sum(leaf.size for leaf in jax.tree.leaves(self.encoder))
+
+    def tokens(self, texts: Any, length: int | None = None) -> Int[np.ndarray, "M L"]:
+        """Token numbers of texts, filled up with padding.
+
+        Args:
+            texts: M texts.
+            length: number of tokens L of every text; longer texts are cut, and a message says how
+                many. None: enough for 95% of the texts, rounded up to a multiple of 8.
+        """
+        return self.tokenizer.tokens(texts, length)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The weights by the names of transformers, as ``model.safetensors`` has them."""
+        found: dict[str, Any] = {}
+        if self.encoder.embeddings is not None:
+            embeddings = self.encoder.embeddings
+            for name in ("word", "position", "token_type"):
+                found[f"embeddings.{name}_embeddings.weight"] = getattr(embeddings, name)
+            found |= _named("embeddings.LayerNorm", embeddings.norm)
+        for number, layer in enumerate(self.encoder.layers, self.encoder.first):
+            place = f"encoder.layer.{number}"
+            for name, part in _parts(layer).items():
+                found |= _named(f"{place}.{name}", part)
+        return {name: np.asarray(array, np.float32) for name, array in found.items()}
+
+    def starting_at(self, layer: int) -> Backbone:
+        """The backbone without the embeddings and the layers below ``layer``, for features that
+        ``fk.models.features`` has computed."""
+        count = len(self.encoder.layers)
+        if not 0 <= layer < count:
+            raise ModelError(
+                f"backbone {self.name!r} has the layers 0 to {count - 1}; there is no layer {layer}"
+            )
+        if layer == 0:
+            return self
+        encoder = replace(
+            self.encoder, embeddings=None, layers=self.encoder.layers[layer:], first=layer
+        )
+        return replace(self, encoder=encoder)
+
+
+def _parts(layer: EncoderLayer) -> dict[str, Projection | LayerNorm]:
+    """The parts of a layer that have weights, by the names of transformers."""
+    attention = layer.attention
+    return {
+        "attention.self.query": attention.query,
+        "attention.self.key": attention.key,
+        "attention.self.value": attention.value,
+        "attention.output.dense": attention.output,
+        "attention.output.LayerNorm": layer.attention_norm,
+        "intermediate.dense": layer.intermediate,
+        "output.dense": layer.output,
+        "output.LayerNorm": layer.output_norm,
+    }
+
+
+def _named(name: str, part: Projection | LayerNorm) -> dict[str, Any]:
+    """Weight and bias of a part, by name."""
+    return {f"{name}.weight": part.weight, f"{name}.bias": part.bias}
+
+
+def from_transformers(folder: str | Path) -> Backbone:
+    """A pretrained text encoder from a local folder of a Hugging Face model.
+
+    Args:
+        folder: a folder with ``config.json``, ``model.safetensors`` and ``tokenizer.json``. Nothing
+            is downloaded.
+
+    Returns:
+        The backbone, for ``fk.lora`` and ``fk.models.features``.
+
+    Raises:
+        ModelError: the folder lacks a file, has its weights in pickles only, is no BERT model, has
+            quantised weights, or its tokenizer does not fit.
+    """
+    folder = Path(folder)
+    config = read_config(folder)
+    weights = _Weights(folder / WEIGHTS, read_arrays(folder))
+    tokenizer = Tokenizer.from_folder(folder)
+    encoder = Encoder(
+        embeddings=weights.embeddings(_eps(config)),
+        layers=tuple(weights.layer(number, config) for number in range(_layers(folder, config))),
+        first=0,
+        padding=tokenizer.padding,
+    )
+    tokenizer.check_vocabulary(len(encoder.embeddings.word))  # type: ignore[union-attr]
+    return Backbone(
+        name=folder.resolve().name,
+        encoder=encoder,
+        tokenizer=tokenizer,
+        folder=folder,
+    )
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """The settings of the model in a folder."""
+    path = folder / CONFIG
+    config = model_config(folder)
+    kind = config.get("model_type")
+    if kind != "bert":
+        raise ModelError(
+            f"{path}: model_type is {kind!r}; fedkin computes 'bert' itself. Give another model "
+            "as a PyTorch module: fk.lora(data, AutoModel.from_pretrained(folder))"
+        )
+    if "quantization_config" in config:
+        raise ModelError(f"{path}: the weights are quantised; give the model before quantisation")
+    for name, assumed in _ASSUMED.items():
+        if config.get(name, assumed) != assumed:
+            raise ModelError(f"{path}: {name} is {config[name]!r}; fedkin computes {assumed!r}")
+    return config
+
+
+def read_arrays(folder: Path) -> dict[str, np.ndarray]:
+    """The weights in a folder as float32 arrays, without the prefix ``bert.``."""
+    path = folder / WEIGHTS
+    if not path.is_file():
+        if any(found for pattern in _PICKLES for found in folder.glob(pattern)):
+            raise ModelError(
+                f"{folder} has its weights in pickles only, which can run code. Load the model "
+                f"where you trust it, and write {WEIGHTS} by model.save_pretrained(folder)"
+            )
+        raise ModelError(f"{folder} has no {WEIGHTS}; model.save_pretrained(folder) writes it")
+    arrays = {}
+    try:
+        # NumPy has no bfloat16, and JAX reads all types of floats.
+        with safe_open(path, framework="flax") as file:
+            for name in file.keys():
+                kind = file.get_slice(name).get_dtype()
+                if kind in _FLOATS:
+                    short = name.removeprefix("bert.")
+                    arrays[short] = np.asarray(file.get_tensor(name), np.float32)
+                elif kind not in ("I64", "I32"):
+                    raise ModelError(
+                        f"{path}: {name} has the type {kind}; quantised weights are not read"
+                    )
+    except SafetensorError as error:
+        raise ModelError(f"{path} cannot be read: {error}") from error
+    return arrays
+
+
+def _layers(folder: Path, config: Mapping[str, Any]) -> int:
+    """Number of layers."""
+    count = config.get("num_hidden_layers")
+    if not isinstance(count, int) or count < 1:
+        raise ModelError(f"{folder / CONFIG}: num_hidden_layers is {count!r}, not a whole number")
+    return count
+
+
+def _eps(config: Mapping[str, Any]) -> float:
+    """The number that normalisation adds to the variance."""
+    return float(config.get("layer_norm_eps", 1e-12))
+
+
+@dataclass(frozen=True)
+class _Weights:
+    """The arrays of a BERT model, by the names of transformers."""
+
+    path: Path
+    arrays: Mapping[str, np.ndarray]
+
+    def array(self, name: str) -> Any:
+        """One array."""
+        if name not in self.arrays:
+            raise ModelError(f"{self.path} has no array {name}; the file belongs to another model")
+        return self.arrays[name]
+
+    def projection(self, name: str) -> Projection:
+        """A dense layer."""
+        return Projection(weight=self.array(f"{name}.weight"), bias=self.array(f"{name}.bias"))
+
+    def norm(self, name: str, eps: float) -> LayerNorm:
+        """A normalisation."""
+        weight = self.array(f"{name}.weight")
+        return LayerNorm(weight=weight, bias=self.array(f"{name}.bias"), eps=eps)
+
+    def embeddings(self, eps: float) -> Embeddings:
+        """The embeddings of tokens."""
+        return Embeddings(
+            word=self.array("embeddings.word_embeddings.weight"),
+            position=self.array("embeddings.position_embeddings.weight"),
+            token_type=self.array("embeddings.token_type_embeddings.weight"),
+            norm=self.norm("embeddings.LayerNorm", eps),
+        )
+
+    def layer(self, number: int, config: Mapping[str, Any]) -> EncoderLayer:
+        """One layer."""
+        place = f"encoder.layer.{number}"
+        dense = {name: self.projection(f"{place}.{path}") for name, path in MODULES.items()}
+        attention = Attention(
+            query=dense["attention.query"],
+            key=dense["attention.key"],
+            value=dense["attention.value"],
+            output=dense["attention.output"],
+            heads=int(config["num_attention_heads"]),
+        )
+        return EncoderLayer(
+            attention=attention,
+            attention_norm=self.norm(f"{place}.attention.output.LayerNorm", _eps(config)),
+            intermediate=dense["intermediate"],
+            output=dense["output"],
+            output_norm=self.norm(f"{place}.output.LayerNorm", _eps(config)),
+        )

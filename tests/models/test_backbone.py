@@ -1,0 +1,167 @@
+"""Backbones from folders of Hugging Face models: the numbers of transformers, and folders that are
+refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+pytest.importorskip("tokenizers", reason="texts need pip install 'fedkin[text]'")
+
+import fedkin as fk
+from fedkin.core.errors import ConfigError, DataError, ModelError
+from tests.models.tiny_bert import LAYERS, WIDTH, WORDS, weights, write_bert
+
+TEXTS = ["the red cat sat", "dog", "a b c d e f g h", "blue unheard"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_bert(tmp_path_factory.mktemp("backbone") / "tiny")
+
+
+def test_hidden_states_are_those_of_transformers(folder: Path) -> None:
+    torch = pytest.importorskip("torch", reason="transformers computes with PyTorch")
+    transformers = pytest.importorskip("transformers", reason="pip install transformers")
+    backbone = fk.models.from_transformers(folder)
+    tokens = backbone.tokens(TEXTS, 10)
+    theirs = transformers.AutoModel.from_pretrained(folder, local_files_only=True).eval()
+    with torch.no_grad():
+        ids = torch.from_numpy(tokens.astype(np.int64))
+        expected = theirs(input_ids=ids, attention_mask=ids != 0).last_hidden_state.numpy()
+    hidden, mask = backbone.encoder.inputs(tokens)
+    found = np.asarray(backbone.encoder.through(hidden, mask))
+    kept = tokens != 0
+    np.testing.assert_allclose(found[kept], expected[kept], atol=1e-5)
+
+
+def test_its_arrays_are_those_of_the_file(folder: Path) -> None:
+    found = fk.models.from_transformers(folder).arrays()
+    in_file = {name: array for name, array in weights(0).items() if "pooler" not in name}
+    assert found.keys() == in_file.keys()
+    for name, array in in_file.items():
+        np.testing.assert_array_equal(found[name], array)
+
+
+def test_padding_changes_nothing(folder: Path) -> None:
+    backbone = fk.models.from_transformers(folder)
+    short = np.asarray(backbone.encoder(backbone.tokens(TEXTS[:2], 6)))
+    long = np.asarray(backbone.encoder(backbone.tokens(TEXTS[:2], 12)))
+    np.testing.assert_allclose(short, long, atol=1e-6)
+
+
+def test_tokens_have_one_length(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    backbone = fk.models.from_transformers(folder)
+    cls, sep = WORDS.index("[CLS]"), WORDS.index("[SEP]")
+    tokens = backbone.tokens(["the cat", "a b c d e f g h"], 5)
+    assert tokens.dtype == np.int32
+    assert tokens.tolist() == [
+        [cls, WORDS.index("the"), WORDS.index("cat"), sep, 0],
+        [cls, WORDS.index("a"), WORDS.index("b"), WORDS.index("c"), sep],
+    ]
+    # 95% of the texts fit into the length that is chosen, a multiple of 8.
+    assert backbone.tokens(TEXTS).shape[1] == 16
+    assert backbone.tokens(["dog"] * 3).shape[1] == 8
+
+
+def test_it_says_how_many_texts_are_cut(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", "fedkin"):
+        fk.models.from_transformers(folder).tokens(TEXTS, 5)
+    assert "2 of 4 texts are cut to 5 tokens" in caplog.text
+
+
+def test_features_and_the_layers_above_are_the_whole_encoder(folder: Path) -> None:
+    backbone = fk.models.from_transformers(folder)
+    tokens = backbone.tokens(TEXTS, 10)
+    data = fk.data.from_arrays(tokens, [0, 1, 0, 1], clients=[0, 0, 1, 1], test=0, integers=True)
+    computed = fk.models.features(data, backbone, layer=1)
+    assert computed.x.shape == (4, 10, WIDTH)
+    assert not computed.x[tokens == 0].any()
+    above = backbone.starting_at(1).encoder
+    assert len(above.layers) == LAYERS - 1
+    np.testing.assert_allclose(
+        np.asarray(above(computed.x)), np.asarray(backbone.encoder(tokens)), atol=1e-6
+    )
+
+
+def test_half_precision_becomes_float32(tmp_path: Path) -> None:
+    folder = write_bert(tmp_path / "half")
+    half = {name: array.astype(np.float16) for name, array in weights(0).items()}
+    save_file(half, folder / "model.safetensors")
+    encoder = fk.models.from_transformers(folder).encoder
+    assert encoder.layers[0].output.weight.dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"model_type": "gpt2"}, "model_type is 'gpt2'"),
+        ({"quantization_config": {"bits": 4}}, "quantised"),
+        ({"hidden_act": "relu"}, "hidden_act is 'relu'; fedkin computes 'gelu'"),
+        ({"pad_token_id": None}, "names no pad_token_id"),
+        ({"num_hidden_layers": "two"}, "num_hidden_layers is 'two'"),
+        ({"num_hidden_layers": 3}, "no array encoder.layer.2.attention.self.query.weight"),
+    ],
+)
+def test_another_model_is_refused(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(ModelError, match=words):
+        fk.models.from_transformers(write_bert(tmp_path / "other", **changes))
+
+
+def test_a_folder_that_lacks_files_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="nothing is downloaded"):
+        fk.models.from_transformers(tmp_path / "none")
+    with pytest.raises(ModelError, match="has no config"):
+        fk.models.from_transformers(tmp_path)
+    folder = write_bert(tmp_path / "tiny")
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    with pytest.raises(ModelError, match="pickles only"):
+        fk.models.from_transformers(folder)
+    (folder / "pytorch_model.bin").unlink()
+    with pytest.raises(ModelError, match=r"has no model\.safetensors"):
+        fk.models.from_transformers(folder)
+
+
+def test_quantised_weights_are_refused(tmp_path: Path) -> None:
+    folder = write_bert(tmp_path / "tiny")
+    arrays = weights(0)
+    arrays["encoder.layer.0.output.dense.weight"] = np.zeros((WIDTH, 20), np.int8)
+    save_file(arrays, folder / "model.safetensors")
+    with pytest.raises(ModelError, match="has the type I8; quantised weights are not read"):
+        fk.models.from_transformers(folder)
+
+
+def test_a_tokenizer_of_another_model_is_refused(tmp_path: Path) -> None:
+    folder = write_bert(tmp_path / "tiny")
+    tokenizer = json.loads((folder / "tokenizer.json").read_text())
+    tokenizer["model"]["vocab"]["extra"] = len(WORDS)
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    with pytest.raises(ModelError, match="the tokenizer belongs to another model"):
+        fk.models.from_transformers(folder)
+    (folder / "tokenizer.json").unlink()
+    with pytest.raises(ModelError, match=r"has no tokenizer\.json"):
+        fk.models.from_transformers(folder)
+
+
+def test_texts_that_are_none(folder: Path) -> None:
+    backbone = fk.models.from_transformers(folder)
+    with pytest.raises(DataError, match="the text in row 1 is nan, not a string"):
+        backbone.tokens(["dog", float("nan")])
+    with pytest.raises(ConfigError, match="length must be between 2 and 16"):
+        backbone.tokens(["dog"], 17)
+
+
+def test_layers_that_are_not_there(folder: Path) -> None:
+    backbone = fk.models.from_transformers(folder)
+    tokens = backbone.tokens(TEXTS, 10)
+    data = fk.data.from_arrays(tokens, [0, 1, 0, 1], clients=[0, 0, 1, 1], test=0, integers=True)
+    with pytest.raises(ModelError, match="layer must be between 1 and 1, got 2"):
+        fk.models.features(data, backbone, layer=2)
+    digits = fk.data.digits(clients=3)
+    with pytest.raises(ModelError, match="features are computed from token numbers"):
+        fk.models.features(digits, backbone, layer=1)

@@ -1,0 +1,97 @@
+"""Sites that train adapters: the backbone may be in another folder on each machine, with the same
+weights."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tomli_w
+
+pytest.importorskip("tokenizers", reason="texts need pip install 'fedkin[text]'")
+
+from fedkin.config.server import load_client, load_server
+from fedkin.core.errors import ConfigError
+from fedkin.server.deploy import check as checks
+from fedkin.server.deploy.build_node import node_from_config
+from fedkin.server.deploy.configurations import configurations
+from fedkin.server.deploy.run_server import RemoteWorlds
+from fedkin.server.message import RpcMessage
+from tests.models.tiny_bert import write_bert
+from tests.server.memory_transport import MemoryTransport, request_round
+
+TOKENS = 5
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """server.toml and the client.toml of a site, each with its own copy of the backbone."""
+    model = {"name": "lora", "backbone": "backbone", "rank": 2}
+    shared = {"samples": {"shape": [TOKENS], "classes": 2, "words": 18}, "model": model}
+    server = {"federation": {"capacity": 1, "wait_for": 1}, "run": {"rounds": 1, "cohort": 1}}
+    client = {"name": "berlin", "federation": "federation", "folder": "state", "clients": [0]}
+    data = {"name": "file", "path": "texts.npz", "integers": True}
+    for name, content in (("server", server), ("client", {"client": client, "data": data})):
+        write_bert(tmp_path / name / "backbone")
+        (tmp_path / name / f"{name}.toml").write_text(tomli_w.dumps(content | shared))
+    tokens = np.random.default_rng(0).integers(4, 18, (12, TOKENS))
+    np.savez(tmp_path / "client" / "texts.npz", x=tokens, y=[0, 1] * 6, client_id=np.zeros(12, int))
+    return tmp_path
+
+
+def answer(files: Path) -> RpcMessage:
+    """The site's reply to the server's handshake."""
+    rounds = request_round(MemoryTransport(), capacity=1, deadline=90.0)
+    worlds = RemoteWorlds(load_server(files / "server" / "server.toml"), rounds)
+    header: dict[str, Any] = {"operation": "hello", **worlds.membership.own.header()}
+    header["federation"] = ""
+    node = node_from_config(load_client(files / "client" / "client.toml"))
+    return node.handle(RpcMessage(header))
+
+
+def test_the_same_weights_in_another_folder_take_part(files: Path) -> None:
+    reply = answer(files)
+    assert "refused" not in reply.header
+    assert len(reply.header["backbone"]) == 16
+
+
+def test_other_weights_are_refused_by_name(files: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write_bert(files / "client" / "backbone", seed=1)
+    with caplog.at_level(logging.ERROR, "fedkin"):
+        reply = answer(files)
+    assert "the backbone's weights have the digest" in reply.header["refused"]
+    assert "model.backbone" in caplog.text
+    config = load_client(files / "client" / "client.toml")
+    server = load_server(files / "server" / "server.toml")
+    with pytest.raises(ConfigError, match=r"model\.backbone: the weights in .* are not those in"):
+        checks._refuse_other_backbone(config, server)
+
+
+def test_another_rank_is_another_configuration(files: Path) -> None:
+    path = files / "client" / "client.toml"
+    config = load_client(path, ["model.rank=3"])
+    server = load_server(files / "server" / "server.toml")
+    assert load_client(path).shared_digest == server.shared_digest
+    assert config.shared_digest != server.shared_digest
+
+
+def test_new_files_name_the_backbone_from_where_the_command_runs(
+    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(files / "client")
+    settings = [
+        "data.name=file",
+        f"data.path={files / 'client' / 'texts.npz'}",
+        "data.integers=true",
+        "model.name=lora",
+        "model.backbone=backbone",
+        "model.rank=2",
+        "method.name=fedavg",
+    ]
+    server, sites = configurations(tmp_path / "dep", ["a"], ["a"], settings, False)
+    assert server["model"]["backbone"] == str(files / "client" / "backbone")
+    assert sites["a"]["model"] == server["model"]
+    assert server["samples"]["words"] == 18
