@@ -15,7 +15,7 @@ no B: then all of its arrays are compared in the same way.
 
 Differs from the authors' code:
 * One cluster is possible: if the highest silhouette is at most ``floor``. The code always splits,
-  and the silhouette of B of clients that are alike is 0.08 to 0.11 (docs/measured-adapters.md).
+  also clients that are alike (docs/measured-adapters.md).
 * Step 3 is carried out. In the code each client starts from its own factors.
 * The last layer is trained and averaged with the adapter. In the code it stays as drawn, another
   one for each client, and is sent but not averaged.
