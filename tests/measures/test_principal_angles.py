@@ -11,7 +11,13 @@ import pytest
 from scipy.linalg import subspace_angles as scipy_angles
 
 from fedkin.core.errors import MethodError
-from fedkin.measures.principal_angles import FORMS, leading_directions, subspace_angles
+from fedkin.measures.principal_angles import (
+    FORMS,
+    angles_between,
+    leading_directions,
+    orthonormal,
+    subspace_angles,
+)
 
 ORACLE = {
     "smallest": "smallest_principal_angle_degrees",
@@ -132,3 +138,19 @@ def test_directions_that_are_not_there_are_zero(x: np.ndarray) -> None:
     rank = np.linalg.matrix_rank(x) if x.size else 0
     assert basis.shape == (x.shape[1], 3) and not basis[:, rank:].any()
     np.testing.assert_allclose(basis[:, :rank], np.full((x.shape[1], rank), x.shape[1] ** -0.5))
+
+
+def test_factors_of_adapters_as_subspaces(oracle: Callable[[str], dict[str, Any]]) -> None:
+    """Spans of two factors B are near, although the factors themselves are not alike."""
+    case = oracle("adapters")["subspace"]
+    factors = np.stack([case["B1"], case["B2"]])
+    bases = orthonormal(factors)
+    expected = np.degrees(np.arccos(case["cosines_of_principal_angles"]))
+    smallest = angles_between(bases[:1], bases[1:], "smallest")[0, 0]
+    assert smallest == pytest.approx(expected[0], abs=1e-4)
+    assert angles_between(bases[:1], bases[1:], "sum")[0, 0] == pytest.approx(
+        expected.sum(), abs=1e-4
+    )
+    one, other = (factor.ravel() for factor in factors)
+    cosine = one @ other / np.linalg.norm(one) / np.linalg.norm(other)
+    assert cosine == pytest.approx(case["cosine_flattened"], abs=1e-9)
