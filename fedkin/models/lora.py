@@ -158,14 +158,15 @@ def lora(
     drawn = options.drawn_a(adapted)
     parts = _Parts(network=network, adapted=adapted, options=options)
     trained_a = None if train == "B" else drawn
+    origin = None
+    if isinstance(backbone, Backbone):
+        origin = _origin(
+            backbone, rank, alpha, targets=targets, layers=layers, train=train, seed=seed
+        )
     frozen = FrozenPart(
         name=network.name,
         tree=Frozen(backbone=network.arrays, a=drawn if train == "B" else None),
-        origin=_origin(
-            backbone, rank, alpha, targets=targets, layers=layers, train=train, seed=seed
-        )
-        if isinstance(backbone, Backbone)
-        else None,
+        origin=origin,
     )
     if backbone_digest is not None:
         _check_digest(frozen, backbone_digest)
