@@ -44,7 +44,7 @@ def kmeans(
     """
     from sklearn.cluster import KMeans
 
-    distinct = len(np.unique(points, axis=0))
+    distinct = distinct_rows(points)
     if distinct < clusters:
         raise MethodError(
             f"{clusters} clusters need at least {clusters} distinct points, but only {distinct} of "
@@ -59,6 +59,13 @@ def kmeans(
     # One thread is used, because sums over several threads have no fixed order.
     with _threads().limit(limits=1):
         return np.asarray(fit.fit_predict(points, sample_weight=weights), np.int64)
+
+
+def distinct_rows(points: Float[np.ndarray, "n d"]) -> int:
+    """Number of different points. NumPy's ``unique`` takes seconds for rows of a model's size,
+    because it makes a type with a field for each column."""
+    # The sum turns -0.0 into 0.0, which have different bytes.
+    return len({row.tobytes() for row in points + 0.0})
 
 
 def kmeans_small(

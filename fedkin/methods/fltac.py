@@ -32,7 +32,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from fedkin.aggregation import mean_by_model
-from fedkin.clustering.kmeans import kmeans
+from fedkin.clustering.kmeans import distinct_rows, kmeans
 from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.plain import plain_options
@@ -177,7 +177,7 @@ class FLTAC:
         """
         from scipy.optimize import linear_sum_assignment
 
-        clusters = min(self.clusters, len(np.unique(solutions, axis=0)))
+        clusters = min(self.clusters, distinct_rows(solutions))
         seed = int(stream.child("kmeans").words()[0])
         labels = kmeans(solutions, clusters, seed=seed, weights=weights)
         # As many clients as possible keep the number of their cluster (Kuhn 1955).

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import adjusted_rand_score
 
-from fedkin.clustering.kmeans import kmeans
+from fedkin.clustering.kmeans import distinct_rows, kmeans
 from fedkin.core.errors import MethodError
 
 
@@ -51,3 +51,8 @@ def test_one_cluster() -> None:
 def test_fewer_distinct_points_than_clusters() -> None:
     with pytest.raises(MethodError, match=r"3 clusters.*only 1 of"):
         kmeans(np.ones((6, 3)), 3, seed=0)
+
+
+def test_rows_are_counted_by_their_values() -> None:
+    points = np.array([[0.0, 1.0], [-0.0, 1.0], [1.0, 0.0], [1.0, 0.0], [1.0, 2.0]])
+    assert distinct_rows(points) == len(np.unique(points, axis=0)) == 3
