@@ -108,12 +108,12 @@ def test_a_merged_model_needs_no_peft(
 def test_the_lines_of_the_readme_run(folder: Path, tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     pytest.importorskip("peft")
-    predictor = trained(folder)
     # A tokenizer folder needs the names of its special tokens.
     tokenizer = transformers.PreTrainedTokenizerFast(
         tokenizer_file=str(folder / "tokenizer.json"), pad_token="[PAD]", unk_token="[UNK]"
     )
     tokenizer.save_pretrained(folder)
+    predictor = trained(folder)
     for format in ("peft", "merged"):
         write_model(predictor, tmp_path / format, format)
         out = tmp_path / format / "cluster-0"

@@ -345,8 +345,9 @@ def test_a_process_for_a_message_imports_nothing_heavy() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     light = (
-        "core core.errors core.progress core.records core.suggestions server server.deploy "
-        "server.deploy.client_app server.deploy.worker_client server.deploy.worker_link "
+        "core core.errors core.progress core.records core.suggestions core.torch_adapters "
+        "server server.deploy server.deploy.client_app server.deploy.worker_client "
+        "server.deploy.worker_link "
         "server.flower_record server.frames"
     )
     assert set(done.stdout.split()) <= {f"fedkin.{name}" for name in light.split()}
