@@ -33,8 +33,7 @@ def factor_mean_error(
     """Relative error of averaging factors: the norm of mean(B) mean(A) - mean(B A) over all layers,
     divided by the norm of mean(B A).
 
-    It is 0 if all clients have the same A (``train="B"``), and small if their updates are alike.
-    Clusters therefore lose less than one model for all.
+    It is 0 if all clients have the same A, as with ``train="B"``.
 
     Args:
         models: the clients' models after training.

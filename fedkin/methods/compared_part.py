@@ -1,13 +1,14 @@
 """The part of an update by which clients are compared.
 
 A model with low-rank adapters has three kinds of parameters: A, B and the last layer. Updates of A
-say little about what a client's labels mean, but have the largest norm. Clusters by B or by the
-last layer are better where only labels differ (docs/measured-adapters.md).
+do not tell clients apart whose labels mean other things; B and the last layer do (see the picture
+in docs/adapters.md). The option ``part`` of methods is our addition. With ``all``, its default, methods
+compare what their papers compare.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -16,7 +17,7 @@ from fedkin.core.errors import MethodError
 from fedkin.core.model_spec import ModelSpec
 
 Part = Literal["all", "adapter", "B", "head"]
-PARTS = ("all", "adapter", "B", "head")
+PARTS: tuple[Part, ...] = get_args(Part)
 
 
 def only_part(

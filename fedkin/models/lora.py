@@ -112,7 +112,7 @@ def lora(
         targets: ends of the names of the dense layers that get factors.
         layers: numbers of the backbone's layers that get factors; None for all.
         train: ``AB`` to train both factors; ``B`` to train B only (FFA-LoRA, Sun et al., ICLR
-            2024), which halves the bytes and makes means of models exact.
+            2024), which makes messages smaller and means of models exact.
         head: for a backbone: True for a new last layer on the mean over the tokens. For a module:
             the end of the name of its last dense layer, which is drawn again and trained whole
             (True for the last one in the module); False if only factors are trained.

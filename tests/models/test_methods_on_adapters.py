@@ -94,7 +94,12 @@ def test_every_method_trains_adapters(name: str) -> None:
 )
 def test_options_come_along(option: Any) -> None:
     run = run_of(fk.FedAvg(), options=[option])
+    plain = run_of(fk.FedAvg())
     assert np.isfinite(run.models).all()
+    # The option changes the model or what serves the clients.
+    same_models = np.array_equal(run.models, plain.models)
+    same_scores = run.clients["accuracy"].equals(plain.clients["accuracy"])
+    assert not (same_models and same_scores)
 
 
 def test_b_alone_is_smaller() -> None:
