@@ -2,8 +2,8 @@
 
 A model with low-rank adapters has three kinds of parameters: A, B and the last layer. Updates of A
 do not tell clients apart whose labels mean other things; B and the last layer do (see the picture
-in docs/adapters.md). The option ``part`` of methods is our addition. With ``all``, its default, methods
-compare what their papers compare.
+in docs/adapters.md). The option ``part`` of methods is our addition. With ``all``, its default,
+methods compare what their papers compare.
 """
 
 from __future__ import annotations
