@@ -159,6 +159,13 @@ def test_the_size_of_a_sample_is_read_from_its_description(
     assert replace(ABOUT, samples=samples).sizes() == sizes
 
 
+def test_the_size_of_a_patient_in_a_risk_set_leaves_out_the_weight() -> None:
+    patients = replace(ABOUT, samples="[20, 7] -> survival", labels="survival")
+    assert patients.sizes() == {"d": 6}
+    # A plain vector of survival data, without risk sets, has no weight.
+    assert replace(patients, samples="[7] -> survival").sizes() == {"d": 7}
+
+
 def test_a_backbone_is_an_entry_if_there_is_one() -> None:
     assert "backbone" not in FULL.header()
     adapters = replace(FULL, backbone="b0")
