@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     from fedkin.options.attack.byzantine import Byzantine as Byzantine
     from fedkin.options.base import Option as Option
     from fedkin.options.late.late_replies import LateReplies as LateReplies
+    from fedkin.options.monitor.monitor import Monitor as Monitor
     from fedkin.options.noise.data_noise import GaussianNoise as GaussianNoise
     from fedkin.options.noise.data_noise import PairFlips as PairFlips
     from fedkin.options.noise.data_noise import SymmetricFlips as SymmetricFlips
@@ -171,6 +172,7 @@ _HOME = {
     "FedkinError": "fedkin.core.errors",
     "GaussianNoise": "fedkin.options.noise.data_noise",
     "LateReplies": "fedkin.options.late.late_replies",
+    "Monitor": "fedkin.options.monitor.monitor",
     "Ledger": "fedkin.core.ledger",
     "LocalTraining": "fedkin.core.training",
     "Measure": "fedkin.measures.measure",

@@ -1,5 +1,5 @@
-"""Options for any method: server optimisers, personal parts, robust rules, noise in the data,
-attacks, late replies, privacy and secret sums.
+"""Options for any method: server optimisers, personal parts, robust rules, a monitor of clusters,
+noise in the data, attacks, late replies, privacy and secret sums.
 
 ``SECTIONS`` lists all options. To add an option, write its class in a new file, and add an entry to
 ``SECTIONS`` that names the class.
@@ -96,6 +96,9 @@ SECTIONS = {
     ),
     "robust": OptionSection(
         "robust rule", {"aggregation": "fedkin.options.robust.robust:RobustAggregation"}
+    ),
+    "monitor": OptionSection(
+        "monitor", {"clusters": "fedkin.options.monitor.monitor:Monitor"}, repeatable=False
     ),
     "label_noise": OptionSection(
         "label noise",

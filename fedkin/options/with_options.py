@@ -26,6 +26,8 @@ OTHERS = "*"  # place in ORDER of options that it does not name
 # option first, and replies through the last one first. The first option is also the first to change
 # the state that the method returns.
 ORDER = (
+    # Watches the state that the method and all other options have made.
+    "monitor",
     # Clients train their personal parts before other options change the shared updates.
     "personal",
     # Takes each model's change in a round, after all averaging, as a gradient.

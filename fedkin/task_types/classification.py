@@ -55,6 +55,23 @@ class Classification(TaskType):
         del sums
         return loss * examples
 
+    def sample_errors(
+        self, scores: Float[np.ndarray, "B C"], y: np.ndarray
+    ) -> Float[np.ndarray, "B"]:
+        return (scores.argmax(axis=1) != y).astype(np.float64)
+
+    def bounded_losses(
+        self,
+        sums: Float[np.ndarray, "n S"],
+        loss: Float[np.ndarray, "n"],
+        examples: Int[np.ndarray, "n"],
+    ) -> Float[np.ndarray, "n"]:
+        """One minus the geometric mean of the probabilities of the true classes."""
+        del sums
+        mean = np.asarray(loss, np.float64) / np.maximum(examples, 1)
+        # The loss of a model that has diverged is NaN or infinite.
+        return -np.expm1(-np.nan_to_num(mean, nan=np.inf))
+
     def constant_scores(self, y: Any) -> tuple[Any, ...]:
         return ()
 

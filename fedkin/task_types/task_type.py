@@ -185,6 +185,43 @@ class TaskType(ABC):
         del loss, examples
         return self.named(sums)[self.score_sum]
 
+    def sample_errors(
+        self, scores: Float[np.ndarray, "B C"], y: np.ndarray
+    ) -> Float[np.ndarray, "B"]:
+        """The error by which two models are compared on a sample: whether the class is wrong (0 or
+        1), or the term of ``score_sum`` for labels that are numbers.
+
+        Args:
+            scores: outputs of a model.
+            y: rows of ``FederatedData.y``.
+        """
+        return self.score_losses(scores, y)
+
+    def bounded_losses(
+        self,
+        sums: Float[np.ndarray, "n S"],
+        loss: Float[np.ndarray, "n"],
+        examples: Int[np.ndarray, "n"],
+    ) -> Float[np.ndarray, "n"]:
+        """A loss from 0 to 1 for each client; 0 without samples. For labels that are numbers it
+        is L / (L + L_0), with the sum L of the model and L_0 of the constant model, so a model that
+        is as good as a constant has 1/2.
+
+        Args:
+            sums: the sums of each client.
+            loss: summed training loss of each client's samples.
+            examples: number of each client's samples.
+        """
+        del loss
+        named = self.named(sums)
+        model = named[self.score_sum]
+        constant = named.get(f"constant_{self.score_sum}", examples.astype(np.float64))
+        with np.errstate(invalid="ignore"):
+            share = model / (model + constant)
+        # The loss of a model that has diverged is infinite.
+        share = np.where(np.isposinf(model), 1.0, share)
+        return np.where(examples > 0, np.nan_to_num(share), 0.0)
+
     def constant_scores(self, y: Any) -> tuple[Any, ...]:
         """The same sums for the constant model, for the other names in ``sums``."""
         scores = np.tile(np.array(self.constant, np.float64), (len(y), 1))

@@ -24,7 +24,7 @@ Byzantine
 ClientDP
 Cohort Compute Progress Scoring
 Adam AdamW Schedule CheckpointError ChecksumError ConfigError DataError
-FedkinError LateReplies Ledger LocalTraining Measure Method MethodError MissingExtra ModelError
+FedkinError LateReplies Ledger LocalTraining Measure Method MethodError MissingExtra ModelError Monitor
 ScoredClients
 ModelSpec
 Population RobustAggregation Run SGD Scores SecretSums

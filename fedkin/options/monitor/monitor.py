@@ -1,0 +1,353 @@
+"""The monitor of clusters, as an option of any method: it watches whether clients still fit their
+cluster, and says which clusters should change, at a declared rate of false alarms.
+
+After each ``every``-th round:
+
+    watch   the clients of the cohort send the loss x of their cluster's model, from 0 to 1. One
+            e-detector for each client (``evidence.py``). Alarm: e-BH over all clients
+    probe   a client with an alarm compares its model with those of all other clusters, and sends
+            how many samples each one alone gets right (``proposals.py``)
+    move    a client whose evidence for another cluster passes e-BH belongs there. ``act="move"``
+            changes its cluster; otherwise the move is proposed only
+    split   a cluster is two if enough of its clients have an alarm and fit nowhere else
+    merge   every ``unions_every`` rounds, all clients of the cohort compare their model with the
+            others: two clusters are one, or one model would serve all, if no cluster loses more
+            than ``margin``
+
+E-values come from the sources in ``fedkin/measures/e_values.py``. The policy is not from a paper.
+
+The rate of false alarms holds while a client's loss exceeds its limit with probability at most 0.1,
+given the past (``evidence.py``). What cannot be seen: labels that are wrong in the same way in a
+whole cluster, clients that send nothing, and changes so slow that the level follows them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Bool, Int
+
+from fedkin.core.errors import ConfigError, MethodError
+from fedkin.core.method import UNASSIGNED, State
+from fedkin.core.plain import plain_options
+from fedkin.core.records import Record
+from fedkin.core.requirements import Requirements, requirements_of
+from fedkin.core.validation import check_choice, check_positive, check_positive_integer
+from fedkin.core.world import World
+from fedkin.measures.e_values import e_bh
+from fedkin.options.base import ActiveOption, Around, Call, Option, RunFacts
+from fedkin.options.monitor.evidence import WINDOW, Evidence
+from fedkin.options.monitor.proposals import (
+    Act,
+    log_of,
+    not_worse,
+    probe_rows,
+    read_probes,
+    splits,
+    unions,
+)
+from fedkin.tasks.fit_checks import BoundedLoss, CompareModels
+
+_SENDS = "the loss of its model (monitor)"
+
+
+@plain_options
+@dataclass(frozen=True)
+class Monitor(Option):
+    """Watches whether clients still fit their cluster, by tests with a declared rate of false
+    alarms.
+
+    Attributes:
+        act: ``watch``: only alarms. ``probe``: alarms, and proposals of better clusters. ``move``:
+            clients also change to a better cluster.
+        false_alarms: alpha, the probability of any false alarm in the whole federation within
+            ``horizon`` checks; also the false discovery rate of moves.
+        horizon: T, the number of checks for which ``false_alarms`` is declared, such as 365 for a
+            year of daily rounds.
+        margin: rise of a client's loss, from 0 to 1, that is not worth an alarm (of classes, the
+            loss is one minus the geometric mean of the probabilities of the true classes).
+        reference: number of observations in the level with which a client's loss is compared.
+        lag: number of observations in a row above a client's limit after which its present loss
+            is its new level.
+        every: number of rounds between two checks.
+        dwell: smallest number of rounds between two moves of a client, and for which an alarm
+            stays in force.
+        split_share: smallest share of a cluster's clients that no longer fit, for a split.
+        unions_every: number of rounds between two comparisons of all clusters; 0: none.
+        split: samples on which models are compared: ``validation``, or ``train`` where there are
+            no validation samples.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> fk.Monitor(act="move").false_alarms
+        0.05
+    """
+
+    section = "monitor"
+
+    act: Literal["watch", "probe", "move"] = "probe"
+    false_alarms: float = 0.05
+    horizon: int = 365
+    margin: float = 0.03
+    reference: int = 5
+    lag: int = 25
+    every: int = 1
+    dwell: int = 10
+    split_share: float = 0.3
+    unions_every: int = 0
+    split: Literal["validation", "train"] = "validation"
+
+    def __post_init__(self) -> None:
+        check_choice("act", self.act, ("watch", "probe", "move"))
+        check_choice("split", self.split, ("validation", "train"))
+        for name in ("horizon", "reference", "lag", "every", "dwell"):
+            check_positive_integer(name, getattr(self, name))
+        if self.unions_every != 0:
+            check_positive_integer("unions_every", self.unions_every)
+        if 2 * self.reference > WINDOW:
+            raise MethodError(f"reference must be at most {WINDOW // 2}, got {self.reference}")
+        for name in ("false_alarms", "margin", "split_share"):
+            value = getattr(self, name)
+            check_positive(name, value)
+            if value >= 1:
+                raise MethodError(f"{name} must be below 1, such as 0.05, got {value:g}")
+
+    def refusal(self, run: RunFacts) -> str:
+        needs = requirements_of(run.method)
+        name = type(run.method).__name__
+        if needs.peers:
+            return f"{name} has no server that could watch its clients; leave out the monitor"
+        if needs.model.detectors:
+            return f"{name} has a detector for each class, and no model of a cluster to watch"
+        if run.shares_part or needs.parts.own:
+            return (
+                "a part of each client's model stays on the client, so the cluster's model alone "
+                "says little about its fit; use the monitor without personal parts"
+            )
+        about = getattr(run.method, "about", None)
+        if self.act == "move" and about is not None and about.membership != "hard":
+            return (
+                f"{name} gives clients no single cluster (membership: {about.membership}), so the "
+                "monitor cannot move them; set monitor.act = 'watch'"
+            )
+        return ""
+
+    def requirements(self, needs: Requirements) -> Requirements:
+        sends = f"{needs.reads.sends}, and {_SENDS}" if needs.reads.sends else _SENDS
+        return replace(needs, reads=replace(needs.reads, sends=sends))
+
+    def simulated(self, data: Any, shift: Any) -> tuple[Any, Any]:
+        """The data as they are. Raises ConfigError if they have no validation samples, but the
+        monitor needs them."""
+        if self.split == "validation" and data.validation is None:
+            raise ConfigError(
+                f"monitor: {data.name} has no validation samples; set data.validation = 0.1 (in "
+                "Python data.with_validation(0.1)), or monitor.split = 'train'"
+            )
+        return data, shift
+
+    def bind(self, run: RunFacts) -> ActiveOption:
+        return ActiveMonitor(self, run.clients)
+
+
+class ActiveMonitor(ActiveOption):
+    """The monitor in a run. The state holds the evidence.
+
+    Args:
+        settings: settings of the monitor.
+        clients: N.
+    """
+
+    def __init__(self, settings: Monitor, clients: int) -> None:
+        super().__init__(settings.section)
+        self._settings = settings
+        self._clients = clients
+        self._acts: list[Act] = []
+
+    def around(self, world: World, before: State | None, call: Call) -> Around:
+        self._acts = []
+        cohort = call.clients
+        if call.step != "round" or cohort is None:
+            return Around(world, self._keeping(before))
+        return Around(world, lambda after: self._checked(world, before, after, cohort, call.round))
+
+    def record(self, state: State) -> Record:
+        """Largest evidence of a client, number of clients with an alarm, and what was found in
+        this round."""
+        arrays = self.arrays(state)
+        largest = arrays["evidence"].mean(axis=1).max(initial=0.0) / self._settings.horizon
+        return {
+            "monitor_evidence": log_of(float(largest)),
+            "monitor_alarms": int(arrays["alarmed"].sum()),
+            "monitor_acts": [act.plain() for act in self._acts],
+        }
+
+    def _keeping(self, before: State | None) -> Any:
+        """The function that gives the method's new state the arrays of the state before; those of
+        a beginning if there is none."""
+        if before is not None:
+            return lambda after: self.with_arrays(after, self.arrays(before))
+        none = Evidence.none(self._clients)
+        return lambda after: self.with_arrays(
+            after,
+            {
+                "losses": none.losses,
+                "evidence": none.detectors,
+                "spell": none.spell,
+                # The round of each client's last alarm and last move; 0: none yet.
+                "alarm_round": np.zeros(self._clients, np.int64),
+                "move_round": np.zeros(self._clients, np.int64),
+                "alarmed": np.zeros(self._clients, bool),
+                "stray": np.zeros(self._clients, bool),
+            },
+        )
+
+    def _checked(
+        self,
+        world: World,
+        before: State | None,
+        after: State,
+        cohort: Int[np.ndarray, "n"],
+        round: int,
+    ) -> State:
+        """The state after the checks of a round."""
+        settings = self._settings
+        arrays = {name: array.copy() for name, array in self.arrays(before).items()}
+        if round % settings.every:
+            return self.with_arrays(after, arrays)
+        placed = cohort[after.assignment[cohort] != UNASSIGNED]
+        evidence = Evidence(arrays["losses"], arrays["evidence"], arrays["spell"])
+        # A client that the method has moved is compared with its new model from now on.
+        moved = np.zeros(self._clients, bool)
+        if before is not None:
+            moved = before.assignment != after.assignment
+        evidence = self._watched(world, after, placed, evidence.forgotten(moved))
+        alarms = self._alarms(evidence, after, in_force=arrays["alarmed"], round=round)
+        arrays["alarm_round"][alarms] = round
+        evidence = evidence.restarted(alarms)
+        after = self._probed(world, after, arrays, np.flatnonzero(alarms), round)
+        done = [act.client for act in self._acts if act.done]
+        evidence = evidence.forgotten(np.array(done, np.int64))
+        self._compare_clusters(world, after, placed, round)
+        arrays["losses"] = evidence.losses
+        arrays["evidence"] = evidence.detectors
+        arrays["spell"] = evidence.spell
+        recent = arrays["alarm_round"] > max(round - settings.dwell, 0)
+        arrays["alarmed"] = recent & (arrays["alarm_round"] > arrays["move_round"])
+        arrays["stray"] &= arrays["alarmed"]
+        self._find_splits(arrays["stray"], after, round)
+        return self.with_arrays(after, arrays)
+
+    def _watched(
+        self, world: World, state: State, clients: Int[np.ndarray, "n"], evidence: Evidence
+    ) -> Evidence:
+        """The evidence after the clients have sent the losses of their models."""
+        settings = self._settings
+        models = state.models_for(clients)
+        task = BoundedLoss(models.models, models.model_index, split=settings.split)
+        reply = world.run(task, clients)
+        known = reply.arrived & (reply.examples > 0)
+        return evidence.observed(
+            clients[known],
+            reply.loss[known],
+            size=settings.reference,
+            margin=settings.margin,
+            lag=settings.lag,
+        )
+
+    def _alarms(
+        self, evidence: Evidence, state: State, in_force: Bool[np.ndarray, "N"], round: int
+    ) -> Bool[np.ndarray, "N"]:
+        """The clients without an alarm in force whose evidence passes e-BH, with an act for
+        each."""
+        settings = self._settings
+        e_values = evidence.values / settings.horizon
+        alarms = e_bh(e_values, settings.false_alarms) & ~in_force
+        for client in np.flatnonzero(alarms).tolist():
+            cluster = int(state.assignment[client])
+            evidence_of = log_of(e_values[client])
+            self._acts.append(
+                Act(round, "alarm", cluster, client=client, log_evidence=evidence_of)
+            )
+        return alarms
+
+    def _probed(
+        self,
+        world: World,
+        state: State,
+        arrays: dict[str, np.ndarray],
+        alarmed: Int[np.ndarray, "f"],
+        round: int,
+    ) -> State:
+        """The state after clients with an alarm were probed, and moved if the monitor acts. Changes
+        ``arrays``."""
+        settings = self._settings
+        used = np.unique(state.assignment[state.assignment != UNASSIGNED])
+        if settings.act == "watch" or not len(alarmed):
+            return state
+        arrays["stray"][alarmed] = True
+        clients, pairs = probe_rows(alarmed, state.assignment[alarmed], used)
+        if not len(clients):
+            return state
+        counts = self._counts(world, state, clients, pairs)
+        assignment = state.assignment.copy()
+        for probe in read_probes(clients, pairs, counts, settings.false_alarms):
+            if not probe.passes or probe.to is None:
+                continue
+            arrays["stray"][probe.client] = False
+            last = arrays["move_round"][probe.client]
+            settled = last == 0 or round - last >= settings.dwell
+            moves = settings.act == "move" and bool(settled)
+            if moves:
+                assignment[probe.client] = probe.to
+                arrays["move_round"][probe.client] = round
+            self._acts.append(
+                Act(
+                    round,
+                    "move",
+                    probe.cluster,
+                    client=probe.client,
+                    to=probe.to,
+                    log_evidence=log_of(probe.e_value),
+                    done=moves,
+                )
+            )
+        if np.array_equal(assignment, state.assignment):
+            return state
+        return replace(state, assignment=assignment)
+
+    def _compare_clusters(
+        self, world: World, state: State, clients: Int[np.ndarray, "n"], round: int
+    ) -> None:
+        """Add the clusters that one model would serve as well to the acts, in the rounds in which
+        all clusters are compared."""
+        settings = self._settings
+        if not settings.unions_every or round % settings.unions_every or not len(clients):
+            return
+        used = np.unique(state.assignment[clients])
+        rows, pairs = probe_rows(clients, state.assignment[clients], used)
+        if not len(rows):
+            return
+        counts = self._counts(world, state, rows, pairs)
+        looks = math.ceil(settings.horizon / settings.unions_every)
+        e_values = not_worse(pairs, counts, len(state.models), settings.margin)
+        self._acts += unions(e_values, settings.false_alarms / looks, round)
+
+    def _counts(
+        self,
+        world: World,
+        state: State,
+        clients: Int[np.ndarray, "n"],
+        pairs: Int[np.ndarray, "n 2"],
+    ) -> Int[np.ndarray, "n 3"]:
+        """Better, worse and all samples of each row; zeros for clients that do not reply."""
+        task = CompareModels(state.models, pairs, split=self._settings.split)
+        return world.run(task, clients).counts
+
+    def _find_splits(self, stray: Bool[np.ndarray, "N"], state: State, round: int) -> None:
+        """Add the clusters that are two to the acts."""
+        for cluster in splits(stray, state.assignment, self._settings.split_share):
+            self._acts.append(Act(round, "split", cluster))
