@@ -122,11 +122,22 @@ class Monitor(Option):
             return f"{name} has no server that could watch its clients; leave out the monitor"
         if needs.model.detectors:
             return f"{name} has a detector for each class, and no model of a cluster to watch"
-        if run.shares_part or needs.parts.own:
+        if needs.parts.own:
+            return (
+                f"{name} has {needs.parts.own}, so the model of a cluster alone "
+                "says little about a client's fit; use another method, or no monitor"
+            )
+        if run.shares_part:
             return (
                 "a part of each client's model stays on the client, so the cluster's model alone "
                 "says little about its fit; use the monitor without personal parts"
             )
+        for section in ("privacy", "secret"):
+            if section in run.options:
+                return (
+                    f"every client sends {_SENDS}, which no noise covers and no sum hides; leave "
+                    f"out the section {section}, or the monitor"
+                )
         about = getattr(run.method, "about", None)
         if self.act == "move" and about is not None and about.membership != "hard":
             return (
@@ -269,9 +280,7 @@ class ActiveMonitor(ActiveOption):
         for client in np.flatnonzero(alarms).tolist():
             cluster = int(state.assignment[client])
             evidence_of = log_of(e_values[client])
-            self._acts.append(
-                Act(round, "alarm", cluster, client=client, log_evidence=evidence_of)
-            )
+            self._acts.append(Act(round, "alarm", cluster, client=client, log_evidence=evidence_of))
         return alarms
 
     def _probed(
