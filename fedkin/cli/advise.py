@@ -26,8 +26,9 @@ def advise_command(
     settings: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="FILE.toml [section.key=value]...",
-            help="A configuration with data, model and local training.",
+            metavar="FILE.toml [section.key=value]... | RUN",
+            help="A configuration with data, model and local training; or the folder of a run "
+            "with a monitor.",
         ),
     ] = None,
     private_labels: Annotated[
@@ -53,8 +54,12 @@ def advise_command(
     """Advise whether to cluster clients, into how many clusters, and by which method. The advice
     says what the method gains and what it costs.
 
-    FILE.toml is a configuration as for `fedkin run`; its method, scenario and shift are ignored."""
+    FILE.toml is a configuration as for `fedkin run`; its method, scenario and shift are ignored. Of
+    a run with a monitor of clusters, say what the monitor has found and what to do."""
     with error_exit():
+        if settings and len(settings) == 1 and Path(settings[0]).is_dir():
+            _advise_on_run(Path(settings[0]), as_json)
+            return
         from fedkin.analysis.advise import of_config
 
         if out is not None:
@@ -75,6 +80,20 @@ def advise_command(
         # Draw the figure last, so that the advice is printed even if drawing fails.
         if out is not None:
             typer.echo(f"figure: {' and '.join(map(str, _draw(advice, out)))}", err=as_json)
+
+
+def _advise_on_run(folder: Path, as_json: bool) -> None:
+    """Print the advice from what the monitor of a run has found."""
+    from fedkin.analysis.advise.watched_run import of_run
+    from fedkin.run.run import Run
+
+    advice = of_run(Run.load(folder))
+    if as_json:
+        print(json_text(advice.summary()))
+        return
+    typer.echo(advice.verdict)
+    for step in advice.steps:
+        typer.echo(f"* {step}")
 
 
 def _check_writable(out: Path) -> None:

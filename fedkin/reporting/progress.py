@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -216,6 +217,7 @@ def _table_notes(summaries: Sequence[dict[str, Any]], names: Sequence[str] | Non
     lines += [_replies(summary) for summary in summaries if _lacks_replies(summary)]
     lines += lines_of("final_interval", _estimated)
     lines += lines_of("late_used", _late)
+    lines += titled(_monitor)
     lines += titled(_failure)
     lines += lines_of("messages_down", _messages)
     lines += titled(lambda summary: _in_words(summary, "privacy", privacy_in_words))
@@ -371,6 +373,25 @@ def _estimated(summary: dict[str, Any]) -> str:
         f"{method_title(summary['method'])}: final scores are from a sample of clients; the "
         f"{score.head} of all clients is between {low} and {high} (95% interval)"
     )
+
+
+def _monitor(summary: dict[str, Any]) -> str:
+    """How many alarms and proposals the monitor has made; empty without the monitor."""
+    if "monitor" not in summary:
+        return ""
+    counts = Counter(act["kind"] for act in summary["monitor"])
+    if not counts:
+        return "monitor: no alarm"
+    done = sum(act["done"] for act in summary["monitor"])
+    words = {
+        "alarm": "alarms",
+        "move": f"moves ({done} done)",
+        "split": "splits proposed",
+        "merge": "unions of two clusters proposed",
+        "one_model": "times one model for all proposed",
+    }
+    found = [f"{counts[kind]} {name}" for kind, name in words.items() if counts[kind]]
+    return f"monitor: {', '.join(found)}; `fedkin advise RUN` says more"
 
 
 def _late(summary: dict[str, Any]) -> str:

@@ -29,6 +29,7 @@ from fedkin.run.folder.migrations import Migrations, migrations_table
 from fedkin.run.folder.resuming import how_to_resume
 from fedkin.run.metrics import clustering
 from fedkin.run.metrics.final import BestRound, final_entries, number_entries
+from fedkin.run.metrics.monitor_record import monitor_acts
 from fedkin.run.metrics.partial_rounds import away_rounds
 from fedkin.run.stopping import best_record, failure, first_to_reach, is_complete
 from fedkin.run.trained.model_access import ModelAccess
@@ -113,6 +114,13 @@ class Run(ModelAccess):
     def assignment(self) -> Int[np.ndarray, "N"]:
         """The cluster of each client; -1 for a client without a cluster."""
         return self.state.assignment
+
+    @property
+    def client_names(self) -> dict[int, str]:
+        """The names of the clients by their numbers; empty if they have no names."""
+        if not {"client", "name"} <= set(self.clients):
+            return {}
+        return dict(zip(self.clients["client"], self.clients["name"], strict=True))
 
     @property
     def scored_split(self) -> str:
@@ -203,6 +211,7 @@ class Run(ModelAccess):
         names = names_in(last)
         target = self.config.target
         reached = first_to_reach(self.records, target)
+        acts = monitor_acts(self.records)
         discrepancies = [
             r["discrepancy_sum"] for r in self.records if r["discrepancy_sum"] is not None
         ]
@@ -245,6 +254,8 @@ class Run(ModelAccess):
                 else {}
             ),
             **{name: last[name] for name in ("late_used", "late_dropped") if name in last},
+            # Alarms, moves and proposals of the monitor of clusters.
+            **({"monitor": [act.plain() for act in acts]} if acts is not None else {}),
             **({"failed": why} if (why := failure(self.records)) else {}),
             "bytes_down": last["bytes_down"],
             "bytes_up": last["bytes_up"],

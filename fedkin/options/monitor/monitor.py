@@ -23,6 +23,7 @@ whole cluster, clients that send nothing, and changes so slow that the level fol
 
 from __future__ import annotations
 
+import logging
 import math
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -36,7 +37,7 @@ from fedkin.core.plain import plain_options
 from fedkin.core.records import Record
 from fedkin.core.requirements import Requirements, requirements_of
 from fedkin.core.validation import check_choice, check_positive, check_positive_integer
-from fedkin.core.world import World
+from fedkin.core.world import World, client_names
 from fedkin.measures.e_values import e_bh
 from fedkin.options.base import ActiveOption, Around, Call, Option, RunFacts
 from fedkin.options.monitor.evidence import WINDOW, Evidence
@@ -51,6 +52,7 @@ from fedkin.options.monitor.proposals import (
 )
 from fedkin.tasks.fit_checks import BoundedLoss, CompareModels
 
+_log = logging.getLogger("fedkin")
 _SENDS = "the loss of its model (monitor)"
 
 
@@ -138,12 +140,6 @@ class Monitor(Option):
                     f"every client sends {_SENDS}, which no noise covers and no sum hides; leave "
                     f"out the section {section}, or the monitor"
                 )
-        about = getattr(run.method, "about", None)
-        if self.act == "move" and about is not None and about.membership != "hard":
-            return (
-                f"{name} gives clients no single cluster (membership: {about.membership}), so the "
-                "monitor cannot move them; set monitor.act = 'watch'"
-            )
         return ""
 
     def requirements(self, needs: Requirements) -> Requirements:
@@ -250,6 +246,7 @@ class ActiveMonitor(ActiveOption):
         arrays["alarmed"] = recent & (arrays["alarm_round"] > arrays["move_round"])
         arrays["stray"] &= arrays["alarmed"]
         self._find_splits(arrays["stray"], after, round)
+        self._log_acts(world)
         return self.with_arrays(after, arrays)
 
     def _watched(
@@ -360,3 +357,9 @@ class ActiveMonitor(ActiveOption):
         """Add the clusters that are two to the acts."""
         for cluster in splits(stray, state.assignment, self._settings.split_share):
             self._acts.append(Act(round, "split", cluster))
+
+    def _log_acts(self, world: World) -> None:
+        """Log what was found in this round, with the names of clients."""
+        names = dict(enumerate(client_names(world) or ()))
+        for act in self._acts:
+            _log.warning("round %d: monitor: %s", act.round, act.in_words(names))

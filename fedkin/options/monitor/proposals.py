@@ -6,6 +6,7 @@ Shapes: n rows (clients), K clusters.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -44,6 +45,26 @@ class Act:
     def plain(self) -> dict[str, Any]:
         """The act as an entry of a record, without the fields that do not apply."""
         return {name: value for name, value in asdict(self).items() if value is not None}
+
+    def in_words(self, names: Mapping[int, str]) -> str:
+        """What was found, as a sentence without a point.
+
+        Args:
+            names: names of clients by their numbers; empty if they have none.
+        """
+        client = ""
+        if self.client is not None:
+            client = f"client {names.get(self.client, self.client)}"
+        if self.kind == "alarm":
+            return f"{client} no longer fits cluster {self.cluster}"
+        if self.kind == "move":
+            end = f"; it has moved to cluster {self.to}" if self.done else ""
+            return f"cluster {self.to} serves {client} better than cluster {self.cluster}{end}"
+        if self.kind == "split":
+            return f"cluster {self.cluster} is two: clients that fit no cluster are in it"
+        if self.kind == "merge":
+            return f"one model would serve clusters {self.cluster} and {self.to} as well"
+        return f"the model of cluster {self.to} would serve all clusters as well"
 
 
 def log_of(e_value: float) -> float:

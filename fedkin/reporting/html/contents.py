@@ -34,6 +34,7 @@ from fedkin.reporting.html.run_charts import (
     membership_chart,
 )
 from fedkin.reporting.html.served_table import served_table
+from fedkin.reporting.html.monitor_table import monitor_table
 from fedkin.reporting.html.suspects_table import suspects_table
 from fedkin.reporting.method_styles import method_styles
 from fedkin.run.folder import run_folder
@@ -271,6 +272,7 @@ def _run(one: ReportedRun, key: str, similarity: ClientSimilarity | None) -> Jso
         "members": members_table(run),
         "migrants": migrants_table(run, rows),
         "suspects": suspects_table(run),
+        "monitor": monitor_table(run),
         "served": served_table(run),
         "similarity": key if similarity is not None else None,
         "peers": "neighbours" in run.records[-1],

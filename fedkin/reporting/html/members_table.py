@@ -20,7 +20,7 @@ def members_table(run: Run) -> Json:
     Args:
         run: the run. A client without a name is shown by its number.
     """
-    names = client_names(run)
+    names = run.client_names
     clusters = np.unique(run.assignment)
     if np.count_nonzero(clusters != UNASSIGNED) < 2:
         return {"heads": list(_HEADS), "rows": [], "note": ""}
@@ -37,13 +37,6 @@ def members_table(run: Run) -> Json:
             ]
         )
     return {"heads": list(_HEADS), "rows": rows, "note": _note(len(clusters))}
-
-
-def client_names(run: Run) -> dict[int, str]:
-    """The names of a run's clients by their numbers; empty if they have no names."""
-    if not {"client", "name"} <= set(run.clients):
-        return {}
-    return dict(zip(run.clients["client"], run.clients["name"], strict=True))
 
 
 def _note(clusters: int) -> str:

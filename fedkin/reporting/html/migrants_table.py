@@ -9,7 +9,6 @@ from jaxtyping import Int
 
 from fedkin.reporting.html.alluvial import migrated
 from fedkin.reporting.html.json_values import Json, cluster_name
-from fedkin.reporting.html.members_table import client_names
 from fedkin.run.run import Run
 
 LIMIT = 50  # largest number of rows
@@ -23,7 +22,7 @@ def migrants_table(run: Run, assignments: Sequence[Int[np.ndarray, "N"]]) -> Jso
         run: the run, for the names of clients. A client without a name is shown by its number.
         assignments: the cluster of each client after rounds 0 .. T; empty if unknown.
     """
-    names = client_names(run)
+    names = run.client_names
     rows: list[list[str]] = []
     total = 0
     for round in range(len(assignments) - 1, 0, -1):

@@ -54,7 +54,7 @@ function selectRun() {
   byId("config").textContent = one.config;
   byId("config-of").textContent = byId("shown-run").textContent = one.label;
   byId("versions").replaceChildren(Object.keys(one.versions).length ? table(["part", "version"], Object.entries(one.versions)) : "not known");
-  for (const name of ["members", "migrants", "suspects", "served"]) {
+  for (const name of ["members", "migrants", "suspects", "monitor", "served"]) {
     const who = byId(name);
     who.hidden = !one[name].rows.length;
     who.querySelector(".note").textContent = one[name].note;

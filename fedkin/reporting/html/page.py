@@ -13,6 +13,7 @@ from typing import Any
 
 from fedkin import __version__
 from fedkin.analysis.serving.choice_texts import TITLE
+from fedkin.reporting.html.monitor_table import TITLE as MONITOR
 from fedkin.measures.number_texts import numeric_columns
 from fedkin.reporting.html.clustering_table import HEADING
 from fedkin.reporting.html.json_values import Json
@@ -45,6 +46,7 @@ _DETAILS = (
     ("members", "Clients of each cluster"),
     ("migrants", "Migrations of clients"),
     ("suspects", "Suspected clients"),
+    ("monitor", MONITOR),
     ("served", TITLE),
 )
 

@@ -37,8 +37,7 @@ def membership_chart(run: Run) -> Json | None:
     ordered = known[by_largest_share(whole[known])]
     if not len(ordered):
         return None
-    named = {"client", "name"} <= set(run.clients)
-    names = dict(zip(run.clients["client"], run.clients["name"], strict=True)) if named else {}
+    names = run.client_names
     shown = ordered[thinned(len(ordered))]
     return {
         "clients": [str(names.get(c, c)) for c in shown.tolist()],

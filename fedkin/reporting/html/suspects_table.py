@@ -22,8 +22,7 @@ def suspects_table(run: Run) -> Json:
     """
     weights = run.final.get("rule_weights") or []
     attackers = run.final.get("attackers")
-    has_names = {"client", "name"} <= set(run.clients)
-    names = dict(zip(run.clients["client"], run.clients["name"], strict=True)) if has_names else {}
+    names = run.client_names
     suspects = sorted(
         (weight, client)
         for client, weight in enumerate(weights[: len(run.assignment)])

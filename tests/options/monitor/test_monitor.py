@@ -1,4 +1,4 @@
-"""The monitor in whole runs: a client whose labels change, moves, unions, resumed runs, refusals."""
+"""The monitor in whole runs: changed labels, moves, unions, resumed runs, and refusals."""
 
 from __future__ import annotations
 
@@ -160,7 +160,6 @@ def test_impossible_settings_are_refused(settings: dict[str, Any], words: str) -
 @pytest.mark.parametrize(
     ("method", "options", "words"),
     [
-        (fk.FedSoft(), [fk.Monitor(act="move")], "no single cluster"),
         (fk.FedAvg(), [fk.Monitor(), fk.FedBias()], "without personal parts"),
         (fk.FedEM(), [fk.Monitor()], "FedEM has .*, so the model of a cluster alone"),
         (fk.PANM(), [fk.Monitor()], "no server"),
