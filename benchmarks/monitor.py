@@ -1,14 +1,18 @@
 """False alarms and delays of the monitor of clusters, next to detectors of the library river.
 
+    pip install river==0.26.1
+    python -m benchmarks.monitor --part quiet
+    python -m benchmarks.monitor --part changes
     python -m benchmarks.monitor --write
 
 1. Quiet federations: a year of daily rounds on data that do not change. How many of 300 streams
    (clients) raise an alarm, with and without drop-outs?
 2. Changes: in 100 runs one client's labels are permuted, or its features move by one standard
    deviation. How many rounds later is the alarm of this client?
-3. The same streams of losses, read by Page-Hinkley and ADWIN at river's defaults.
+3. The same streams of losses, read by Page-Hinkley and ADWIN at river's defaults, and by
+   Page-Hinkley with thresholds that fit losses from 0 to 1.
 
-The results are written to ``benchmarks/monitor_results.json``, and with ``--write`` into
+The results are kept in ``benchmarks/monitor_results.json``; ``--write`` writes them into
 ``docs/monitor.md``.
 """
 
@@ -16,25 +20,33 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 
 import fedkin as fk
+from fedkin.core.world_proxy import WorldProxy
 from fedkin.data.federated import FederatedData
+from fedkin.options.base import ActiveOption, Around, Call
 from fedkin.scenarios.own_rows import with_own_rows
+from fedkin.tasks.fit_checks import BoundedLoss
 
 RESULTS = Path(__file__).with_name("monitor_results.json")
 PAGE = Path("docs/monitor.md")
 BEGIN = "<!-- monitor -->\n"
 END = "<!-- end of monitor -->\n"
 CLIENTS = 12
+STREAMS = 300
+RUNS = 100
 YEAR = 365
 CHANGE_AT = 60  # the first round of a change
-ROUNDS_AFTER = 60
+ROUNDS_AFTER = 30
+Kind = Literal["labels", "features"]
 
 
 @dataclass(frozen=True)
@@ -86,34 +98,101 @@ class OneClientChanges:
         return changed, shifted
 
 
+def digits(seed: int) -> FederatedData:
+    """Handwritten digits; clients hold different numbers of two classes each."""
+    return fk.data.digits(clients=CLIENTS, seed=seed).with_validation(0.2)
+
+
+def gaussians(seed: int) -> FederatedData:
+    """Five normal classes in ten dimensions, 100 samples for each client."""
+    rng = np.random.default_rng(seed)
+    centres = rng.standard_normal((5, 10)) * 1.5
+    labels = rng.integers(0, 5, CLIENTS * 100)
+    features = centres[labels] + rng.standard_normal((len(labels), 10))
+    clients = np.repeat(np.arange(CLIENTS), 100)
+    data = fk.data.from_arrays(features.astype(np.float32), labels, clients=clients, seed=seed)
+    return data.with_validation(0.2)
+
+
 @dataclass(frozen=True)
 class Setting:
     """A kind of federation that is watched."""
 
     name: str
+    data: Callable[[int], FederatedData]
     method: Any
     dropout: float = 0.0
 
 
 SETTINGS = (
-    Setting("one model", fk.FedAvg()),
-    Setting("two clusters", fk.FedGroup(clusters=2)),
-    Setting("one model, 30% drop-outs", fk.FedAvg(), dropout=0.3),
-    Setting("two clusters, 30% drop-outs", fk.FedGroup(clusters=2), dropout=0.3),
+    Setting("digits, one model", digits, fk.FedAvg()),
+    Setting("digits, two clusters", digits, fk.FedGroup(clusters=2)),
+    Setting("normal classes, one model", gaussians, fk.FedAvg()),
+    Setting("digits, one model, 30% drop-outs", digits, fk.FedAvg(), dropout=0.3),
+    Setting("normal classes, one model, 30% drop-outs", gaussians, fk.FedAvg(), dropout=0.3),
 )
 
 
-def watched(setting: Setting, seed: int, rounds: int, shift: Any = None) -> Any:
-    """A run of digits on 12 clients with the monitor.
+class Recorded(fk.Option):
+    """Keeps the losses that the monitor reads, for other detectors."""
+
+    section = "recorded"
+
+    def __init__(self) -> None:
+        self.losses: list[Float[np.ndarray, "N"]] = []
+
+    def bind(self, run: Any) -> ActiveOption:
+        del run
+        return _Recording(self.section, self.losses)
+
+
+class _Recording(ActiveOption):
+    """The option in a run."""
+
+    def __init__(self, section: str, losses: list[np.ndarray]) -> None:
+        super().__init__(section)
+        self._losses = losses
+
+    def around(self, world: Any, before: Any, call: Call) -> Around:
+        return Around(_RecordingWorld(world, self._losses))
+
+
+class _RecordingWorld(WorldProxy):
+    """Keeps the replies to ``BoundedLoss``; NaN for clients without a reply."""
+
+    def __init__(self, world: Any, losses: list[np.ndarray]) -> None:
+        super().__init__(world)
+        self._losses = losses
+
+    def run(self, task: Any, clients: Int[np.ndarray, "n"], stream: Any = None) -> Any:
+        reply = super().run(task, clients, stream)
+        if isinstance(task, BoundedLoss):
+            row = np.full(self.total_clients, np.nan)
+            row[clients] = np.where(reply.arrived, reply.loss, np.nan)
+            self._losses.append(row)
+        return reply
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A run, what its monitor has found, and the losses that it has read."""
+
+    alarms: list[tuple[int, int]]  # round and client
+    losses: Float[np.ndarray, "T N"]
+
+
+def watched(setting: Setting, seed: int, rounds: int, shift: Any = None) -> Watched:
+    """A run with the monitor.
 
     Args:
-        setting: method and drop-outs.
-        seed: seed of the run and of the partition.
+        setting: data, method and drop-outs.
+        seed: seed of the run and of the data.
         rounds: number of rounds.
         shift: a shift of the data.
     """
-    data = fk.data.digits(clients=CLIENTS, seed=seed).with_validation(0.2)
-    return fk.simulate(
+    data = setting.data(seed)
+    recorded = Recorded()
+    run = fk.simulate(
         setting.method,
         data,
         fk.models.mclr(data),
@@ -124,35 +203,132 @@ def watched(setting: Setting, seed: int, rounds: int, shift: Any = None) -> Any:
         scenario=fk.Population(dropout=setting.dropout),
         scoring=fk.Scoring(evaluate_every=rounds),
         shift=shift,
-        options=[fk.Monitor(act="watch")],
+        options=[fk.Monitor(act="watch"), recorded],
     )
-
-
-def alarms(run: Any) -> list[tuple[int, int]]:
-    """Round and client of each alarm of a run."""
     acts = [act for record in run.records for act in record["monitor_acts"]]
-    return [(act["round"], act["client"]) for act in acts if act["kind"] == "alarm"]
+    found = [(act["round"], act["client"]) for act in acts if act["kind"] == "alarm"]
+    return Watched(found, np.array(recorded.losses))
 
 
-def quiet(setting: Setting, runs: int) -> dict[str, Any]:
-    """How many streams of quiet federations raise an alarm in a year."""
-    streams = 0
-    for seed in range(runs):
-        found = {client for _, client in alarms(watched(setting, seed, YEAR))}
-        streams += len(found)
-    return {"streams": runs * CLIENTS, "alarms": streams}
+@cache
+def detectors() -> dict[str, Callable[[], Any]]:
+    """Detectors of the library river. Raises SystemExit with the way on if it is not installed."""
+    try:
+        from river import drift
+    except ImportError as error:
+        raise SystemExit("this benchmark needs river: pip install river==0.26.1") from error
+    return {
+        "Page-Hinkley, defaults": drift.PageHinkley,
+        "Page-Hinkley, threshold 2": lambda: drift.PageHinkley(threshold=2),
+        "ADWIN, defaults": drift.ADWIN,
+    }
 
 
-def delays(setting: Setting, kind: Literal["labels", "features"], runs: int) -> dict[str, Any]:
-    """Rounds from a change to the changed client's alarm; None where there was none."""
-    found: list[int | None] = []
-    before = 0
-    for seed in range(runs):
+def detections(detector: Any, losses: Float[np.ndarray, "T"]) -> Iterator[int]:
+    """The rounds, from 1, in which a detector finds a change in a client's losses."""
+    for round, loss in enumerate(losses, 1):
+        if np.isnan(loss):
+            continue
+        detector.update(float(loss))
+        if detector.drift_detected:
+            yield round
+
+
+def quiet(setting: Setting) -> dict[str, int]:
+    """How many streams of quiet federations raise an alarm in a year, for each detector."""
+    counts = dict.fromkeys(["monitor", *detectors()], 0)
+    for seed in range(STREAMS // CLIENTS):
+        run = watched(setting, seed, YEAR)
+        counts["monitor"] += len({client for _, client in run.alarms})
+        for name, make in detectors().items():
+            found = [next(detections(make(), column), 0) for column in run.losses.T]
+            counts[name] += int(np.count_nonzero(found))
+        print(setting.name, seed, counts, flush=True)
+    return counts
+
+
+def delays(setting: Setting, kind: Kind) -> dict[str, list[int | None]]:
+    """Rounds from a change to the alarm of the changed client, for each detector; None where there
+    was none. An alarm in the first round of the change has the delay 1."""
+    found: dict[str, list[int | None]] = {name: [] for name in ["monitor", *detectors()]}
+    for seed in range(RUNS):
         client = seed % CLIENTS
         shift = OneClientChanges(client, kind, CHANGE_AT)
-        run = watched(setting, seed, CHANGE_AT + ROUNDS_AFTER, shift)
-        its = [round for round, of in alarms(run) if of == client and round >= CHANGE_AT]
-        before += sum(round < CHANGE_AT for round, _ in alarms(run))
-        # A change in round r is first seen by the check of round r: that is one round.
-        found.append(its[0] - CHANGE_AT + 1 if its else None)
-    return {"delays": found, "earlier_alarms": before}
+        run = watched(setting, seed, CHANGE_AT + ROUNDS_AFTER - 1, shift)
+        rounds = {"monitor": [round for round, of in run.alarms if of == client]}
+        for name, make in detectors().items():
+            rounds[name] = list(detections(make(), run.losses[:, client]))
+        for name, of_detector in rounds.items():
+            after = [round - CHANGE_AT + 1 for round in of_detector if round >= CHANGE_AT]
+            found[name].append(after[0] if after else None)
+    return found
+
+
+def measure(part: str, results: dict[str, Any]) -> None:
+    """Measure a part of the results, and keep them after each setting."""
+    for setting in SETTINGS:
+        if part == "quiet":
+            results.setdefault("quiet", {})[setting.name] = quiet(setting)
+        elif not setting.dropout:
+            for kind in ("labels", "features"):
+                of_kind = results.setdefault(kind, {})
+                of_kind[setting.name] = delays(setting, kind)
+        RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+
+
+def within(delays: list[int | None], rounds: int) -> str:
+    """The share of changes that were found within a number of rounds, and the median delay."""
+    known = [delay for delay in delays if delay is not None]
+    share = sum(delay <= rounds for delay in known) / len(delays)
+    median = f", median {int(np.median(known))}" if known else ""
+    return f"{share:.0%}{median}"
+
+
+def section(results: dict[str, Any]) -> str:
+    """The tables of the page."""
+    names = list(next(iter(results["quiet"].values())))
+    lines = [
+        f"Alarms in {YEAR} quiet rounds, of {STREAMS} clients:",
+        "",
+        f"| federations of {CLIENTS} clients | {' | '.join(names)} |",
+        f"|---|{'---|' * len(names)}",
+    ]
+    for setting, counts in results["quiet"].items():
+        cells = [f"{counts[name]} ({counts[name] / STREAMS:.1%})" for name in names]
+        lines.append(f"| {setting} | {' | '.join(cells)} |")
+    for kind, rounds, words in (
+        ("labels", 10, "The labels of one client are permuted"),
+        ("features", 20, "The features of one client move by one standard deviation"),
+    ):
+        lines += [
+            "",
+            f"{words}: share of {RUNS} runs in which its alarm comes within {rounds} rounds:",
+            "",
+            f"| federations of {CLIENTS} clients | {' | '.join(names)} |",
+            f"|---|{'---|' * len(names)}",
+        ]
+        for setting, of_setting in results[kind].items():
+            cells = [within(of_setting[name], rounds) for name in names]
+            lines.append(f"| {setting} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Measure, and write the page."""
+    parser = argparse.ArgumentParser(description="False alarms and delays of the monitor.")
+    parser.add_argument("--part", choices=["quiet", "changes"], help="measure this part")
+    parser.add_argument("--write", action="store_true", help=f"write the tables into {PAGE}")
+    arguments = parser.parse_args()
+    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    if arguments.part:
+        measure(arguments.part, results)
+    text = section(results) if {"quiet", "labels", "features"} <= set(results) else ""
+    if arguments.write:
+        before, _, rest = PAGE.read_text().partition(BEGIN)
+        _, _, after = rest.partition(END)
+        PAGE.write_text(before + BEGIN + text + END + after)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
