@@ -31,6 +31,7 @@ ABOUT = {  # the purpose of a package, in two words
     "options.attack": "Byzantine clients",
     "options.noise": "noise in data",
     "options.late": "late replies",
+    "options.monitor": "watched clusters",
     "options.secret": "secret sums",
     "options.privacy": "noisy sums",
     "task_types": "kinds of labels",

@@ -47,7 +47,8 @@ PACKAGES: dict[str, str] = {
     "server": "core task_types measures tasks config",
     "p2p": "core security task_types tasks methods simulation config",
     "run.folder": "core models data options simulation config",
-    "run.metrics": "core task_types measures tasks methods options simulation run.folder",
+    "run.metrics": "core task_types measures tasks methods options options.monitor simulation "
+    "run.folder",
     "run.trained": "core task_types measures tasks data scenarios options options.secret "
     "simulation simulation.torch config export run.folder",
     "run": "core measures task_types methods data scenarios tracking options options.robust "
@@ -57,7 +58,8 @@ PACKAGES: dict[str, str] = {
     "analysis": "core clustering measures tasks methods data tracking options options.secret "
     "options.privacy simulation simulation.ray config run.folder run.metrics run",
     "analysis.compare": "core measures data config run.folder run analysis",
-    "analysis.advise": "core clustering measures tasks methods data simulation config run analysis",
+    "analysis.advise": "core clustering measures tasks methods data options.monitor simulation "
+    "config run.metrics run analysis",
     "analysis.serving": "core task_types measures methods data options config export run.trained "
     "run",
     "reporting": "core task_types measures options.privacy config run.folder run.metrics run "

@@ -64,7 +64,7 @@ def _open(acts: list[Act]) -> list[Act]:
 
 
 def _step(act: Act, names: Mapping[int, str]) -> str:
-    """What was found, and what to do about it."""
+    """The finding in words, and how to respond to it."""
     cures = {
         "alarm": "look at its data, or let the method cluster again",
         "move": "set monitor.act=move, or place the client again",

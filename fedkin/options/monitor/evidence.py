@@ -122,7 +122,7 @@ class Evidence:
         return replace(self, detectors=np.where(clients[:, None], 0.0, self.detectors))
 
     def forgotten(self, clients: Int[np.ndarray, "n"] | Bool[np.ndarray, "N"]) -> Evidence:
-        """The evidence without what is known about some clients, such as those that moved."""
+        """The evidence without the observations of some clients, such as those that moved."""
         after = Evidence(self.losses.copy(), self.detectors.copy(), self.spell.copy())
         after.losses[clients] = np.nan
         after.detectors[clients] = 0

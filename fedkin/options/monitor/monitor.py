@@ -182,7 +182,7 @@ class ActiveMonitor(ActiveOption):
         return Around(world, lambda after: self._checked(world, before, after, cohort, call.round))
 
     def record(self, state: State) -> Record:
-        """Largest evidence of a client, number of clients with an alarm, and what was found in
+        """Largest evidence of a client, number of clients with an alarm, and the findings of
         this round."""
         arrays = self.arrays(state)
         largest = arrays["evidence"].mean(axis=1).max(initial=0.0) / self._settings.horizon
@@ -359,7 +359,7 @@ class ActiveMonitor(ActiveOption):
             self._acts.append(Act(round, "split", cluster))
 
     def _log_acts(self, world: World) -> None:
-        """Log what was found in this round, with the names of clients."""
+        """Log the findings of this round, with the names of clients."""
         names = dict(enumerate(client_names(world) or ()))
         for act in self._acts:
             _log.warning("round %d: monitor: %s", act.round, act.in_words(names))

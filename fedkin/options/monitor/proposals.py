@@ -47,7 +47,7 @@ class Act:
         return {name: value for name, value in asdict(self).items() if value is not None}
 
     def in_words(self, names: Mapping[int, str]) -> str:
-        """What was found, as a sentence without a point.
+        """The finding, as a sentence without a point.
 
         Args:
             names: names of clients by their numbers; empty if they have none.

@@ -17,7 +17,7 @@ def monitor_table(run: Run) -> Json:
         run: a run with the monitor. For other runs the table is empty.
     """
     acts = monitor_acts(run.records)
-    heads = ["round", "what was found", "evidence (log)"]
+    heads = ["round", "finding", "evidence (log)"]
     if acts is None:
         return {"heads": heads, "rows": [], "note": ""}
     rows = []
