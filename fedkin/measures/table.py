@@ -10,6 +10,7 @@ run.
 from __future__ import annotations
 
 from fedkin.measures.measure import Measure
+from fedkin.measures.option_measures import OF_OPTIONS
 from fedkin.measures.scores import SCORES, family
 from fedkin.measures.worse_than_alone import WORSE_THAN_ALONE
 
@@ -400,23 +401,7 @@ PLACED = (
     Measure("missing", title="replies that did not arrive", unit="count", direction="lower"),
     Measure("nonfinite", title="nonfinite or impossible replies", unit="count", direction="lower"),
     Measure("outliers", title="replies with a far larger norm", unit="count", direction="lower"),
-    Measure("late_used", title="late replies used so far", unit="count", direction="neither"),
-    Measure("late_dropped", title="late replies dropped so far", unit="count", direction="lower"),
-    Measure(
-        "monitor_evidence",
-        title="largest evidence that a client no longer fits (natural logarithm)",
-        head="evidence",
-        direction="lower",
-        kept="round",
-    ),
-    Measure(
-        "monitor_alarms",
-        title="clients with an alarm of the monitor in force",
-        head="alarms",
-        unit="count",
-        direction="lower",
-        kept="round",
-    ),
+    *OF_OPTIONS,
     Measure(
         "excluded", title="clients permanently without a cluster", unit="count", direction="neither"
     ),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -23,6 +22,12 @@ from fedkin.measures.measure import Measure
 from fedkin.measures.number_texts import both_ways
 from fedkin.measures.run_scores import ACCURACIES, scores_in
 from fedkin.measures.table import MEASURES
+from fedkin.reporting.option_notes import (
+    late_in_words,
+    monitor_in_words,
+    privacy_in_words,
+    secret_in_words,
+)
 from fedkin.reporting.progress_bars import BarStart, bar_columns
 from fedkin.reporting.terminal import plain_console
 from fedkin.run.metrics.partial_rounds import away_text, partial_text
@@ -216,8 +221,8 @@ def _table_notes(summaries: Sequence[dict[str, Any]], names: Sequence[str] | Non
     lines += titled(away_text)
     lines += [_replies(summary) for summary in summaries if _lacks_replies(summary)]
     lines += lines_of("final_interval", _estimated)
-    lines += lines_of("late_used", _late)
-    lines += titled(_monitor)
+    lines += lines_of("late_used", late_in_words)
+    lines += titled(monitor_in_words)
     lines += titled(_failure)
     lines += lines_of("messages_down", _messages)
     lines += titled(lambda summary: _in_words(summary, "privacy", privacy_in_words))
@@ -327,32 +332,6 @@ def _messages(summary: dict[str, Any]) -> str:
     )
 
 
-def privacy_in_words(statement: dict[str, Any]) -> str:
-    """Text about differential privacy: epsilon and delta, the unit that they protect (e.g. a
-    client), and the released rounds and scores."""
-    epsilon = statement["epsilon"]
-    shown = epsilon if isinstance(epsilon, str) else f"{epsilon:.3g}"
-    warning = f"; {statement['warning']}" if "warning" in statement else ""
-    rounds = statement["rounds"]["released"]
-    scores = ""
-    if "scores" in statement:
-        mean = statement["scores"]["mean_accuracy"]
-        noise = statement["scores"]["standard_deviation_of_noise"]
-        scores = f"; released mean accuracy of clients {mean:.3f} (noise {noise:.2g})"
-    price = f"epsilon {shown} at delta {statement['delta']:g}, of {statement['unit']}"
-    return f"{price} ({rounds:,} released){scores}{warning}"
-
-
-def secret_in_words(statement: dict[str, Any]) -> str:
-    """Text about secure aggregation: the number of secret sums (sums of updates that the server
-    cannot see one by one), and of lost and clipped updates."""
-    counts = {"lost": statement["lost"], "with clipped numbers": statement["clipped"]}
-    words = [f"{statement['sums']:,} sums of {statement['answered']:,} updates"]
-    words += [f"{count:,} {name}" for name, count in counts.items() if count]
-    clear = f"; in the clear: {', '.join(statement['clear'])}" if statement["clear"] else ""
-    return f"secret: {', '.join(words)}{clear}"
-
-
 def _replies(summary: dict[str, Any]) -> str:
     """Note with the number of clients' replies that are not in averages: excluded or missing
     ones."""
@@ -373,33 +352,6 @@ def _estimated(summary: dict[str, Any]) -> str:
         f"{method_title(summary['method'])}: final scores are from a sample of clients; the "
         f"{score.head} of all clients is between {low} and {high} (95% interval)"
     )
-
-
-def _monitor(summary: dict[str, Any]) -> str:
-    """How many alarms and proposals the monitor has made; empty without the monitor."""
-    if "monitor" not in summary:
-        return ""
-    counts = Counter(act["kind"] for act in summary["monitor"])
-    if not counts:
-        return "monitor: no alarm"
-    done = sum(act["done"] for act in summary["monitor"])
-    words = {
-        "alarm": "alarms",
-        "move": f"moves ({done} done)",
-        "split": "splits proposed",
-        "merge": "unions of two clusters proposed",
-        "one_model": "times one model for all proposed",
-    }
-    found = [f"{counts[kind]} {name}" for kind, name in words.items() if counts[kind]]
-    return f"monitor: {', '.join(found)}; `fedkin advise RUN` says more"
-
-
-def _late(summary: dict[str, Any]) -> str:
-    """Note with the number of clients' replies that came too late."""
-    used = summary["late_used"]
-    dropped = summary["late_dropped"]
-    title = method_title(summary["method"])
-    return f"{title}: late replies: {used:,} used in a later round, {dropped:,} dropped"
 
 
 def _stopped(summary: dict[str, Any]) -> str:

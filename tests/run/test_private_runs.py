@@ -28,7 +28,7 @@ from fedkin.options.privacy.private_world import PrivateWorld
 from fedkin.options.privacy.randomness import SeededRandomness
 from fedkin.options.privacy.statement import NOT_PRIVATE
 from fedkin.options.with_options import NO_OPTIONS, ActiveOptions
-from fedkin.reporting.progress import privacy_in_words
+from fedkin.reporting.option_notes import privacy_in_words
 from fedkin.reporting.seeds_tables import seeds_table
 from fedkin.run.cohort_selection import select_cohort
 from fedkin.run.instrumented_world import InstrumentedWorld

@@ -28,7 +28,7 @@ from fedkin.options.journal import Journal
 from fedkin.options.privacy.private_world import PrivateWorld
 from fedkin.options.privacy.randomness import SystemRandomness
 from fedkin.options.secret.secret_sums import ActiveSecretSums, SecretWorld, refusal
-from fedkin.reporting.progress import secret_in_words
+from fedkin.reporting.option_notes import secret_in_words
 from fedkin.run.simulate import execute
 from fedkin.secret.client import Session
 from fedkin.tasks.losses import Losses

@@ -26,7 +26,7 @@ from __future__ import annotations
 import logging
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Int
@@ -160,6 +160,14 @@ class Monitor(Option):
         return ActiveMonitor(self, run.clients)
 
 
+class _Check(NamedTuple):
+    """The round that is checked: its clients and its number."""
+
+    world: World
+    cohort: Int[np.ndarray, "n"]
+    round: int
+
+
 class ActiveMonitor(ActiveOption):
     """The monitor in a run. The state holds the evidence.
 
@@ -179,7 +187,8 @@ class ActiveMonitor(ActiveOption):
         cohort = call.clients
         if call.step != "round" or cohort is None:
             return Around(world, self._keeping(before))
-        return Around(world, lambda after: self._checked(world, before, after, cohort, call.round))
+        check = _Check(world, cohort, call.round)
+        return Around(world, lambda after: self._checked(check, before, after))
 
     def record(self, state: State) -> Record:
         """Largest evidence of a client, number of clients with an alarm, and the findings of
@@ -212,16 +221,12 @@ class ActiveMonitor(ActiveOption):
             },
         )
 
-    def _checked(
-        self,
-        world: World,
-        before: State | None,
-        after: State,
-        cohort: Int[np.ndarray, "n"],
-        round: int,
-    ) -> State:
+    def _checked(self, check: _Check, before: State | None, after: State) -> State:
         """The state after the checks of a round."""
         settings = self._settings
+        world = check.world
+        cohort = check.cohort
+        round = check.round
         arrays = {name: array.copy() for name, array in self.arrays(before).items()}
         if round % settings.every:
             return self.with_arrays(after, arrays)
@@ -235,7 +240,7 @@ class ActiveMonitor(ActiveOption):
         alarms = self._alarms(evidence, after, in_force=arrays["alarmed"], round=round)
         arrays["alarm_round"][alarms] = round
         evidence = evidence.restarted(alarms)
-        after = self._probed(world, after, arrays, np.flatnonzero(alarms), round)
+        after = self._probed(check, after, arrays, np.flatnonzero(alarms))
         done = [act.client for act in self._acts if act.done]
         evidence = evidence.forgotten(np.array(done, np.int64))
         self._compare_clusters(world, after, placed, round)
@@ -282,15 +287,15 @@ class ActiveMonitor(ActiveOption):
 
     def _probed(
         self,
-        world: World,
+        check: _Check,
         state: State,
         arrays: dict[str, np.ndarray],
         alarmed: Int[np.ndarray, "f"],
-        round: int,
     ) -> State:
         """The state after clients with an alarm were probed, and moved if the monitor acts. Changes
         ``arrays``."""
         settings = self._settings
+        round = check.round
         used = np.unique(state.assignment[state.assignment != UNASSIGNED])
         if settings.act == "watch" or not len(alarmed):
             return state
@@ -298,7 +303,7 @@ class ActiveMonitor(ActiveOption):
         clients, pairs = probe_rows(alarmed, state.assignment[alarmed], used)
         if not len(clients):
             return state
-        counts = self._counts(world, state, clients, pairs)
+        counts = self._counts(check.world, state, clients, pairs)
         assignment = state.assignment.copy()
         for probe in read_probes(clients, pairs, counts, settings.false_alarms):
             if not probe.passes or probe.to is None:

@@ -10,7 +10,7 @@ from fedkin.core.training import LocalTraining
 from fedkin.measures.number_texts import duration
 from fedkin.reporting.html.lenient_reader import is_finished
 from fedkin.reporting.html.read_runs import ReportInput
-from fedkin.reporting.progress import privacy_in_words, secret_in_words
+from fedkin.reporting.option_notes import privacy_in_words, secret_in_words
 from fedkin.run.metrics.partial_rounds import scored_text
 from fedkin.run.run import Run
 
