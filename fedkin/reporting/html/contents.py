@@ -25,6 +25,7 @@ from fedkin.reporting.html.json_values import Json
 from fedkin.reporting.html.members_table import members_table
 from fedkin.reporting.html.methods_table import methods_table, report_scores, scores
 from fedkin.reporting.html.migrants_table import migrants_table
+from fedkin.reporting.html.monitor_table import monitor_table
 from fedkin.reporting.html.overview import is_deployed, overview
 from fedkin.reporting.html.read_runs import ReportedRun, ReportInput, assignments
 from fedkin.reporting.html.run_charts import (
@@ -34,7 +35,6 @@ from fedkin.reporting.html.run_charts import (
     membership_chart,
 )
 from fedkin.reporting.html.served_table import served_table
-from fedkin.reporting.html.monitor_table import monitor_table
 from fedkin.reporting.html.suspects_table import suspects_table
 from fedkin.reporting.method_styles import method_styles
 from fedkin.run.folder import run_folder

@@ -27,6 +27,6 @@ def monitor_table(run: Run) -> Json:
     limit = f" The last {LIMIT} of {len(acts)} are shown." if len(acts) > LIMIT else ""
     note = (
         "Each line has an e-value behind it; its natural logarithm is the evidence. "
-        f"Nothing here means that the data were free of change, only that no change was seen.{limit}"
+        f"An empty table does not show that no data have changed.{limit}"
     )
-    return {"heads": heads, "rows": rows, "note": note if acts else ""}
+    return {"heads": heads, "rows": rows, "note": note}

@@ -13,10 +13,10 @@ from typing import Any
 
 from fedkin import __version__
 from fedkin.analysis.serving.choice_texts import TITLE
-from fedkin.reporting.html.monitor_table import TITLE as MONITOR
 from fedkin.measures.number_texts import numeric_columns
 from fedkin.reporting.html.clustering_table import HEADING
 from fedkin.reporting.html.json_values import Json
+from fedkin.reporting.html.monitor_table import TITLE as MONITOR
 from fedkin.reporting.style import COLOURS
 
 FINDINGS = "Findings"  # heading of the findings of a comparison
