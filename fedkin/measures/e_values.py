@@ -115,6 +115,28 @@ def discordant_e_value(
     return np.exp(log)
 
 
+def larger_share_e_value(
+    wrong: Int[np.ndarray, "..."],
+    samples: Int[np.ndarray, "..."],
+    largest: Float[np.ndarray, "..."],
+) -> Float[np.ndarray, "..."]:
+    """The e-value of the null that fresh independent samples are wrong with a probability of at
+    most ``largest``: the mean over four bets of the product of ``bounded_bet``.
+
+    Args:
+        wrong: number of wrong samples.
+        samples: number of all samples.
+        largest: above 0 and below 1.
+    """
+    products = []
+    for share in BET_SHARES:
+        bet = share / largest
+        log = wrong * np.log(bounded_bet(np.ones_like(largest), largest, bet))
+        log += (samples - wrong) * np.log(bounded_bet(np.zeros_like(largest), largest, bet))
+        products.append(np.exp(log))
+    return np.mean(products, axis=0)
+
+
 def not_worse_e_value(
     better: Int[np.ndarray, "..."],
     worse: Int[np.ndarray, "..."],

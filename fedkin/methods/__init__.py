@@ -36,6 +36,7 @@ from fedkin.methods.fesem import FeSEM as FeSEM
 from fedkin.methods.fesem import FeSEMMig as FeSEMMig
 from fedkin.methods.fedsim import FedSim as FedSim
 from fedkin.methods.feddrift import FedDrift as FedDrift
+from fedkin.methods.selective import SelectiveReclustering as SelectiveReclustering
 from fedkin.methods.cflgp import CFLGP as CFLGP
 from fedkin.methods.flux import FLUX as FLUX
 from fedkin.methods.feroma import FEROMA as FEROMA

@@ -243,6 +243,24 @@ CASES = {
         impossible=(*({name: 0} for name in ("every", "models", "isolation")), {"delta": -0.1}),
         by_step=frozenset({"owner", "ends"}),
     ),
+    "selective_reclustering": Case(
+        needs={
+            "data.classes": "counts wrong classes",
+            "reads.sends": "numbers of errors, and losses of all models",
+            "parts.shared_head": "losses of all models",
+            "changes.always": "opens, closes and merges clusters",
+        },
+        personal="none",
+        averages=False,  # clusters open, close and merge
+        options={"clusters": 1},
+        as_fedavg={"clusters": 1},
+        impossible=(
+            *({name: 0} for name in ("clusters", "warmup", "probe_every", "trial")),
+            {"merge_every": -1},
+            {"alpha": 0.0},
+            {"margin": 0.0},
+        ),
+    ),
     "sattler": Case(
         # no cut in the first 20 rounds; similarities
         needs={"rounds.first_clustering": 21, **SINGLE},
