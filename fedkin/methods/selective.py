@@ -110,12 +110,12 @@ class SelectiveReclustering:
         )
 
     def init(self, world: World, stream: Stream) -> SelectiveState:
-        """M random models; no client has a cluster."""
+        """M random models; no client has a cluster if there are several."""
         N = world.total_clients
         models = [world.initial(stream.child(f"model{k}")) for k in range(self.clusters)]
         return SelectiveState(
             models=np.stack(models),
-            assignment=np.full(N, UNASSIGNED, np.int64),
+            assignment=np.full(N, UNASSIGNED if self.clusters > 1 else 0, np.int64),
             error=np.full(N, np.nan),
             begin=np.zeros(N, np.int64),
             end=np.zeros(N, np.int64),

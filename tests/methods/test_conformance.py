@@ -260,6 +260,7 @@ CASES = {
             {"alpha": 0.0},
             {"margin": 0.0},
         ),
+        models_down=2,  # to choose a model in the warm-up, and to train it
     ),
     "sattler": Case(
         # no cut in the first 20 rounds; similarities

@@ -1,0 +1,122 @@
+"""Selective re-clustering on streams: drifts, challengers, drop-outs and merges."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedkin as fk
+from fedkin.methods import selective_steps
+from fedkin.methods.selective_steps import SelectiveState, merge_equal
+
+LOCAL = fk.LocalTraining(steps=12, lr=0.5, batch_size=10)
+
+
+def stream(**options: Any) -> fk.Run:
+    """A run on SINE: clients 1 and 3 have inverted labels from the second step on."""
+    scenario = options.pop("scenario", fk.Population())
+    data = fk.data.sine(clients=6, samples=80, changes=("000000", "010100", "010100", "010100"))
+    options.setdefault("warmup", 3)
+    return fk.simulate(
+        fk.SelectiveReclustering(history=True, **options),
+        data,
+        fk.models.mlp(data, hidden=8),
+        rounds=15,
+        cohort=6,
+        local=LOCAL,
+        shift=fk.Steps(5, history=True),
+        scenario=scenario,
+    )
+
+
+def test_drifted_clients_share_a_new_cluster_and_the_others_stay() -> None:
+    run = stream()
+    assignment = run.assignment
+    assert assignment[1] == assignment[3]
+    assert len(set(assignment[[0, 2, 4, 5]].tolist())) == 1
+    assert assignment[1] != assignment[0]
+    # They train on the samples since their move only.
+    assert run.state.begin.tolist() == [0, 80, 0, 80, 0, 0]
+    moves = [record["migrations"] for record in run.records if record["round"] > 3]
+    assert sum(moves) == 2
+
+
+def test_no_client_moves_where_nothing_drifts() -> None:
+    data = fk.data.sine(clients=6, samples=80, changes=("000000",) * 4)
+    run = fk.simulate(
+        fk.SelectiveReclustering(history=True, warmup=3),
+        data,
+        fk.models.mlp(data, hidden=8),
+        rounds=15,
+        cohort=6,
+        local=LOCAL,
+        shift=fk.Steps(5, history=True),
+    )
+    assert sum(record["migrations"] for record in run.records if record["round"] > 3) == 0
+
+
+def test_a_client_that_does_not_reply_does_not_drift() -> None:
+    """A missing reply has no correct samples, and must not count as 80 wrong ones."""
+    data = fk.data.sine(clients=6, samples=80, changes=("000000",) * 4)
+    run = fk.simulate(
+        fk.SelectiveReclustering(history=True, warmup=3),
+        data,
+        fk.models.mlp(data, hidden=8),
+        rounds=15,
+        cohort=6,
+        local=LOCAL,
+        shift=fk.Steps(5, history=True),
+        scenario=fk.Population(dropout=0.4),
+    )
+    assert len(set(run.assignment.tolist()) - {-1}) == 1
+
+
+def test_only_drifted_clients_receive_other_models() -> None:
+    """In a quiet round without new samples, a client receives its own model once."""
+    run = stream(probe_every=1000)
+    down = [record["bytes_down"] for record in run.records]
+    model = run.models.shape[1] * 4
+    # Round 13: no new samples, nobody is probed, all six clients train.
+    assert down[13] - down[12] == 6 * model
+
+
+def test_a_challenger_that_is_no_better_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If no evidence is enough, the clients of the new cluster return to the one that they left."""
+
+    def no_evidence(own: Any, other: Any, samples: Any) -> Any:
+        return np.zeros(len(own))
+
+    monkeypatch.setattr(selective_steps, "better_e_value", no_evidence)
+    run = stream(trial=2)
+    returned = [record["round"] for record in run.records if record["migrations"]]
+    opened = [round for round in returned if round > 3][0]
+    assert opened + 2 in returned
+    assert not run.state.opened.any() or run.state.opened.max() > opened
+
+
+@pytest.mark.parametrize(("scale", "clusters"), [(1.0, 1), (-1.0, 2)])
+def test_two_clusters_merge_only_if_neither_loses(scale: float, clusters: int) -> None:
+    """The second model is the first one, or its opposite, which is wrong where the first is
+    right."""
+    data = fk.data.digits(partition="iid", clients=6)
+    model = fk.models.mclr(data)
+    trained = fk.simulate(fk.FedAvg(), data, model, rounds=5, cohort=6, local=LOCAL)
+    world = fk.SimulatedWorld(data, model)
+    sizes = data.train.sizes.astype(np.int64)
+    state = SelectiveState(
+        models=np.concatenate([trained.models, scale * trained.models]),
+        assignment=np.array([0, 0, 0, 0, 1, 1]),
+        error=np.full(6, 0.1),
+        begin=np.zeros(6, np.int64),
+        end=sizes,
+        left=np.full(6, -1),
+        opened=np.zeros(2, np.int64),
+    )
+    merged = merge_equal(world, state, np.arange(6), margin=0.3, alpha=0.05)
+    assert len(np.unique(merged.assignment)) == clusters
+    # The error of clients with another model is unknown.
+    assert np.isnan(merged.error).tolist() == [False] * 4 + [clusters == 1] * 2
+    if clusters == 1:
+        np.testing.assert_allclose(merged.models[0], trained.models[0], rtol=1e-6)
