@@ -95,6 +95,13 @@ def _feddrift(delta: float) -> Callable[[Setting], Method]:
     )
 
 
+def _selective(setting: Setting) -> Method:
+    """With as many places for models as FedDrift has where the data come in steps."""
+    if setting.every:
+        return methods.SelectiveReclustering(clusters=4, warmup=2, history=True)
+    return methods.SelectiveReclustering(clusters=setting.clusters)
+
+
 def _pfedme(setting: Setting) -> Method:
     """With lambda such that its product with the highest rate is 1.5: it must be below 2."""
     return methods.PFedMe(strength=1.5 / setting.rates[2], own_steps=INNER, own_lr=setting.rates[1])
@@ -185,6 +192,7 @@ CONTENDERS = (
         ("beta 20 degrees, not 10", lambda s: methods.PACFL(threshold=20.0)),
     ),
     Contender("FedDrift", CLUSTERED, _feddrift(0.1), ("delta 0.2, not 0.1", _feddrift(0.2))),
+    Contender("Selective re-clustering", CLUSTERED, _selective),
     Contender(
         "FL+HC with FedRep's heads",
         OWN,

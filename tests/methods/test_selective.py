@@ -91,7 +91,7 @@ def test_a_challenger_that_is_no_better_is_closed(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(selective_steps, "better_e_value", no_evidence)
     run = stream(trial=2)
     returned = [record["round"] for record in run.records if record["migrations"]]
-    opened = [round for round in returned if round > 3][0]
+    opened = next(round for round in returned if round > 3)
     assert opened + 2 in returned
     assert not run.state.opened.any() or run.state.opened.max() > opened
 
