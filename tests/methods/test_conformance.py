@@ -243,6 +243,23 @@ CASES = {
         impossible=(*({name: 0} for name in ("every", "models", "isolation")), {"delta": -0.1}),
         by_step=frozenset({"owner", "ends"}),
     ),
+    "ocfl": Case(
+        needs={
+            "clients": 2,
+            "reads.updates": "single",
+            "parts.shared_head": "losses of all models (newcomers = 'loss')",
+            "rounds.first_clustering": 2,
+            "memory.compares_all": True,
+        },
+        options={"clusterer": "kmeans", "clusters": 1},
+        impossible=(
+            {"clusters": 0},
+            {"min_size": 1},
+            {"confirm": 1.0},
+            {"clusterer": "optics"},
+            {"noise": "none"},
+        ),
+    ),
     "selective_reclustering": Case(
         needs={
             "data.classes": "counts wrong classes",
