@@ -90,8 +90,9 @@ def _hdbscan(distances: Float[np.ndarray, "n n"], min_size: int) -> Int[np.ndarr
     """Labels of HDBSCAN on distances; -1 is noise."""
     from sklearn.cluster import HDBSCAN
 
-    model = HDBSCAN(min_cluster_size=min(min_size, len(distances)), metric="precomputed", copy=True)
-    return np.asarray(model.fit_predict(distances), np.int64)
+    model = HDBSCAN(min_cluster_size=min(min_size, len(distances)), metric="precomputed")
+    # HDBSCAN changes its input in place.
+    return np.asarray(model.fit_predict(distances.copy()), np.int64)
 
 
 def separation(distances: Float[np.ndarray, "n n"], labels: Int[np.ndarray, "n"]) -> float:

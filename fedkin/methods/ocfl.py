@@ -12,22 +12,23 @@ N clients.
        each cluster's model is the joint model plus the mean update of its clients
     4  FedAvg in each cluster
 
-The rule needs no number of rounds, but any rise of T fires it: it is no test whether clusters
-exist. ``confirm`` is our addition: clusters are only proposed in that round, and adopted in the
-next one if they separate its updates better than random clusters of the same sizes (a permutation
-test at this level). Otherwise the joint training goes on, and a later rise may propose others.
+Any rise of T fires the rule: it is no test whether clusters exist. ``confirm`` is our addition:
+clusters are only proposed in that round, and adopted in the next one if they separate its updates
+better than random clusters of the same sizes (a permutation test at this level). Otherwise the
+joint training goes on, and a later rise may propose others.
 
 Differs from the authors' code: clients that HDBSCAN leaves out join the nearest cluster
 (``noise="own"``: they form a cluster, as coded). Updates are trained parameters, without counters
 of batches, and means are weighted by samples, not plain. A client without an update in the
-clustering round is placed when it is selected. Before the clustering all reachable clients train,
-whatever the cohort, so that every client has a row.
+clustering round is placed when it is selected. The paper's cohort has all clients; with a smaller
+one, temperatures of different clients are compared.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, NamedTuple
+from functools import partial
+from typing import ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -72,13 +73,6 @@ class OCFLState(State):
     clustered: Bool[np.ndarray, ""]  # whether the clustering is done
 
 
-class _Rows(NamedTuple):
-    """The clients with an update in a round, and the cosine distances of their updates."""
-
-    clients: Int[np.ndarray, "n"]
-    distances: Float[np.ndarray, "n n"]
-
-
 @plain_options
 @dataclass(frozen=True)
 class OCFL:
@@ -114,8 +108,8 @@ class OCFL:
 
     def __post_init__(self) -> None:
         check_choice("clusterer", self.clusterer, ("hdbscan", "mean_shift", "kmeans"))
-        check_positive_integer("clusters", self.clusters)
-        check_positive_integer("min_size", self.min_size)
+        for name in ("clusters", "min_size"):
+            check_positive_integer(name, getattr(self, name))
         if self.min_size < 2:
             raise MethodError(f"min_size must be at least 2, got {self.min_size}")
         check_choice("noise", self.noise, ("nearest", "own"))
@@ -130,7 +124,7 @@ class OCFL:
             clients=AtLeast(2),
             reads=ClientReads(updates="single"),
             parts=ModelParts(shared_head=cluster_steps.shared_head(self)),
-            rounds=RoundNeeds(first_clustering=2),
+            rounds=RoundNeeds(full_cohort=True, first_clustering=2),
             memory=MemoryNeeds(compares_all=True),
             keeps_clusters=True,
         )
@@ -156,12 +150,12 @@ class OCFL:
             return replace(state, models=models)
 
         # Line 1
-        clients = world.clients(stream.round)
+        joint = np.zeros(len(cohort), np.int64)
         reply = train(
             world,
             state.models,
-            clients,
-            np.zeros(len(clients), np.int64),
+            cohort,
+            joint,
             work=world.work,
             stream=stream.child("train"),
         )
@@ -173,57 +167,54 @@ class OCFL:
         now = temperature(distances)
 
         # Line 3
-        rows = _Rows(clients[usable], distances)
+        clients = cohort[usable]
         if (state.proposed != UNASSIGNED).any():
-            labels = self._confirmed(state, rows, stream)
+            labels = self._confirmed(state.proposed[clients], distances, stream)
             state = replace(state, proposed=np.full_like(state.proposed, UNASSIGNED))
         else:
-            labels = self._formed(state, rows, now, stream)
+            labels = self._formed(state, distances, now, stream)
             if labels is not None and self.confirm:
                 proposed = state.proposed.copy()
-                proposed[rows.clients] = labels
+                proposed[clients] = labels
                 state = replace(state, proposed=proposed)
                 labels = None
         state = replace(state, temperature=np.array(now))
         weights = np.where(reply.arrived, reply.examples, 0.0)
         if labels is None:
-            joint = np.zeros(len(clients), np.int64)
             mean, _ = mean_by_model(reply.update, weights, joint, 1)
             return replace(state, models=state.models + mean)
         return self._split(
             world,
             state,
-            clients=rows.clients,
+            clients=clients,
             updates=reply.update[usable],
             labels=labels,
             weights=weights[usable],
         )
 
     def _formed(
-        self, state: OCFLState, rows: _Rows, now: float, stream: Stream
+        self, state: OCFLState, distances: Float[np.ndarray, "n n"], now: float, stream: Stream
     ) -> Int[np.ndarray, "n"] | None:
         """The cluster of each client if the temperature has risen; None otherwise."""
-        if len(rows.clients) < 2 or not rises(now, float(state.temperature)):
+        if len(distances) < 2 or not rises(now, float(state.temperature)):
             return None
         return clusters_of(
-            rows.distances,
+            distances,
             self.clusterer,
-            clusters=min(self.clusters, len(rows.clients)),
+            clusters=min(self.clusters, len(distances)),
             min_size=self.min_size,
             noise=self.noise,
             seed=int(stream.child("kmeans").words()[0]),
         )
 
     def _confirmed(
-        self, state: OCFLState, rows: _Rows, stream: Stream
+        self, labels: Int[np.ndarray, "n"], distances: Float[np.ndarray, "n n"], stream: Stream
     ) -> Int[np.ndarray, "n"] | None:
-        """The proposed cluster of each client (-1 for a client without one), if the updates of this
-        round confirm them; None otherwise."""
-        labels = state.proposed[rows.clients]
+        """The proposed clusters (-1 for a client without one), if the updates of this round confirm
+        them; None otherwise."""
         known = labels != UNASSIGNED
-        p_value = separation_p_value(
-            rows.distances[np.ix_(known, known)], labels[known], stream.child("confirm").rng()
-        )
+        among = distances[np.ix_(known, known)]
+        p_value = separation_p_value(among, labels[known], stream.child("confirm").rng())
         return labels if p_value <= self.confirm else None
 
     def _split(
@@ -253,12 +244,5 @@ class OCFL:
         self, world: World, state: OCFLState, newcomers: Int[np.ndarray, "c"], stream: Stream
     ) -> OCFLState:
         """A client that took no part in the clustering joins one of the clusters."""
-        return cluster_steps.place_by_policy(
-            world,
-            state,
-            policy=self.newcomers,
-            clients=newcomers,
-            stream=stream,
-            start=state.start,
-            part=self.part,
-        )
+        place = partial(cluster_steps.place_by_policy, start=state.start, part=self.part)
+        return place(world, state, policy=self.newcomers, clients=newcomers, stream=stream)

@@ -248,6 +248,7 @@ CASES = {
             "clients": 2,
             "reads.updates": "single",
             "parts.shared_head": "losses of all models (newcomers = 'loss')",
+            "rounds.full_cohort": True,
             "rounds.first_clustering": 2,
             "memory.compares_all": True,
         },
