@@ -6,7 +6,7 @@ M. Zuziak, R. Pellungrini, S. Rinzivillo: One-Shot Clustering for Federated Lear
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 from jaxtyping import Float, Float64, Int
@@ -90,9 +90,10 @@ def _hdbscan(distances: Float[np.ndarray, "n n"], min_size: int) -> Int[np.ndarr
     """Labels of HDBSCAN on distances; -1 is noise."""
     from sklearn.cluster import HDBSCAN
 
-    model = HDBSCAN(min_cluster_size=min(min_size, len(distances)), metric="precomputed")
-    # HDBSCAN changes its input in place.
-    return np.asarray(model.fit_predict(distances.copy()), np.int64)
+    # The stubs of ``copy`` name the type of its old default only.
+    copy = cast(Any, True)
+    model = HDBSCAN(min(min_size, len(distances)), metric="precomputed", copy=copy)
+    return np.asarray(model.fit_predict(distances), np.int64)
 
 
 def separation(distances: Float[np.ndarray, "n n"], labels: Int[np.ndarray, "n"]) -> float:

@@ -15,7 +15,8 @@ N clients.
 Any rise of T fires the rule: it is no test whether clusters exist. ``confirm`` is our addition:
 clusters are only proposed in that round, and adopted in the next one if they separate its updates
 better than random clusters of the same sizes (a permutation test at this level). Otherwise the
-joint training goes on, and a later rise may propose others.
+joint training goes on, and a later rise may propose others. Clients with few samples differ in
+every round in the same way, which the test cannot tell from clusters.
 
 Differs from the authors' code: clients that HDBSCAN leaves out join the nearest cluster
 (``noise="own"``: they form a cluster, as coded). Updates are trained parameters, without counters

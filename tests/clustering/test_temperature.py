@@ -97,3 +97,12 @@ def test_the_separation_is_the_oracles(oracle: Oracle) -> None:
     p_value = separation_p_value(distances, labels, np.random.default_rng(0))
     assert p_value == pytest.approx(case["p_value"], abs=0.05)
     assert separation(distances, np.zeros(6, np.int64)) == 0
+
+
+def test_clusters_of_noise_are_not_confirmed_by_other_noise() -> None:
+    """Clusters separate the updates that they were made from, and not those of another round."""
+    rng = np.random.default_rng(5)
+    first, second = (cosine_distances(rng.standard_normal((12, 30))) for _ in range(2))
+    labels = clusters_of(first, "kmeans", clusters=3)
+    assert separation_p_value(first, labels, rng) < 0.01
+    assert separation_p_value(second, labels, rng) > 0.05

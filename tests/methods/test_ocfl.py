@@ -47,11 +47,3 @@ def test_confirmed_clusters_come_a_round_later() -> None:
         for one in (run(data), found)
     ]
     assert rounds[1] == rounds[0] + 1
-
-
-def test_clusters_of_equal_clients_are_not_confirmed() -> None:
-    """The rule fires on any rise, so that equal clients are divided, too."""
-    data = fk.data.digits(partition="iid", clients=12)
-    options = {"clusterer": "kmeans", "clusters": 3}
-    assert len(set(run(data, rounds=15, **options).assignment.tolist())) == 3
-    assert len(set(run(data, rounds=15, confirm=0.01, **options).assignment.tolist())) == 1
