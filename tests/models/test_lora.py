@@ -18,8 +18,8 @@ import fedkin as fk
 from fedkin.core.errors import ConfigError, FedkinError, ModelError
 from fedkin.core.model_spec import Factor, ModelSpec
 from fedkin.measures.factor_means import factor_mean_error, product
+from fedkin.models.adapter_model import Adapted
 from fedkin.models.encoder import Projection
-from fedkin.models.lora import Adapted
 from tests.models.tiny_bert import WIDTH, write_bert
 
 Oracle = Callable[[str], dict[str, Any]]
