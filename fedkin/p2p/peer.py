@@ -262,9 +262,8 @@ class Peer:
             change = "update" if self.method.needs_updates else "model"
             own_vectors = (_stack([own], "model"), _stack([own], change))
             vectors = (models, _stack(messages, change))
-            values = decentralized.gradient_similarity(
-                self.method.alpha, self.start, own_vectors, vectors
-            )[0]
+            spec = self.world.spec
+            values = self.method.gradient_similarity(spec, self.start, own_vectors, vectors)[0]
         else:
             owners = np.repeat(self._row, len(messages))
             scores = evaluate(self.world, models, owners, np.arange(len(messages)), split="train")
