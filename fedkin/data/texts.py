@@ -81,7 +81,7 @@ def texts(
     if client is not None:
         names["client"] = client
     check_columns(table, list(names.values()), place)
-    reader = tokenizer if hasattr(tokenizer, "tokens") else Tokenizer.from_folder(tokenizer)
+    reader = token_reader(tokenizer)
     samples = OwnSamples(
         place=place,
         title=place.stem if isinstance(place, Path) else place,
@@ -94,6 +94,12 @@ def texts(
         columns=names,
     )
     return samples.federation(options, _fraction(samples, train_fraction), seed)
+
+
+def token_reader(tokenizer: Any) -> Any:
+    """What makes token numbers of texts: a backbone or a tokenizer as it is, or the tokenizer in a
+    folder of a Hugging Face model."""
+    return tokenizer if hasattr(tokenizer, "tokens") else Tokenizer.from_folder(tokenizer)
 
 
 def _table(path: Any, client: str | None) -> tuple[Path | str, Table]:

@@ -165,3 +165,10 @@ def test_layers_that_are_not_there(folder: Path) -> None:
     digits = fk.data.digits(clients=3)
     with pytest.raises(ModelError, match="features are computed from token numbers"):
         fk.models.features(digits, backbone, layer=1)
+
+
+def test_the_task_is_the_classification_of_texts(tmp_path: Path) -> None:
+    folder = write_bert(tmp_path / "tiny")
+    assert fk.models.from_transformers(folder, task="text-classification").folder == folder
+    with pytest.raises(ConfigError, match=r"task must be 'text-classification', got 'fill-mask'"):
+        fk.models.from_transformers(folder, task="fill-mask")
