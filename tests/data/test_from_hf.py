@@ -306,12 +306,13 @@ def test_texts_become_token_numbers(tmp_path: Path) -> None:
         from_hf(rows(said=[*said[:3], None, *said[4:]]), by="who", text="said", tokenizer=folder)
     with pytest.raises(DataError, match="spoken"):
         from_hf(rows(said=said), by="who", text="spoken", tokenizer=folder)
-    for options, message in (
+    refused: tuple[tuple[dict[str, Any], str], ...] = (
         ({"text": "said"}, "text needs tokenizer=: a local folder"),
         ({"text": "said", "tokenizer": folder, "features": "age"}, "leave out features='age'"),
         ({"text": "said", "tokenizer": folder, "scale": "standard"}, "scale"),
         ({"tokenizer": folder}, "tokenizer applies to texts; name their column"),
         ({"length": 5}, "length applies to texts"),
-    ):
+    )
+    for options, message in refused:
         with pytest.raises(ConfigError, match=message):
             from_hf(rows(said=said), by="who", **options)
