@@ -40,6 +40,8 @@ from fedkin.task_types.task_type import TaskType
 from fedkin.tasks.evaluate import Scores, evaluate
 from fedkin.tasks.train import train
 
+_DIGEST = 16  # characters of a digest in messages
+
 
 @dataclass(frozen=True)
 class PeerMemory:
@@ -121,6 +123,7 @@ class Peer:
             lockstep=lockstep,
             signer=signer,
             labels=scaled_label_words(self._task_type),
+            backbone=world.spec.frozen[:_DIGEST],
             clock=clock,
         )
         self._storage = storage
