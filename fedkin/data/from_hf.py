@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -117,13 +118,13 @@ def from_hf(
     if event is None:
         names = _label_names(dataset, label, label_names)
     x: Any
+    reader = None
     if text is None:
         x = HFFeatures(dataset, columns, name)
         is_table = x.plain and not integers
     else:
-        x = token_reader(tokenizer).tokens(
-            checked_texts(_column(dataset, text), name, text), length
-        )
+        reader = token_reader(tokenizer)
+        x = reader.tokens(checked_texts(_column(dataset, text), name, text), length)
         is_table = False
         integers = True
     samples = OwnSamples(
@@ -144,7 +145,8 @@ def from_hf(
         event=None if event is None else _column(dataset, event),
         risk_sets=loss_options,
     )
-    return samples.federation(options, test_share(test) if split is None else 1, seed)
+    data = samples.federation(options, test_share(test) if split is None else 1, seed)
+    return data if reader is None else replace(data, tokenizer=reader.digest)
 
 
 def _scaling(is_table: bool, scale: str | None, scale_from: Any, name: str) -> TableScaling | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -93,13 +94,16 @@ def texts(
         integers=True,
         columns=names,
     )
-    return samples.federation(options, _fraction(samples, train_fraction), seed)
+    data = samples.federation(options, _fraction(samples, train_fraction), seed)
+    return replace(data, tokenizer=reader.digest)
 
 
-def token_reader(tokenizer: Any) -> Any:
-    """What makes token numbers of texts: a backbone or a tokenizer as it is, or the tokenizer in a
-    folder of a Hugging Face model."""
-    return tokenizer if hasattr(tokenizer, "tokens") else Tokenizer.from_folder(tokenizer)
+def token_reader(tokenizer: Any) -> Tokenizer:
+    """The tokenizer of a backbone, or in a folder of a Hugging Face model."""
+    if isinstance(tokenizer, Tokenizer):
+        return tokenizer
+    own = getattr(tokenizer, "tokenizer", None)
+    return own if isinstance(own, Tokenizer) else Tokenizer.from_folder(tokenizer)
 
 
 def _table(path: Any, client: str | None) -> tuple[Path | str, Table]:

@@ -229,7 +229,8 @@ def read_arrays(folder: Path) -> dict[str, np.ndarray]:
                     arrays[short] = np.asarray(file.get_tensor(name), np.float32)
                 elif kind not in ("I64", "I32"):
                     raise ModelError(
-                        f"{path}: {name} has the type {kind}; quantised weights are not read"
+                        f"{path}: {name} has the type {kind}; quantised weights are not read; give "
+                        "the model before quantisation"
                     )
     except SafetensorError as error:
         raise ModelError(f"{path} cannot be read: {error}") from error

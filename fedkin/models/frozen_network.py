@@ -83,6 +83,11 @@ def _fitting(backbone: Backbone, data: Samples) -> Backbone:
     """The backbone for these samples: whole for token numbers, without its first layers for
     features."""
     if np.issubdtype(data.x.dtype, np.integer) and data.x.ndim == 2:
+        if getattr(data, "tokenizer", "") not in ("", backbone.tokenizer.digest):
+            raise ModelError(
+                f"{data.name}: another tokenizer has made the token numbers than {backbone.name!r} "
+                f"has; make the data with tokenizer={str(backbone.folder)!r}"
+            )
         if data.x.shape[1] > backbone.tokenizer.positions:
             raise ModelError(
                 f"{data.name}: texts have {data.x.shape[1]} tokens, but the backbone "
