@@ -20,7 +20,14 @@ def texts_section(
     features_file: str | None = None,
     **options: Any,
 ) -> Any:
-    """The data of ``fk.data.texts``, or of ``fk.models.features`` with the tokenizer's folder."""
+    """The data of ``fk.data.texts``, or of ``fk.models.features`` with the tokenizer's folder.
+
+    Args:
+        path: the table.
+        features_layer: the layer whose inputs are the samples; None for token numbers.
+        features_file: the file that keeps these inputs; None for none.
+        options: options of ``fk.data.texts``.
+    """
     data = texts(path, **options)
     if features_layer is None:
         if features_file is not None:

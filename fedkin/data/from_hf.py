@@ -19,7 +19,7 @@ from fedkin.data.split_column import test_share
 from fedkin.data.table_options import TableOptions, refuse_table_options
 from fedkin.data.table_scaling import TableScaling
 from fedkin.data.tables import Columns, column_facts, without_row_numbers
-from fedkin.data.texts import checked_texts, token_reader
+from fedkin.data.texts import check_text, checked_texts, token_reader
 from fedkin.data.user_samples import OwnSamples
 
 # Number of rows that show the type and shape of the features.
@@ -108,7 +108,7 @@ def from_hf(
     if hasattr(by, "load_partition"):
         dataset, owners = _partitioned(dataset, by)
     client_column = by if isinstance(by, str) else None
-    _check_text(text, {"tokenizer": tokenizer, "length": length}, features)
+    check_text(text, {"tokenizer": tokenizer, "length": length}, features)
     columns = _checked_columns(
         dataset, text or features, label=label, by=by, event=event, name=name
     )
@@ -159,24 +159,6 @@ def _scaling(is_table: bool, scale: str | None, scale_from: Any, name: str) -> T
     kind = "a data set of images, arrays or integers"
     refuse_table_options(kind, name, {"scale": scale, "scale_from": scale_from})
     return None
-
-
-def _check_text(text: str | None, of_text: dict[str, Any], features: Any) -> None:
-    """Raise ConfigError for options of texts without a column of texts, or the other way round."""
-    if text is None:
-        for name, value in of_text.items():
-            if value is not None:
-                raise ConfigError(f"{name} applies to texts; name their column: text='remark'")
-        return
-    if features is not None:
-        raise ConfigError(
-            f"text={text!r} is the only column that is read; leave out features={features!r}"
-        )
-    if of_text["tokenizer"] is None:
-        raise ConfigError(
-            "text needs tokenizer=: a local folder of a Hugging Face model, or a backbone of "
-            "fk.models.from_transformers"
-        )
 
 
 def _roles(

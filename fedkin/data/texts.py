@@ -114,6 +114,30 @@ def _table(path: Any, client: str | None) -> tuple[Path | str, Table]:
     return file, read_table(file, client)
 
 
+def check_text(text: str | None, of_text: dict[str, Any], features: Any) -> None:
+    """Raise ConfigError for options of texts without a column of texts, or the other way round.
+
+    Args:
+        text: the column of texts; None without one.
+        of_text: options of texts by name, among them ``tokenizer``.
+        features: the columns of features, if the user names them.
+    """
+    if text is None:
+        for name, value in of_text.items():
+            if value is not None:
+                raise ConfigError(f"{name} applies to texts; name their column: text='remark'")
+        return
+    if features is not None:
+        raise ConfigError(
+            f"text={text!r} is the only column that is read; leave out features={features!r}"
+        )
+    if of_text["tokenizer"] is None:
+        raise ConfigError(
+            "text needs tokenizer=: a local folder of a Hugging Face model, or a backbone of "
+            "fk.models.from_transformers"
+        )
+
+
 def checked_texts(column: Any, place: Path | str, name: str) -> list[str]:
     """The texts of a column.
 

@@ -13,9 +13,9 @@ The paper speaks of clusters of similar adapters. Its code never compares adapte
 embeddings, once. A model without a frozen network has no embeddings; then f(x) = x.
 
 Differs from the authors' code:
-* A client has one adapter. In the code it has one for each of L clusters of its own texts, of which
-  it trains one in each round; L = 1 is among the authors' settings.
-* Means are weighted by numbers of samples of what was trained, which for L = 1 is the same.
+* A client has one adapter. In the code it has one for each of L clusters of its texts, and trains
+  one of them in each round; L = 1 is among the authors' settings.
+* Means are weighted by numbers of samples, for L = 1 as in the code.
 * f(x) is the input of the model's last layer: for a text encoder the mean over the tokens, as in
   the code, in float32 instead of float16.
 Mean embeddings leave the clients unprotected, and describe their texts. The distance is Euclid's.

@@ -51,7 +51,12 @@ class FrozenNetwork(NamedTuple):
 
 
 def frozen_network(backbone: Any, data: Samples, head: bool | str, batched: bool) -> FrozenNetwork:
-    """The parts of a backbone or of an Equinox module."""
+    """The parts of a backbone or of an Equinox module.
+
+    Args:
+        backbone, head, batched: as for ``fk.lora``.
+        data: the samples that the network takes.
+    """
     if isinstance(backbone, Backbone):
         backbone = _fitting(backbone, data)
         module = backbone.encoder

@@ -35,7 +35,7 @@ def test_texts_go_to_the_oracles_adapters(oracle: Callable[[str], dict[str, Any]
     centroids = np.array(case["global_centroids"])
     found, _ = nearest_label(samples, centroids, np.arange(len(centroids)))
     assert found.tolist() == case["global_mode"]
-    # A client that knows only the adapters of its own clusters.
+    # A client that knows only the adapters of its clusters.
     for client, expected in case["local_mode"].items():
         own = np.array(case["adapter_of_local_cluster"][int(client)])
         found, _ = nearest_label(samples, centroids[own], own)
