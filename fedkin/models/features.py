@@ -116,7 +116,13 @@ def _kept(
         return _read(path, labels)
     found = hidden_states(encoder, tokens)
     content = io.BytesIO()
-    np.savez(content, x=found, **labels)
+    np.savez(
+        content,
+        x=found,
+        texts=labels["texts"],
+        backbone=labels["backbone"],
+        layer=labels["layer"],
+    )
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, content.getvalue())
     return found

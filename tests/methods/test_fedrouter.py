@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
@@ -15,7 +16,7 @@ pytest.importorskip("tokenizers", reason="texts need pip install 'fedkin[text]'"
 
 import fedkin as fk
 from fedkin.clustering.density import nearest_label
-from fedkin.core.errors import MethodError, TaskError
+from fedkin.core.errors import MethodError, ModelError, TaskError
 from fedkin.core.method import UNASSIGNED
 from fedkin.core.randomness import Stream
 from fedkin.core.training import LocalTraining
@@ -51,7 +52,7 @@ def world(**options: Any) -> FakeWorld:
         examples=np.full(len(MEANS), 10),
         work=LocalTraining(lr=0.5),
         start=lambda _: np.zeros(2),
-        features=MEANS,
+        features=MEANS.copy(),
         **options,
     )
 
@@ -75,6 +76,26 @@ def test_newcomers_join_the_nearest_centroid() -> None:
     placed = method.place(late, state, np.array([3, 4]), Stream(1, 1, "place"))
     assert placed.assignment.tolist() == [near, far, near, far, UNASSIGNED]
     np.testing.assert_array_equal(placed.centroids, state.centroids)
+
+
+def test_a_frozen_network_gives_the_embeddings() -> None:
+    """In this world a client's embedding is its target, and its features are zeros."""
+    clients = world()
+    clients.data.x[:] = 0.0
+    clients.spec = replace(clients.spec, embedding=2)
+    state = FedRouter(clusters=2).init(clients, Stream(1, 0, "method/init"))
+    near, far = state.assignment[:2]
+    assert state.assignment.tolist() == [near, far, near, far, near]
+
+
+def test_pytorch_has_no_embeddings() -> None:
+    torch = pytest.importorskip("torch", reason="pip install 'fedkin[torch]'")
+    data = fk.data.digits(clients=3)
+    model = fk.torch_model(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10)), data)
+    assert model.spec.embedding == 0
+    scorer, _ = model.workers(data, np.arange(3))
+    with pytest.raises(ModelError, match=r"use a backbone of fk\.models\.from_transformers"):
+        scorer.embeddings(np.arange(3))
 
 
 def test_clusters_need_clients_that_differ() -> None:
