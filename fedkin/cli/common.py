@@ -50,6 +50,14 @@ Engine = Annotated[
     ),
 ]
 
+Backbone = Annotated[
+    Path | None,
+    typer.Option(
+        "--backbone",
+        metavar="FOLDER",
+        help="The backbone of adapters, if it is not where the run had it.",
+    ),
+]
 Rounds = Annotated[
     int | None,
     typer.Option("--rounds", metavar="N", min=1, help="Number of rounds, as run.rounds=N."),

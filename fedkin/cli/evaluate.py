@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedkin.cli.common import column_options, error_exit
+from fedkin.cli.common import Backbone, column_options, error_exit
 from fedkin.cli.printed_tables import print_rows, print_table
 from fedkin.core.errors import ConfigError
 from fedkin.core.strict_json import json_text
@@ -65,6 +65,7 @@ def evaluate_command(
     ] = None,
     data: OtherData = None,
     cluster: Cluster = None,
+    backbone: Backbone = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", metavar="DIR", help="Folder for the files (default: RUN)."),
@@ -79,7 +80,7 @@ def evaluate_command(
         from fedkin.config.registry import method_title
         from fedkin.run.run import Run
 
-        loaded = Run.load(run)
+        loaded = Run.load(run, backbone=backbone)
         # With --cluster only the main run is evaluated, since other runs have other clusters.
         evaluated = [loaded] if cluster is not None else [loaded, *loaded.against.values()]
         other = _other(loaded, data, options or [], cluster is not None)
@@ -122,8 +123,10 @@ def _other(run: Run, path: Path | None, options: list[str], pooled: bool) -> Fed
     chosen = column_options(options)
     if path is None:
         return None
-    samples = run._for_other_data().parts.samples
-    return load_other(path, run.config.data, samples, options=chosen, pooled=pooled)
+    parts = run._for_other_data().parts
+    return load_other(
+        path, run.config.data, parts.samples, options=chosen, pooled=pooled, model=parts.model
+    )
 
 
 def _rows(summaries: list[dict[str, Any]]) -> list[list[str]]:

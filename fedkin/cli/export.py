@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from fedkin.cli.common import error_exit
+from fedkin.cli.common import Backbone, error_exit
 from fedkin.core.object_repr import shell_command
 
 
@@ -34,14 +34,7 @@ def export_command(
         bool,
         typer.Option("--with-backbone", help="Copy the backbone of adapters into the folder."),
     ] = False,
-    backbone: Annotated[
-        Path | None,
-        typer.Option(
-            "--backbone",
-            metavar="FOLDER",
-            help="The backbone of adapters, if it is not where the run had it.",
-        ),
-    ] = None,
+    backbone: Backbone = None,
 ) -> None:
     """Write trained models as files that work without fedkin: one for each cluster, and a card that
     lists the clients of each model."""

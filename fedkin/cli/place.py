@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedkin.cli.common import column_options, error_exit
+from fedkin.cli.common import Backbone, column_options, error_exit
 from fedkin.cli.printed_tables import print_rows
 from fedkin.core.object_repr import shell_command
 from fedkin.core.storage import check_output, write_atomic
@@ -54,6 +54,7 @@ def place_command(
     data: Data,
     options: Columns = None,
     models: Models = None,
+    backbone: Backbone = None,
     resamples: Resamples = 20,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the resamples.")] = 0,
     out: Out = None,
@@ -70,7 +71,7 @@ def place_command(
 
         if out is not None:
             check_output(out, [data], _BEGINS)
-        loaded = Run.load(run)
+        loaded = Run.load(run, backbone=backbone)
         export = _export_of(loaded, models)
         trained = loaded.trained
         samples = load_other(
@@ -80,6 +81,7 @@ def place_command(
             options=column_options(options or []),
             pooled=True,
             command="place",
+            model=trained.parts.model,
         )
         placed = place_clients(
             trained, samples, name=data.stem, export=export, resamples=resamples, seed=seed

@@ -29,6 +29,7 @@ EXAMPLES: dict[str, tuple[Any, ...]] = {
     "against": (["fedavg", "ifca"],),
     "arrivals": ({5: 3},),
     "assignment": ([0, 0, 1, 1],),
+    "texts.length": (32,),
     "augment": (["flip"],),
     "backbone": ("all-MiniLM-L6-v2",),
     "backbone_digest": ("d6c5eb1c0b7e",),

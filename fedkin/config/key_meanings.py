@@ -29,6 +29,10 @@ MEANINGS = {
     "epochs": "passes over a client's training samples in a round",
     "batch_size": "samples of a mini-batch",
     "federation": "name of the federation; a message from another one is refused",
+    "features_file": "file (.npz) that keeps the inputs of `features_layer`; a later run with the "
+    "same texts and backbone reads it; not set: they are computed in each run",
+    "features_layer": "the samples are the inputs of this layer of the backbone in `tokenizer`, "
+    "which are computed once; not set: token numbers",
     "features": "names of a table's columns, in the same order at all sites",
     "grid": "lists of values by `section.key`; each value is tried with each. With `trials`, "
     "values are drawn from the lists, or from distributions such as `log(0.01, 0.3)`",

@@ -30,14 +30,14 @@ def datasets() -> Registry:
     """All data sets by name, with ``file`` for a user's file, ``texts`` for a table of
     texts and ``natural`` for the natural federations. Each data set has, in addition to its own
     options, the option ``validation``, and its ``seed`` may be "run"."""
+    from fedkin.config.texts_section import texts_section
     from fedkin.data import DATASETS, load
     from fedkin.data.natural_federation import natural_federation
-    from fedkin.data.texts import texts
     from fedkin.scenarios.planted_clusters import planted
 
     datasets = {
         "file": load,
-        "texts": texts,
+        "texts": texts_section,
         "planted": planted,
         "natural": natural_federation,
         **DATASETS,

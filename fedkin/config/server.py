@@ -305,7 +305,7 @@ def client_from_dict(raw: dict[str, Any], place: Place, folder: Path) -> ClientC
     site = sections.validate("client", SiteSettings)
     data = dict(sections["data"])
     of_files = data.get("name") in ("file", "texts")
-    for key in ("path", "scale_from", "tokenizer") if of_files else ():
+    for key in ("path", "scale_from", "tokenizer", "features_file") if of_files else ():
         if isinstance(data.get(key), str):
             data[key] = str(folder / user_path(data[key]))
     samples = sections.validate("samples", SamplesSection)

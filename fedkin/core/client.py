@@ -224,6 +224,10 @@ class Client:
         """The scores of all classes that a model gives to the client's samples."""
         return self._rows.scorer.scores(model, self._position, split)
 
+    def embeddings(self) -> Float[np.ndarray, "s e"]:
+        """The embeddings of the client's training samples by the model's frozen network."""
+        return self._rows.scorer.embeddings(self._position)
+
     def with_samples(self, own: Int[np.ndarray, "_"]) -> Client:
         """The same client with only the training samples at some positions. Raises TaskError if
         there are none, or if a position is out of range."""

@@ -123,3 +123,8 @@ class Scorer(Protocol):
         """The scores of all classes that one model gives to the samples of all clients
         (concatenated)."""
         ...
+
+    def embeddings(self, clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "t e"]:
+        """The embeddings of the training samples of all clients (concatenated) by the model's
+        frozen network, if ``spec.embedding`` is not 0."""
+        ...

@@ -61,6 +61,7 @@ class ModelSpec:
     batch_norm: tuple[slice, ...] = ()
     factors: tuple[Factor, ...] = ()  # low-rank factors of an adapter, by layer
     frozen: str = ""  # digest of arrays that are not trained and not in the vector
+    embedding: int = 0  # length of a sample's embedding by the frozen network; 0 without one
 
     def facts(self) -> dict[str, str]:
         """Texts that describe the model's size, its arrays and its last layer, by name."""

@@ -69,6 +69,7 @@ class FederatedData:
         client_columns: facts about clients, such as their sector: a value for each client, by name.
         features_of: for samples that ``fk.models.features`` computed: from which backbone; None for
             other data.
+        tokenizer: digest of the tokenizer that has made x of texts; empty for other data.
         unit: the unit of each sample, such as a patient with several visits, as a number. All
             samples of a client's unit are in one part. None if each sample is a unit.
         patients: for risk sets: the patients from whom they are made; None if they are not kept.
@@ -100,6 +101,7 @@ class FederatedData:
     client_columns: Mapping[str, tuple[str, ...]] | None = None
     patients: Patients | None = None
     features_of: BackboneFeatures | None = None
+    tokenizer: str = ""
     unit: Int[np.ndarray, "M"] | None = None
     # Not a field of the dataclass: the class method ``trusted`` sets it on an instance.
     packed: ClassVar[PackedFiles | None] = None

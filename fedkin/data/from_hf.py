@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from fedkin.data.split_column import test_share
 from fedkin.data.table_options import TableOptions, refuse_table_options
 from fedkin.data.table_scaling import TableScaling
 from fedkin.data.tables import Columns, column_facts, without_row_numbers
+from fedkin.data.texts import check_text, checked_texts, token_reader
 from fedkin.data.user_samples import OwnSamples
 
 # Number of rows that show the type and shape of the features.
@@ -47,6 +49,9 @@ def from_hf(
     scale_from: Any = None,
     event: str | None = None,
     loss_options: Any = None,
+    text: str | None = None,
+    tokenizer: Any = None,
+    length: int | None = None,
 ) -> FederatedData:
     """A federation from a ``datasets.Dataset`` of Hugging Face.
 
@@ -74,6 +79,8 @@ def from_hf(
         event: of survival, the column that says whether the event was observed, as in ``load``; the
             label is the time.
         loss_options: of survival, options of the loss ``cox``, as in ``load``.
+        text: column of texts, for ``fk.lora``; x are then the token numbers of ``tokenizer``.
+        tokenizer, length: as in ``fk.data.texts``.
 
     Returns:
         The federation.
@@ -101,14 +108,25 @@ def from_hf(
     if hasattr(by, "load_partition"):
         dataset, owners = _partitioned(dataset, by)
     client_column = by if isinstance(by, str) else None
-    columns = _checked_columns(dataset, features, label=label, by=by, event=event, name=name)
+    check_text(text, {"tokenizer": tokenizer, "length": length}, features)
+    columns = _checked_columns(
+        dataset, text or features, label=label, by=by, event=event, name=name
+    )
     if client_column is not None:
         owners = _client_column(dataset, client_column, name)
     names = None
     if event is None:
         names = _label_names(dataset, label, label_names)
-    x = HFFeatures(dataset, columns, name)
-    is_table = x.plain and not integers
+    x: Any
+    reader = None
+    if text is None:
+        x = HFFeatures(dataset, columns, name)
+        is_table = x.plain and not integers
+    else:
+        reader = token_reader(tokenizer)
+        x = reader.tokens(checked_texts(_column(dataset, text), name, text), length)
+        is_table = False
+        integers = True
     samples = OwnSamples(
         place=name,
         title=name,
@@ -117,17 +135,18 @@ def from_hf(
         owners=owners,
         split=split,
         label_names=names,
-        feature_names=tuple(columns) if x.plain else None,
+        feature_names=tuple(columns) if text is None and x.plain else None,
         classes=classes,
         integers=integers,
-        columns=column_facts(Columns(label, client_column, event=event)),
+        columns=_roles(label, client_column, event=event, text=text),
         owners_name="client_id" if client_column is None else client_column,
         scaling=_scaling(is_table, scale, scale_from, name),
         task_type=task_for(event, None, options=loss_options),
         event=None if event is None else _column(dataset, event),
         risk_sets=loss_options,
     )
-    return samples.federation(options, test_share(test) if split is None else 1, seed)
+    data = samples.federation(options, test_share(test) if split is None else 1, seed)
+    return data if reader is None else replace(data, tokenizer=reader.digest)
 
 
 def _scaling(is_table: bool, scale: str | None, scale_from: Any, name: str) -> TableScaling | None:
@@ -140,6 +159,14 @@ def _scaling(is_table: bool, scale: str | None, scale_from: Any, name: str) -> T
     kind = "a data set of images, arrays or integers"
     refuse_table_options(kind, name, {"scale": scale, "scale_from": scale_from})
     return None
+
+
+def _roles(
+    label: str, client: str | None, event: str | None, text: str | None
+) -> dict[str, str] | None:
+    """The names of columns by their roles."""
+    facts = column_facts(Columns(label, client, event=event))
+    return facts if text is None else {**(facts or {}), "text": text}
 
 
 def _one_of(by: Any, client: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,7 @@ def texts(
     if client is not None:
         names["client"] = client
     check_columns(table, list(names.values()), place)
-    reader = tokenizer if hasattr(tokenizer, "tokens") else Tokenizer.from_folder(tokenizer)
+    reader = token_reader(tokenizer)
     samples = OwnSamples(
         place=place,
         title=place.stem if isinstance(place, Path) else place,
@@ -93,7 +94,16 @@ def texts(
         integers=True,
         columns=names,
     )
-    return samples.federation(options, _fraction(samples, train_fraction), seed)
+    data = samples.federation(options, _fraction(samples, train_fraction), seed)
+    return replace(data, tokenizer=reader.digest)
+
+
+def token_reader(tokenizer: Any) -> Tokenizer:
+    """The tokenizer of a backbone, or in a folder of a Hugging Face model."""
+    if isinstance(tokenizer, Tokenizer):
+        return tokenizer
+    own = getattr(tokenizer, "tokenizer", None)
+    return own if isinstance(own, Tokenizer) else Tokenizer.from_folder(tokenizer)
 
 
 def _table(path: Any, client: str | None) -> tuple[Path | str, Table]:
@@ -102,6 +112,30 @@ def _table(path: Any, client: str | None) -> tuple[Path | str, Table]:
         return "frame", path
     file = user_path(path)
     return file, read_table(file, client)
+
+
+def check_text(text: str | None, of_text: dict[str, Any], features: Any) -> None:
+    """Raise ConfigError for options of texts without a column of texts, or the other way round.
+
+    Args:
+        text: the column of texts; None without one.
+        of_text: options of texts by name, among them ``tokenizer``.
+        features: the columns of features, if the user names them.
+    """
+    if text is None:
+        for name, value in of_text.items():
+            if value is not None:
+                raise ConfigError(f"{name} applies to texts; name their column: text='remark'")
+        return
+    if features is not None:
+        raise ConfigError(
+            f"text={text!r} is the only column that is read; leave out features={features!r}"
+        )
+    if of_text["tokenizer"] is None:
+        raise ConfigError(
+            "text needs tokenizer=: a local folder of a Hugging Face model, or a backbone of "
+            "fk.models.from_transformers"
+        )
 
 
 def checked_texts(column: Any, place: Path | str, name: str) -> list[str]:

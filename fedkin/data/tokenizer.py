@@ -77,7 +77,9 @@ class Tokenizer:
         try:
             encoder = tokenizers.Tokenizer.from_file(str(path))
         except Exception as error:  # the library raises plain exceptions
-            raise ModelError(f"{path} cannot be read: {error}") from error
+            raise ModelError(
+                f"{path} cannot be read: {error}; tokenizer.save_pretrained(folder) writes it again"
+            ) from error
         # The file may ask for a fixed length; texts are cut and filled up here instead.
         encoder.no_padding()
         encoder.no_truncation()
@@ -99,7 +101,7 @@ class Tokenizer:
         if tokens > rows:
             raise ModelError(
                 f"{self.path} has {tokens:,} tokens, but the model has {rows:,} word vectors: "
-                "the tokenizer belongs to another model"
+                "the tokenizer belongs to another model; copy the one of this model to the folder"
             )
 
     def tokens(self, texts: Any, length: int | None = None) -> Int[np.ndarray, "M L"]:

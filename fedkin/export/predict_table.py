@@ -27,7 +27,7 @@ from fedkin.export.input_samples import exposures, raw_samples
 from fedkin.export.known_labels import encoded_labels, numbers_are_classes
 from fedkin.export.predictor import Classifier, Decisions
 from fedkin.export.reader import NEWCOMER, Export
-from fedkin.export.text_inputs import text_column, token_numbers
+from fedkin.export.text_inputs import text_column, text_samples
 from fedkin.task_types.forecast import Forecast
 
 if TYPE_CHECKING:
@@ -427,7 +427,7 @@ def _table(export: Export, path: Path) -> _File:
         return of_file
     text = text_column(export)
     if text is not None:
-        return of_file._replace(x=token_numbers(export, table, text, path))
+        return of_file._replace(x=text_samples(export, table, text, path))
     shape = export.card["input"]["shape"]
     if has_patients(export.samples):
         shape = [column_count(export.samples)]

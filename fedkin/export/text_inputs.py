@@ -9,11 +9,13 @@ import numpy as np
 from jaxtyping import Int
 
 from fedkin.core.errors import ConfigError
+from fedkin.core.model_spec import Samples
 from fedkin.data.column_checks import check_columns
 from fedkin.data.texts import checked_texts
 from fedkin.data.tokenizer import Tokenizer
 from fedkin.export.backbones import entry_with_backbone
 from fedkin.export.reader import Export
+from fedkin.models.features import layer_inputs
 
 TEXT = "text"  # the role of the column of texts
 
@@ -24,8 +26,9 @@ def text_column(export: Export) -> str | None:
     return columns.get(TEXT)
 
 
-def token_numbers(export: Export, table: Any, column: str, path: Path) -> Int[np.ndarray, "B L"]:
-    """The token numbers of the texts in a table, as long as in training.
+def text_samples(export: Export, table: Any, column: str, path: Path) -> np.ndarray:
+    """The texts in a table as samples: token numbers [B L] as long as in training, or the features
+    [B L d] of a model that was trained on these.
 
     Args:
         export: the export, with the folder of its backbone.
@@ -46,4 +49,17 @@ def token_numbers(export: Export, table: Any, column: str, path: Path) -> Int[np
     entry = entry_with_backbone(export.card, export.folder, export.backbone)
     tokenizer = Tokenizer.from_folder(entry["backbone"])
     length = int(export.card["input"]["shape"][0])
-    return tokenizer.tokens(checked_texts(table[column], path, column), length)
+    tokens = tokenizer.tokens(checked_texts(table[column], path, column), length)
+    return inputs_of_texts(tokens, export.samples, Path(entry["backbone"]))
+
+
+def inputs_of_texts(tokens: Int[np.ndarray, "B L"], samples: Samples, backbone: Path) -> np.ndarray:
+    """Token numbers as they are, or the features of a run that was trained on features.
+
+    Args:
+        tokens: token numbers of texts.
+        samples: the run's samples.
+        backbone: the folder of the run's backbone.
+    """
+    computed = getattr(samples, "features_of", None)
+    return tokens if computed is None else layer_inputs(tokens, backbone, computed.layer)

@@ -46,6 +46,7 @@ from fedkin.methods.fedem import FedEM as FedEM
 from fedkin.methods.fedrc import FedRC as FedRC
 from fedkin.methods.fedlease import FedLEASE as FedLEASE
 from fedkin.methods.fltac import FLTAC as FLTAC
+from fedkin.methods.fedrouter import FedRouter as FedRouter
 from fedkin.methods.fedsoft import FedSoft as FedSoft
 from fedkin.methods.private_clusters import PrivateClusters as PrivateClusters
 from fedkin.methods.hierarchical import Hierarchical as Hierarchical

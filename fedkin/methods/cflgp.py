@@ -60,7 +60,8 @@ from fedkin.core.validation import check_choice, check_not_negative, check_posit
 from fedkin.core.world import World
 from fedkin.measures.gram import gram
 from fedkin.methods import cluster_steps
-from fedkin.methods.about import NUMBER_OF_MODELS, About
+from fedkin.methods.about import COMPARED_PART, NUMBER_OF_MODELS, About
+from fedkin.methods.compared_part import PARTS, Part, only_part
 from fedkin.methods.fedavg import single_model_state, train_and_average
 from fedkin.tasks.gradients import CriterionGradients
 
@@ -97,9 +98,7 @@ class CFLGP:
         decides="server",
         count="given or found",
         leaves="gradients",
-        meanings={
-            "clusters": NUMBER_OF_MODELS,
-        },
+        meanings={"clusters": NUMBER_OF_MODELS, "part": COMPARED_PART},
     )
 
     clusters: int | None = 4  # number of clusters (K); None: estimated at the first query
@@ -108,6 +107,7 @@ class CFLGP:
     weighting: Literal["mean", "as_coded"] = "mean"  # weighting of a client's gradients
     warm_up: int = 0  # rounds with one model before the first query
     max_clusters: int = 10  # largest number of clusters that is tried
+    part: Part = "all"  # compared part of gradients: "B" or "head" for adapters
 
     def __post_init__(self) -> None:
         for name in ("clusters", "period", "last_query", "max_clusters"):
@@ -115,6 +115,7 @@ class CFLGP:
                 check_positive_integer(name, getattr(self, name))
         check_not_negative("warm_up", self.warm_up)
         check_choice("weighting", self.weighting, ("mean", "as_coded"))
+        check_choice("part", self.part, PARTS)
 
     def requirements(self) -> Requirements:
         return Requirements(
@@ -126,11 +127,7 @@ class CFLGP:
         )
 
     def init(self, world: World, stream: Stream) -> CFLGPState:
-        """The initial state: one cluster with all clients, and its model.
-
-        Raises:
-            MethodError: there are fewer clients than clusters.
-        """
+        """One cluster with all clients, and its model. Raises MethodError for too few clients."""
         clients = world.total_clients
         if clients < (self.clusters or 1):
             raise MethodError(
@@ -170,7 +167,8 @@ class CFLGP:
             return state
         n = len(clustered)
         K = len(state.models)
-        inner = gram(state.profiles[np.concatenate([clustered, newcomers])])
+        profiles = state.profiles[np.concatenate([clustered, newcomers])]
+        inner = gram(only_part(profiles, world.spec, self.part))
 
         # Z of the clustered clients, and the mean of each cluster
         decomposition = spectrum(inner[:n, :n])
@@ -200,7 +198,8 @@ class CFLGP:
         # Too few clients have replied so far for this number of clusters.
         if len(clients) < max(len(state.models), self.clusters or 3):
             return state
-        decomposition = spectrum(gram(state.profiles[clients]))
+        profiles = only_part(state.profiles[clients], world.spec, self.part)
+        decomposition = spectrum(gram(profiles))
         seed = int(stream.child("kmeans").words()[0])
 
         # Before the first clustering all clients are in the cluster of one model.

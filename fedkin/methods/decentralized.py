@@ -23,15 +23,16 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, Num
 
 from fedkin.core.method import AssignedModels, State
+from fedkin.core.model_spec import ModelSpec
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import AtLeast, ClientReads, MemoryNeeds, Requirements, RoundNeeds
 from fedkin.core.world import World
-from fedkin.measures.cosine import column_blocks, cosine_from
+from fedkin.measures.cosine import column_blocks
+from fedkin.measures.peer_similarity import Vectors, gradient_similarity, loss_similarity
+from fedkin.methods.compared_part import Part, is_compared
 from fedkin.tasks.evaluate import evaluate
 from fedkin.tasks.peer_queries import Ask
 from fedkin.tasks.train import train
-
-_MIN_LOSS = 1e-12  # smaller losses are raised to this, so that 1 / loss stays finite
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,7 @@ class PeerMethod:
 
     neighbours: int = 0
     alpha: float | int = 0.0  # weight of the last updates, if updates are compared
+    part: Part = "all"  # the compared part of updates
     # How peers are compared: by "gradient" (their last and total updates), by "loss" (of the other
     # peer's model on the peer's data), or by "nothing".
     similarity_of: ClassVar[str] = "nothing"
@@ -252,47 +254,24 @@ class PeerMethod:
         """
         if self.similarity_of == "gradient":
             vectors = (solution, update)
-            return gradient_similarity(self.alpha, start, vectors, vectors)
+            return self.gradient_similarity(world.spec, start, vectors, vectors)
         similarity = np.zeros(replied.shape)
         row, other = np.nonzero(replied)
         scores = evaluate(world, solution, active[row], other, split="train", local=True)
         similarity[row, other] = loss_similarity(scores.loss)
         return similarity
 
-
-def gradient_similarity(
-    alpha: float | int,
-    start: Float[np.ndarray, "P"],
-    own: tuple[Float[np.ndarray, "n P"], Float[np.ndarray, "n P"]],
-    others: tuple[Float[np.ndarray, "m P"], Float[np.ndarray, "m P"]],
-) -> Float[np.ndarray, "n m"]:
-    """Similarity of peers i and j by their last updates g and total updates h = w - w_0 (PANM, eqs.
-    2-4): alpha cos(g_i, g_j) + (1 - alpha) cos(h_i, h_j).
-
-    Args:
-        alpha: weight of the last updates, in [0, 1].
-        start: w_0, the initial model.
-        own: (models w_i, updates g_i) of the peers that compare.
-        others: (models w_j, updates g_j) of the compared peers.
-
-    Returns:
-        A matrix: one row for each peer in ``own``, one column for each in ``others``. The cosine
-        with a zero vector is 0.
-    """
-    own_models, own_updates = own
-    other_models, other_updates = others
-    similarity = np.zeros((len(own_models), len(other_models)))
-    if alpha:
-        similarity += alpha * cosine_from(own_updates, other_updates)
-    if alpha < 1:
-        similarity += (1 - alpha) * cosine_from(own_models, other_models, start)
-    return similarity
-
-
-def loss_similarity(loss: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
-    """Similarity s_ij = 1 / F_i(w_j) from the loss F_i(w_j) of peer j's model on peer i's data
-    (PANM, eq. 1). It is 0 for a loss that is not finite, and never infinite."""
-    return np.where(np.isfinite(loss), 1 / np.maximum(loss, _MIN_LOSS), 0.0)
+    def gradient_similarity(
+        self, spec: ModelSpec, start: Float[np.ndarray, "P"], own: Vectors, others: Vectors
+    ) -> Float[np.ndarray, "n m"]:
+        """``gradient_similarity`` by the method's part of updates. Raises MethodError if the model,
+        whose layout is ``spec``, has no such part."""
+        if self.part != "all":
+            compared = is_compared(spec, self.part)
+            start = start[compared]
+            own = (own[0][:, compared], own[1][:, compared])
+            others = (others[0][:, compared], others[1][:, compared])
+        return gradient_similarity(self.alpha, start, own, others)
 
 
 def average_models(

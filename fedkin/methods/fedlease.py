@@ -22,7 +22,7 @@ Differs from the authors' code:
 * A is equal for all clients by construction; in the code only if all have equally many samples.
 * Means are weighted by numbers of samples, and the learning rate is the run's.
 * The router, which mixes the clusters' adapters for each token, is left out: it needs a model that
-  holds all adapters, and clusters do not depend on it.
+  holds all adapters, and clusters do not depend on it. ``measures.adapter_router`` has its rule.
 The warm-up is one training of ``warm_up`` times the epochs of a round. In it the server holds N x P
 numbers.
 """

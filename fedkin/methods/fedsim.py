@@ -43,7 +43,8 @@ from fedkin.core.requirements import AtLeast, ClientReads, ModelParts, Requireme
 from fedkin.core.validation import check_choice, check_not_negative, check_positive_integer
 from fedkin.core.world import World
 from fedkin.measures.pca import count_distinct, principal_scores
-from fedkin.methods.about import UNLIKE_OTHERS, About
+from fedkin.methods.about import COMPARED_PART, UNLIKE_OTHERS, About
+from fedkin.methods.compared_part import PARTS, Part, only_part
 from fedkin.methods.fedavg import single_model_state
 from fedkin.tasks.gradients import Gradients
 from fedkin.tasks.train import train
@@ -82,9 +83,7 @@ class FedSim:
         decides="server",
         count="given",
         leaves="updates",
-        meanings={
-            "clusters": UNLIKE_OTHERS,
-        },
+        meanings={"clusters": UNLIKE_OTHERS, "part": COMPARED_PART},
     )
 
     clusters: int = 5  # number of clusters in a cohort
@@ -92,9 +91,12 @@ class FedSim:
     # how the cohort is clustered; "round_robin" is the random clustering of Fig. 7
     clustering: Literal["similarity", "round_robin"] = "similarity"
     as_coded: tuple[Quirk, ...] = ()  # differences in which to follow the authors' code
+    # Compared part of gradients: of an adapter's model, "B" or "head" find clusters best.
+    part: Part = "all"
 
     def __post_init__(self) -> None:
         check_positive_integer("clusters", self.clusters)
+        check_choice("part", self.part, PARTS)
         check_choice("clustering", self.clustering, ("similarity", "round_robin"))
         check_not_negative("variance", self.variance)
         if not 0 < self.variance <= 1:
@@ -156,6 +158,8 @@ class FedSim:
             return state
 
         # l. 4
+        if gradients is not None:
+            gradients = only_part(gradients, world.spec, self.part)
         labels = self._clusters(gradients, len(rows), stream)
         groups = np.full(world.total_clients, UNASSIGNED, np.int64)
         groups[cohort[rows]] = labels

@@ -62,6 +62,7 @@ from fedkin.core.validation import check_choice, check_positive_integer
 from fedkin.core.world import World
 from fedkin.methods import cluster_steps
 from fedkin.methods.about import NUMBER_OF_MODELS, SHIFTED_SHARE, About
+from fedkin.methods.compared_part import PARTS, Part, is_compared
 from fedkin.tasks.train import train
 
 
@@ -114,7 +115,8 @@ class FeSEM:
     )
 
     clusters: int = 3  # number of clusters (K)
-    part: Literal["all", "head"] = "all"  # measured parameters; "head": weights of the last layer
+    # measured parameters; "head": weights of the last layer; the others are of adapters
+    part: Part = "all"
     # weights of clients in a mean; "first_client" is FlexCFL's error, as coded
     weighting: Literal["simple", "examples", "first_client"] = "simple"
     newcomers: Literal["own", "loss", "random"] = "own"  # "own": by distance, as for all clients
@@ -124,7 +126,7 @@ class FeSEM:
 
     def __post_init__(self) -> None:
         check_positive_integer("clusters", self.clusters)
-        check_choice("part", self.part, ("all", "head"))
+        check_choice("part", self.part, PARTS)
         check_choice("weighting", self.weighting, cluster_steps.WEIGHTING)
         cluster_steps.check_policies(self, ("own", "loss", "random"))
 
@@ -206,10 +208,12 @@ class FeSEM:
         return nearest[row]
 
     def _measured(self, spec: ModelSpec) -> Int[np.ndarray, "p"] | slice:
-        """The parameters by which solutions and models are compared: all, or (``part='head'``) the
-        last layer's weights without its bias."""
+        """The parameters by which solutions and models are compared: all, a part of an adapter, or
+        (``part='head'``) the last layer's weights without its bias."""
         if self.part == "all":
             return slice(None)
+        if self.part != "head":
+            return np.flatnonzero(is_compared(spec, self.part))
         if spec.head is None:
             raise MethodError(
                 "part='head' needs a model with a known last layer, but this model has none; use "

@@ -38,10 +38,11 @@ from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import AtLeast, ClientReads, MemoryNeeds, ModelParts, Requirements
-from fedkin.core.validation import check_choices, check_positive_integer
+from fedkin.core.validation import check_choice, check_choices, check_positive_integer
 from fedkin.core.world import World
 from fedkin.methods import cluster_steps
-from fedkin.methods.about import NUMBER_OF_MODELS, About
+from fedkin.methods.about import COMPARED_PART, NUMBER_OF_MODELS, About
+from fedkin.methods.compared_part import PARTS, Part, only_part
 from fedkin.tasks.train import train
 
 
@@ -75,14 +76,17 @@ class FLTAC:
         decides="server",
         count="given",
         leaves="a single update",
-        meanings={"clusters": NUMBER_OF_MODELS},
+        meanings={"clusters": NUMBER_OF_MODELS, "part": COMPARED_PART},
     )
 
     clusters: int = 3  # number of clusters: the number of tasks in the paper
+    # Compared part of the v_i: of an adapter's model, "B" or "head" find clusters best.
+    part: Part = "all"
     newcomers: Literal["loss", "random"] = "loss"  # how clients are placed later
 
     def __post_init__(self) -> None:
         check_positive_integer("clusters", self.clusters)
+        check_choice("part", self.part, PARTS)
         check_choices(self)
 
     def requirements(self) -> Requirements:
@@ -130,8 +134,9 @@ class FLTAC:
         absent = np.setdiff1d(np.flatnonzero(state.trained), clients)
         members = np.bincount(state.assignment[absent], minlength=self.clusters)
         used = np.flatnonzero(members)
+        solutions = np.concatenate([trained, state.models[used]])
         labels = self._partition(
-            solutions=np.concatenate([trained, state.models[used]]),
+            solutions=only_part(solutions, world.spec, self.part),
             weights=np.concatenate([np.ones(len(clients)), members[used]]),
             before=np.concatenate([state.assignment[clients], used]),
             stream=stream,

@@ -52,8 +52,9 @@ from fedkin.clustering.gaussian_mixture import split_two_gaussians
 from fedkin.core.errors import MethodError
 from fedkin.core.plain import plain_options
 from fedkin.core.requirements import Requirements
-from fedkin.core.validation import check_not_negative, check_positive_integer
-from fedkin.methods.about import AVERAGED_PEERS, UNLIKE_OTHERS, About
+from fedkin.core.validation import check_choice, check_not_negative, check_positive_integer
+from fedkin.methods.about import AVERAGED_PEERS, COMPARED_PART, UNLIKE_OTHERS, About
+from fedkin.methods.compared_part import PARTS, Part
 from fedkin.methods.decentralized import Neighbourhood, PeerMethod, lowest, ranks
 
 # Meanings of the options that both methods have.
@@ -158,10 +159,12 @@ class PANM(Matching):
         decides="peers",
         count="found",
         leaves="its model, to peers",
-        meanings={**MEANINGS, "alpha": UNLIKE_OTHERS},
+        meanings={**MEANINGS, "alpha": UNLIKE_OTHERS, "part": COMPARED_PART},
     )
 
     alpha: float | int = 0.5  # weight of the last updates; total updates since w_0 have 1 - alpha
+    # Compared part of updates: of an adapter's model, "B" or "head" find clusters best.
+    part: Part = "all"
 
     similarity_of: ClassVar[str] = "gradient"
 
@@ -170,6 +173,7 @@ class PANM(Matching):
         check_not_negative("alpha", self.alpha)
         if self.alpha > 1:
             raise MethodError(f"alpha must be a number in [0, 1], got {self.alpha!r}")
+        check_choice("part", self.part, PARTS)
 
 
 @plain_options

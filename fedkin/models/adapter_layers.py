@@ -18,6 +18,7 @@ from fedkin.core.object_repr import listed
 
 _HEAD_DEVIATION = 0.02  # standard deviation of a new last layer, as in BERT
 _TRAINED = ("AB", "B")
+_MOST_ENDS = 20  # ends of names that a message lists
 
 
 class DenseLayer(NamedTuple):
@@ -116,7 +117,8 @@ class AdapterOptions:
                 numbers = f" in the layers {', '.join(map(str, self.layers))}"
             raise ModelError(
                 f"no dense layer of {network!r} has a name that ends with "
-                f"{' or '.join(self.targets) or 'nothing'}{numbers}; there are {_ends(dense)}"
+                f"{' or '.join(self.targets) or 'nothing'}{numbers}; there are {_ends(dense)}; "
+                "set targets to some of them"
             )
         smallest = min(min(layer.shape) for layer in found)
         if not 1 <= self.rank <= smallest:
@@ -214,4 +216,5 @@ def layer_number(name: str) -> int:
 
 def _ends(dense: Mapping[str, DenseLayer]) -> str:
     """The last parts of the names of all dense layers."""
-    return listed(list(dict.fromkeys(name.rpartition(".")[2] for name in dense)))
+    ends = list(dict.fromkeys(name.rpartition(".")[2] for name in dense))
+    return ", ".join(ends) if len(ends) <= _MOST_ENDS else listed(ends)

@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Int
 from safetensors import SafetensorError, safe_open
 
-from fedkin.core.errors import ModelError
+from fedkin.core.errors import ConfigError, ModelError
 from fedkin.data.tokenizer import CONFIG, Tokenizer, model_config
 from fedkin.models.encoder import (
     Attention,
@@ -32,6 +32,7 @@ from fedkin.models.encoder import (
 from fedkin.models.frozen import FrozenPart
 
 WEIGHTS = "model.safetensors"
+TASK = "text-classification"
 _PICKLES = ("*.bin", "*.pt", "*.pth")
 # Settings of a BERT model for which the encoder computes something else.
 _ASSUMED = {"hidden_act": "gelu", "position_embedding_type": "absolute"}
@@ -148,12 +149,14 @@ def _named(name: str, part: Projection | LayerNorm) -> dict[str, Any]:
     return {f"{name}.weight": part.weight, f"{name}.bias": part.bias}
 
 
-def from_transformers(folder: str | Path) -> Backbone:
+def from_transformers(folder: str | Path, *, task: str = TASK) -> Backbone:
     """A pretrained text encoder from a local folder of a Hugging Face model.
 
     Args:
         folder: a folder with ``config.json``, ``model.safetensors`` and ``tokenizer.json``. Nothing
             is downloaded.
+        task: what the model is for. There is one task, ``text-classification``: ``fk.lora`` puts a
+            new last layer on the mean over the tokens.
 
     Returns:
         The backbone, for ``fk.lora`` and ``fk.models.features``.
@@ -161,7 +164,13 @@ def from_transformers(folder: str | Path) -> Backbone:
     Raises:
         ModelError: the folder lacks a file, has its weights in pickles only, is no BERT model, has
             quantised weights, or its tokenizer does not fit.
+        ConfigError: the task is another one.
     """
+    if task != TASK:
+        raise ConfigError(
+            f"task must be {TASK!r}, got {task!r}; for another task, give a PyTorch module with "
+            "its own last layer: fk.lora(data, module, head='classifier')"
+        )
     folder = Path(folder)
     config = read_config(folder)
     weights = _Weights(folder / WEIGHTS, read_arrays(folder))
@@ -220,7 +229,8 @@ def read_arrays(folder: Path) -> dict[str, np.ndarray]:
                     arrays[short] = np.asarray(file.get_tensor(name), np.float32)
                 elif kind not in ("I64", "I32"):
                     raise ModelError(
-                        f"{path}: {name} has the type {kind}; quantised weights are not read"
+                        f"{path}: {name} has the type {kind}; quantised weights are not read; give "
+                        "the model before quantisation"
                     )
     except SafetensorError as error:
         raise ModelError(f"{path} cannot be read: {error}") from error

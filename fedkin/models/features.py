@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import io
+import zipfile
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,15 +15,21 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from fedkin.core.errors import ModelError
+from fedkin.core.errors import DataError, ModelError
 from fedkin.core.model_spec import BackboneFeatures, Samples
+from fedkin.core.storage import user_path, write_atomic
 from fedkin.models.backbone import Backbone, from_transformers
+from fedkin.models.encoder import Encoder
 from fedkin.models.model import check_samples, prepare_jax
 
 _WIDTH = 64  # texts in one compiled call
+# What a file keeps features of, if one of its labels is another one.
+_OTHER = {"texts": "other texts", "backbone": "another backbone", "layer": "another layer"}
 
 
-def features(data: Any, backbone: Backbone | str | Path, *, layer: int) -> Any:
+def features(
+    data: Any, backbone: Backbone | str | Path, *, layer: int, file: str | Path | None = None
+) -> Any:
     """Federated data whose samples are the inputs of a layer of a backbone.
 
     The layers below are frozen and have no dropout, so they compute the same for a text in every
@@ -31,32 +40,109 @@ def features(data: Any, backbone: Backbone | str | Path, *, layer: int) -> Any:
         backbone: a backbone of ``fk.models.from_transformers``, or its folder.
         layer: number of the first layer that gets factors. The samples of the new data are its
             inputs, float32 [M, L, d]; padding is zero.
+        file: an .npz file that keeps the features. The first call writes it, and later ones read
+            it. None: they are computed in each call.
 
     Returns:
         The data with these samples. Everything else is unchanged.
 
     Raises:
         ModelError: the samples are no token numbers, or the backbone has no such layer.
+        DataError: the file keeps the features of other texts, or of another backbone or layer.
     """
     prepare_jax()
     check_samples(data)
     if isinstance(backbone, (str, Path)):
         backbone = from_transformers(backbone)
+    below = _layers_below(backbone, layer)
+    tokens = _tokens(data)
+    made = BackboneFeatures(backbone=backbone.name, digest=backbone.digest, layer=layer)
+    if file is None:
+        found = hidden_states(below, tokens)
+    else:
+        found = _kept(user_path(file), below, tokens, made)
+    return dataclasses.replace(
+        data,
+        name=f"{data.name}-features",
+        x=found,
+        vocabulary=None,
+        features_of=made,
+    )
+
+
+def layer_inputs(
+    tokens: Int[np.ndarray, "M L"], backbone: str | Path, layer: int
+) -> Float[np.ndarray, "M L d"]:
+    """The inputs of a layer for texts: what ``features`` computes.
+
+    Args:
+        tokens: token numbers of the texts.
+        backbone: the folder of the backbone.
+        layer: number of the layer.
+    """
+    prepare_jax()
+    return hidden_states(_layers_below(from_transformers(backbone), layer), tokens)
+
+
+def _layers_below(backbone: Backbone, layer: int) -> Encoder:
+    """The embeddings and the layers below a layer. Raises ModelError if there is no such layer."""
     count = len(backbone.encoder.layers)
     if not 1 <= layer < count:
         raise ModelError(
             f"backbone {backbone.name!r} has the layers 0 to {count - 1}; layer must be between 1 "
             f"and {count - 1}, got {layer}"
         )
-    below = dataclasses.replace(backbone.encoder, layers=backbone.encoder.layers[:layer])
-    made = BackboneFeatures(backbone=backbone.name, digest=backbone.digest, layer=layer)
-    return dataclasses.replace(
-        data,
-        name=f"{data.name}-features",
-        x=hidden_states(below, _tokens(data)),
-        vocabulary=None,
-        features_of=made,
+    return dataclasses.replace(backbone.encoder, layers=backbone.encoder.layers[:layer])
+
+
+def _kept(
+    path: Path, encoder: Any, tokens: Int[np.ndarray, "M L"], made: BackboneFeatures
+) -> Float[np.ndarray, "M L d"]:
+    """The features in a file, which is written if it is not there.
+
+    Args:
+        path: the file.
+        encoder: the layers that compute the features.
+        tokens: token numbers of the texts.
+        made: the backbone and the layer.
+    """
+    texts = hashlib.sha256(f"{tokens.shape}".encode() + tokens.astype(np.int64).tobytes())
+    labels = {
+        "texts": texts.hexdigest(),
+        "backbone": made.digest,
+        "layer": str(made.layer),
+    }
+    if path.is_file():
+        return _read(path, labels)
+    found = hidden_states(encoder, tokens)
+    content = io.BytesIO()
+    np.savez(
+        content,
+        x=found,
+        texts=labels["texts"],
+        backbone=labels["backbone"],
+        layer=labels["layer"],
     )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(path, content.getvalue())
+    return found
+
+
+def _read(path: Path, labels: dict[str, str]) -> Float[np.ndarray, "M L d"]:
+    """The features in a file. Raises DataError if its labels are others."""
+    cure = "name another file, or delete this one to compute them again"
+    try:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
+            for name, expected in labels.items():
+                stored = str(file[name])
+                if stored != expected:
+                    raise DataError(
+                        f"{path}: has the features of {_OTHER[name]}: {stored[:12]} instead of "
+                        f"{expected[:12]}; {cure}"
+                    )
+            return file["x"]
+    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise DataError(f"{path}: has no features ({error}); {cure}") from error
 
 
 def _tokens(data: Samples) -> Int[np.ndarray, "M L"]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -42,24 +42,30 @@ class FrozenPart:
     Attributes:
         name: the name of the backbone, such as its folder.
         tree: the arrays, as a pytree of NumPy arrays.
+        constants: numbers that are no entries of the tree, since they are compiled into programs.
         origin: the folder of a pretrained model; None if the arrays come from a module.
     """
 
     name: str
     tree: Tree
+    constants: Sequence[np.ndarray] = ()
     origin: Origin | None = None
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the arrays with their places in the tree, shapes and types, and of the
-        settings of a pretrained model (``Backbone.digest``)."""
+        """SHA-256 of the arrays with their places in the tree, shapes and types, of constants, and
+        of the settings of a pretrained model (``Backbone.digest``)."""
         digest = hashlib.sha256()
         if self.origin is not None:
             digest.update(self.origin.digest.encode())
-        for path, leaf in jax.tree_util.tree_leaves_with_path(self.tree):
-            array = np.ascontiguousarray(leaf)
-            place = f"{jax.tree_util.keystr(path)} {array.dtype.str} {array.shape}\n"
-            digest.update(place.encode())
+        entries = [
+            (jax.tree_util.keystr(path), leaf)
+            for path, leaf in jax.tree_util.tree_leaves_with_path(self.tree)
+        ]
+        entries += [(f"constant {number}", value) for number, value in enumerate(self.constants)]
+        for name, entry in entries:
+            array = np.ascontiguousarray(entry)
+            digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
             digest.update(array.view(np.uint8).data if array.size else b"")
         return digest.hexdigest()
 

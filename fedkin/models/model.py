@@ -96,6 +96,8 @@ class Model:
         frozen: arrays that are not trained, such as a pretrained backbone; None without any.
             ``apply`` uses them as they are. A compiled program uses ``bound`` instead.
         applied: for a model with frozen arrays: from these arrays to the function ``apply``.
+        embedded: for a model with a frozen network: from the frozen arrays and x [B ...] to the
+            network's embeddings [B e], without anything that is trained.
         task_type: what the labels are, from which the loss follows. ``model_for`` sets it.
     """
 
@@ -112,6 +114,7 @@ class Model:
     task_type: TaskType = CLASSIFICATION
     frozen: FrozenPart | None = None
     applied: Callable[[Tree], Callable[[Tree, Array, Array | None], Array]] | None = None
+    embedded: Callable[[Tree, Array], Array] | None = None
 
     def __repr__(self) -> str:
         return model_text("Model", self.name, self.spec.facts())

@@ -80,6 +80,7 @@ class Request:
     min_round: int = 0  # the latest round that the peer has sent; older replies are stale
     round: int | None = None  # the requested round; None for any round from ``min_round`` on
     labels: str = ""  # what the labels are (``label_words``); empty for classes
+    backbone: str = ""  # digest of the arrays that are not trained; empty without any
 
 
 class RequestText(NamedTuple):
@@ -114,7 +115,11 @@ def size_limit(parameters: int) -> int:
 
 
 def encode(
-    message: Message, federation: str, signer: MessageSigner | None = None, labels: str = ""
+    message: Message,
+    federation: str,
+    signer: MessageSigner | None = None,
+    labels: str = "",
+    backbone: str = "",
 ) -> bytes:
     """A message as bytes.
 
@@ -123,6 +128,7 @@ def encode(
         federation: name of the sender's federation.
         signer: signs the message; None to send it without certificate and signature.
         labels: what the sender's labels are (``label_words``); empty for classes.
+        backbone: digest of the sender's arrays that are not trained; empty without any.
     """
     header: dict[str, Any] = {
         "federation": federation,
@@ -132,6 +138,8 @@ def encode(
     }
     if labels:
         header["labels"] = labels
+    if backbone:
+        header["backbone"] = backbone
     arrays = {name: np.asarray(array, np.float32) for name, array in message.arrays.items()}
     archive = codec.encode(header, arrays)
     certificate = b""
@@ -156,8 +164,8 @@ def decode(data: bytes, request: Request, signer: MessageSigner | None = None) -
     Raises:
         PeerMessageError: the reply is invalid. Its reason names the check that failed: length,
             version, header, signature, certificate, archive, fields, federation, labels (another
-            task type, loss or label scale), sender, arrays, dtype, shape, finite (NaN or infinity),
-            stale, round.
+            task type, loss or label scale), backbone (other frozen weights), sender, arrays, dtype,
+            shape, finite (NaN or infinity), stale, round.
     """
     certificate, signature, content = _parts(data, size_limit(request.parameters))
     if signer is not None:
@@ -232,6 +240,14 @@ def _check_header(header: Mapping[str, Any], request: Request) -> None:
             f"{str(labels)[:200] or 'classes'!r} there and {request.labels or 'classes'!r} here: "
             "give all peers the same data.task, data.loss and data.label_scale_from, and of "
             "forecasts the same data.frequency, data.season, data.lags and data.test_from",
+        )
+    backbone = header.get("backbone", "")
+    if backbone != request.backbone:
+        raise PeerMessageError(
+            "backbone",
+            f"{str(backbone)[:64] or 'none'!r} there and {request.backbone or 'none'!r} here: give "
+            "all peers a folder with the same files as model.backbone, and the same options of "
+            "[model]",
         )
     if header["sender"] != request.name:
         raise PeerMessageError("sender", f"the reply names {header['sender'][:64]!r}")

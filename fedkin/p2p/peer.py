@@ -40,6 +40,8 @@ from fedkin.task_types.task_type import TaskType
 from fedkin.tasks.evaluate import Scores, evaluate
 from fedkin.tasks.train import train
 
+_DIGEST = 16  # characters of a digest in messages
+
 
 @dataclass(frozen=True)
 class PeerMemory:
@@ -121,6 +123,7 @@ class Peer:
             lockstep=lockstep,
             signer=signer,
             labels=scaled_label_words(self._task_type),
+            backbone=world.spec.frozen[:_DIGEST],
             clock=clock,
         )
         self._storage = storage
@@ -262,9 +265,8 @@ class Peer:
             change = "update" if self.method.needs_updates else "model"
             own_vectors = (_stack([own], "model"), _stack([own], change))
             vectors = (models, _stack(messages, change))
-            values = decentralized.gradient_similarity(
-                self.method.alpha, self.start, own_vectors, vectors
-            )[0]
+            spec = self.world.spec
+            values = self.method.gradient_similarity(spec, self.start, own_vectors, vectors)[0]
         else:
             owners = np.repeat(self._row, len(messages))
             scores = evaluate(self.world, models, owners, np.arange(len(messages)), split="train")

@@ -58,6 +58,7 @@ class PeerClient:
             asynchronous rounds.
         signer: signs and checks messages; None if peers have no certificates.
         labels: what the peer's labels are (``label_words``); empty for classes.
+        backbone: digest of the model's arrays that are not trained; empty without any.
         clock: returns the time in seconds.
 
     All waiting ends when the event ``stopped`` is set.
@@ -73,6 +74,7 @@ class PeerClient:
         lockstep: LockstepSettings | None = None,
         signer: MessageSigner | None = None,
         labels: str = "",
+        backbone: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.settings = settings
@@ -86,7 +88,14 @@ class PeerClient:
         self._signer = signer
         self._clock = clock
         self._labels = labels
-        encoded = partial(encode, federation=settings.federation, signer=signer, labels=labels)
+        self._backbone = backbone
+        encoded = partial(
+            encode,
+            federation=settings.federation,
+            signer=signer,
+            labels=labels,
+            backbone=backbone,
+        )
         self._cache = ResponseCache(encoded)
         self._online = False
 
@@ -133,6 +142,7 @@ class PeerClient:
                 parameters=self._parameters,
                 min_round=self.table.last_round(name),
                 labels=self._labels,
+                backbone=self._backbone,
                 round=required,
             )
             try:
@@ -229,6 +239,7 @@ class PeerClient:
             arrays=STATUS,
             parameters=self._parameters,
             labels=self._labels,
+            backbone=self._backbone,
         )
         try:
             return self._decode(replies, request).round

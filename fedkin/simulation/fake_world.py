@@ -293,6 +293,10 @@ class _Quadratic:
         bias = model[len(model) - classes :]
         return self._world.target[clients, : weight.shape[1]] @ weight.T + bias
 
+    def embeddings(self, clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "t e"]:
+        """The target of each client, which has one sample."""
+        return self._world.target[clients]
+
     def raw_scores(
         self,
         models: Float[np.ndarray, "K P"],

@@ -25,9 +25,10 @@ TRIAL_SEED = 1000
 LEAST = 3  # seeds, below which a cell has no rank
 STORE = Path("papers/benchmark/results.jsonl")
 # Options that are newer than the stored runs: method, option, and the value without an effect.
+WITH_PART = ("FedGroup", "FlexCFL", "SattlerCFL", "FLHC", "PANM", "FedSim", "CFLGP")
 NEWER = (
     ("FlexCFL", "mu", 0.0),
-    *((method, "part", "all") for method in ("FedGroup", "FlexCFL", "SattlerCFL", "FLHC")),
+    *((method, "part", "all") for method in WITH_PART),
 )
 
 

@@ -209,6 +209,8 @@ def test_only_methods_that_share_an_option_take_it_over() -> None:
     }
     assert inherited_options.shared_options("fedprox", "fedgrouprox") == {"mu"}
     assert inherited_options.shared_options("pens", "panm") == set()
+    assert inherited_options.shared_options("panm", "cflgp") == {"part"}
+    assert "part" not in inherited_options.shared_options("fesem", "flexcfl")
 
 
 def test_the_configured_clusters_of_an_entry() -> None:

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
+import fedkin as fk
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.data import from_hf
 from tests.mappings import merged
+from tests.models.tiny_bert import write_bert
 
 hf = pytest.importorskip("datasets", reason="pip install 'fedkin[hf]'")
 
@@ -278,3 +282,37 @@ def test_columns_of_numbers_are_scaled() -> None:
     for test in (0, 0.2):
         with pytest.raises(DataError, match="row 19 holds NaN or infinity"):
             from_hf(infinite, by="who", test=test)
+
+
+def test_texts_become_token_numbers(tmp_path: Path) -> None:
+    pytest.importorskip("tokenizers", reason="texts need pip install 'fedkin[text]'")
+    folder = write_bert(tmp_path / "tiny")
+    said = ["the red cat", "blue dog sat"] * 10
+    data = from_hf(rows(said=said), by="who", text="said", tokenizer=folder, length=6, test=0.2)
+    backbone = fk.models.from_transformers(folder)
+    np.testing.assert_array_equal(data.x, backbone.tokens(said, 6))
+    assert data.x.dtype == np.int32 and data.feature_names is None
+    assert data.columns is not None
+    roles = {"label": "label", "client": "who", "text": "said"}
+    assert {role: data.columns[role] for role in roles} == roles
+    frame = pd.DataFrame({**COLUMNS, "said": said})
+    same = fk.data.texts(
+        frame, text="said", label="label", client="who", tokenizer=backbone, length=6
+    )
+    np.testing.assert_array_equal(same.x, data.x)
+    assert fk.lora(data, backbone, rank=2).spec.factors
+
+    with pytest.raises(DataError, match="the text in row 3 of column 'said' is None"):
+        from_hf(rows(said=[*said[:3], None, *said[4:]]), by="who", text="said", tokenizer=folder)
+    with pytest.raises(DataError, match="spoken"):
+        from_hf(rows(said=said), by="who", text="spoken", tokenizer=folder)
+    refused: tuple[tuple[dict[str, Any], str], ...] = (
+        ({"text": "said"}, "text needs tokenizer=: a local folder"),
+        ({"text": "said", "tokenizer": folder, "features": "age"}, "leave out features='age'"),
+        ({"text": "said", "tokenizer": folder, "scale": "standard"}, "scale"),
+        ({"tokenizer": folder}, "tokenizer applies to texts; name their column"),
+        ({"length": 5}, "length applies to texts"),
+    )
+    for options, message in refused:
+        with pytest.raises(ConfigError, match=message):
+            from_hf(rows(said=said), by="who", **options)

@@ -10,11 +10,16 @@ import pytest
 from fedkin.core.errors import MethodError
 from fedkin.core.model_spec import ModelSpec
 from fedkin.core.randomness import Stream
+from fedkin.methods.cflgp import CFLGP
 from fedkin.methods.compared_part import is_compared, only_part
 from fedkin.methods.fedgroup import FedGroup
 from fedkin.methods.fedlease import FedLEASE
+from fedkin.methods.fedsim import FedSim
+from fedkin.methods.fesem import FeSEM
 from fedkin.methods.flexcfl import FlexCFL
 from fedkin.methods.flhc import FLHC
+from fedkin.methods.fltac import FLTAC
+from fedkin.methods.panm import PANM
 from fedkin.methods.sattler import SattlerCFL
 from tests.methods.adapter_world import HEAD, A, B, adapter_world
 
@@ -78,6 +83,52 @@ def test_dendrograms_and_splits_by_the_part(part: Any) -> None:
     split = sattler.init(world, Stream(1, 0, "method/init"))
     split = sattler.round(world, split, np.arange(4), Stream(1, 1, "method"))
     assert split.assignment.tolist() == BY_PART[part]
+
+
+@pytest.mark.parametrize("part", BY_PART)
+def test_clusters_of_a_round_by_the_part(part: Any) -> None:
+    clients = np.arange(4)
+    stream = Stream(1, 1, "method")
+    for method in (FLTAC(clusters=2, part=part), CFLGP(clusters=2, part=part)):
+        world = adapter_world(UPDATES)
+        state = method.init(world, Stream(1, 0, "method/init"))
+        if isinstance(method, FLTAC):
+            state = method.place(world, state, clients, stream)  # type: ignore[arg-type]
+        state = method.round(world, state, clients, stream)  # type: ignore[arg-type]
+        assert normalised(state.assignment) == BY_PART[part]
+        newcomer = np.array([3])
+        if isinstance(method, CFLGP):
+            again = method.place(world, state, newcomer, stream)  # type: ignore[arg-type]
+            np.testing.assert_array_equal(again.assignment, state.assignment)
+    fedsim = FedSim(clusters=2, part=part)
+    state = fedsim.init(adapter_world(UPDATES), Stream(1, 0, "method/init"))
+    state = fedsim.round(adapter_world(UPDATES), state, clients, stream)
+    assert normalised(state.groups) == BY_PART[part]
+
+
+@pytest.mark.parametrize("part", BY_PART)
+def test_peers_select_neighbours_by_the_part(part: Any) -> None:
+    """Each peer asks all others and keeps the most similar one."""
+    for alpha in (0.0, 0.5, 1.0):
+        world = adapter_world(UPDATES)
+        panm = PANM(neighbours=1, candidates=3, stage_one=1, alpha=alpha, part=part)
+        state = panm.init(world, Stream(1, 0, "method/init"))
+        state = panm.round(world, state, np.arange(4), Stream(1, 1, "method"))
+        assert normalised(state.assignment) == BY_PART[part]
+
+
+def test_solutions_are_measured_by_the_part() -> None:
+    for part, columns in (("adapter", [0, 1, 2, 3]), ("B", [2, 3])):
+        method = FeSEM(clusters=2, part=part)  # type: ignore[arg-type]
+        state = method.init(adapter_world(UPDATES), Stream(1, 0, "method/init"))
+        state = method.round(adapter_world(UPDATES), state, np.arange(4), Stream(1, 1, "method"))
+        rows = np.asarray(state.solutions)
+        np.testing.assert_allclose(rows, np.array(UPDATES)[:, columns])
+
+
+def normalised(labels: np.ndarray) -> list[int]:
+    """Labels of two clusters, of which the first client's has the number 0."""
+    return [int(label != labels[0]) for label in labels]
 
 
 def test_directions_of_later_clients_are_those_of_the_part() -> None:

@@ -340,6 +340,20 @@ CASES = {
         impossible=({"clusters": 0}, {"clusters": -1}),
         clusters=3,
     ),
+    "fedrouter": Case(
+        # K = 4; means of solutions are enough
+        needs={
+            "clients.number": 4,
+            "reads.sends": "the mean embedding of its samples",
+            "data.newcomer_labels": False,
+            **KEEPS,
+        },
+        options={"clusters": 3},
+        as_fedavg={"clusters": 1},
+        impossible=({"clusters": 0}, {"clusters": -1}),
+        clusters=3,
+        samples=True,
+    ),
     "cflgp": Case(
         # K = 4; the first query, of gradients, is in round 1
         needs={"clients.number": 4, "rounds.first_clustering": 1, **SINGLE, **ALL, **KEPT},

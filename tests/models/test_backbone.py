@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from safetensors.numpy import save_file
 
@@ -165,3 +166,43 @@ def test_layers_that_are_not_there(folder: Path) -> None:
     digits = fk.data.digits(clients=3)
     with pytest.raises(ModelError, match="features are computed from token numbers"):
         fk.models.features(digits, backbone, layer=1)
+
+
+def test_the_task_is_the_classification_of_texts(tmp_path: Path) -> None:
+    folder = write_bert(tmp_path / "tiny")
+    assert fk.models.from_transformers(folder, task="text-classification").folder == folder
+    with pytest.raises(ConfigError, match=r"task must be 'text-classification', got 'fill-mask'"):
+        fk.models.from_transformers(folder, task="fill-mask")
+
+
+def test_texts_of_another_tokenizer_are_refused(tmp_path: Path) -> None:
+    """The numbers fit the word vectors, but stand for other words."""
+    folder = write_bert(tmp_path / "tiny")
+    other = write_bert(tmp_path / "other")
+    path = other / "tokenizer.json"
+    tokenizer = json.loads(path.read_text())
+    words = tokenizer["model"]["vocab"]
+    words["cat"], words["dog"] = words["dog"], words["cat"]
+    path.write_text(json.dumps(tokenizer))
+    table = pd.DataFrame({"remark": TEXTS, "answer": [0, 1, 0, 1], "desk": [0, 0, 1, 1]})
+    columns: dict[str, Any] = {"text": "remark", "label": "answer", "client": "desk"}
+    data = fk.data.texts(table, tokenizer=other, **columns)
+    assert fk.lora(data, other, rank=2).spec.factors
+    with pytest.raises(
+        ModelError, match=r"another tokenizer .*make the data with tokenizer='.*tiny'"
+    ):
+        fk.lora(data, folder, rank=2)
+    # The tokenizer alone reads texts, too.
+    tokens = fk.models.from_transformers(folder).tokenizer
+    assert fk.lora(fk.data.texts(table, tokenizer=tokens, **columns), folder, rank=2).spec.factors
+
+
+def test_all_names_of_layers_are_listed(folder: Path) -> None:
+    data = fk.data.from_arrays(
+        fk.models.from_transformers(folder).tokens(TEXTS, 6),
+        [0, 1, 0, 1],
+        clients=[0, 0, 1, 1],
+        integers=True,
+    )
+    with pytest.raises(ModelError, match=r"there are query, key, value, output, intermediate; set"):
+        fk.lora(data, folder, targets=("quary",))

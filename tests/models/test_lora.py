@@ -18,8 +18,8 @@ import fedkin as fk
 from fedkin.core.errors import ConfigError, FedkinError, ModelError
 from fedkin.core.model_spec import Factor, ModelSpec
 from fedkin.measures.factor_means import factor_mean_error, product
+from fedkin.models.adapter_model import Adapted
 from fedkin.models.encoder import Projection
-from fedkin.models.lora import Adapted
 from tests.models.tiny_bert import WIDTH, write_bert
 
 Oracle = Callable[[str], dict[str, Any]]
@@ -305,3 +305,27 @@ def test_rotated_factors_have_the_same_product_and_another_mean(oracle: Oracle) 
 def test_no_factors_no_error() -> None:
     with pytest.raises(ModelError, match=r"make it with fk\.lora"):
         factor_mean_error(np.ones((2, 3)), ModelSpec(parameters=3))
+
+
+def test_numbers_that_are_no_weights_enter_the_digest(digits: Any, net: Net) -> None:
+    class Picking(eqx.Module):
+        """A network that reads some of the pixels, in an order that is an integer array."""
+
+        net: Net
+        order: Any
+        scale: Any
+        key: Any
+
+        def __call__(self, x: Any) -> Any:
+            return self.net(self.scale * x.ravel()[self.order])
+
+    def frozen_of(order: Any, scale: float = 1.0, key: int = 0) -> str:
+        module = Picking(net, order, scale, jax.random.key(key))
+        return fk.lora(digits, module, rank=2, targets=("first",)).spec.frozen
+
+    order = jnp.arange(64)
+    assert frozen_of(order) == frozen_of(order, key=1)
+    assert len({frozen_of(order), frozen_of(order[::-1]), frozen_of(order, scale=0.5)}) == 3
+    # A network without such numbers keeps the digest of its weights.
+    model = fk.lora(digits, net, rank=2, targets=("first",))
+    assert model.frozen is not None and not model.frozen.constants

@@ -15,6 +15,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
+import jax
 import numpy as np
 
 import fedkin as fk
@@ -57,6 +59,11 @@ def main() -> None:
     of_torch = fk.torch_model(linear, data)
     alone, spread = (run(fk.FedAvg(), data, of_torch, where) for where in (None, engine))
     print(json.dumps({"torch": same(spread, alone)}), flush=True)
+    network = eqx.nn.MLP(64, 10, width_size=8, depth=1, key=jax.random.key(0))
+    adapters = fk.lora(data, network, rank=2, targets=["layers.0"])
+    method = fk.FedRouter(clusters=2)
+    alone, spread = (run(method, data, adapters, where) for where in (None, engine))
+    print(json.dumps({"adapters": same(spread, alone)}), flush=True)
     start = time.perf_counter()
     run(METHODS["ifca"], data, model, engine)
     unharmed = time.perf_counter() - start

@@ -35,8 +35,9 @@ def test_two_machines_give_the_bits_of_one_process_also_when_they_break() -> Non
         {"packed": True},
         {"summed": True},
         {"torch": True},
+        {"adapters": True},
     ], done.stderr[-2000:]
-    assert [name for line in lines[4:] for name in ("actor", "machine") if line.get(name)] == [
+    assert [name for line in lines[5:] for name in ("actor", "machine") if line.get(name)] == [
         "actor",
         "machine",
     ]

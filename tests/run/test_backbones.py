@@ -5,23 +5,28 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 pytest.importorskip("tokenizers", reason="texts need pip install 'fedkin[text]'")
 
 import fedkin as fk
+from fedkin.cli import app
 from fedkin.config.reference import rows
 from fedkin.config.run import RunConfig, from_dict
 from fedkin.config.run import load as load_config
 from fedkin.core.errors import CheckpointError, ConfigError, DataError, ModelError
 from fedkin.export import load
+from fedkin.export.predict_table import predict_file
 from fedkin.run.export_folder import export_folder
 from fedkin.run.run import Run
 from fedkin.run.simulate import execute
+from fedkin.run.trained.external_evaluation import load_other
 from tests.models.tiny_bert import write_bert
 
 CLIENTS = 4
@@ -222,3 +227,148 @@ def test_k_adapters_share_one_backbone(place: Path, tmp_path: Path) -> None:
     # One copy of the backbone, and small files of the clusters.
     sizes = {path.name: path.stat().st_size for path in (tmp_path / "out").rglob("*.safetensors")}
     assert sizes["cluster-0.safetensors"] < sizes["model.safetensors"] / 5
+
+
+WORDS = ("the red cat sat", "blue dog", "a b c d", "e f g h")
+
+
+def texts_config(folder: Path, method: str, **data: Any) -> RunConfig:
+    """A run on a table of texts in a folder, which also has the backbone."""
+    lines = [
+        f"{WORDS[(client % 2) * 2 + row % 2]},{'yes' if row % 2 else 'no'},c{client}"
+        for client in range(CLIENTS)
+        for row in range(8)
+    ]
+    (folder / "texts.csv").write_text("\n".join(["remark,answer,desk", *lines]) + "\n")
+    layers = {"layers": [1]} if "features_layer" in data else {}
+    return from_dict(
+        {
+            "data": {
+                "name": "texts",
+                "path": str(folder / "texts.csv"),
+                "text": "remark",
+                "label": "answer",
+                "client": "desk",
+                "tokenizer": str(folder / "tiny"),
+                "length": 8,
+                **data,
+            },
+            "model": {"backbone": str(folder / "tiny"), "rank": 2, **layers},
+            "method": {"name": method, **({"clusters": 2} if method == "fedrouter" else {})},
+            "run": {"rounds": 1, "cohort": CLIENTS},
+        }
+    )
+
+
+def test_features_are_kept_for_the_next_run(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(place / "tiny", tmp_path / "tiny")
+    file = tmp_path / "kept" / "features.npz"
+    config = texts_config(tmp_path, "fedavg", features_layer=1, features_file=str(file))
+    first = execute(config, out=tmp_path / "first")
+    plain = execute(texts_config(tmp_path, "fedavg", features_layer=1), out=tmp_path / "plain")
+    np.testing.assert_array_equal(first.models, plain.models)
+
+    def computed(*arguments: Any) -> Any:
+        raise AssertionError("features are computed again")
+
+    # The package has the function of this name, which hides the module.
+    module = sys.modules["fedkin.models.features"]
+    monkeypatch.setattr(module, "hidden_states", computed)
+    second = execute(config, out=tmp_path / "second")
+    np.testing.assert_array_equal(first.models, second.models)
+    np.testing.assert_array_equal(
+        Run.load(tmp_path / "first").predict(first._for_other_data().parts.samples.x),
+        first.predict(first._for_other_data().parts.samples.x),
+    )
+
+
+def test_kept_features_of_something_else_are_refused(place: Path, tmp_path: Path) -> None:
+    shutil.copytree(place / "tiny", tmp_path / "tiny")
+    file = tmp_path / "features.npz"
+    config = texts_config(tmp_path, "fedavg", features_layer=1, features_file=str(file))
+    config.make_data()
+    content = file.read_bytes()
+    longer = texts_config(tmp_path, "fedavg", features_layer=1, features_file=str(file), length=10)
+    with pytest.raises(DataError, match=r"features\.npz: has the features of other texts: .* name"):
+        longer.make_data()
+    # Another tokenizer is another backbone, also with the same weights and the same numbers.
+    path = tmp_path / "tiny" / "tokenizer.json"
+    path.write_text(path.read_text() + " ")
+    with pytest.raises(DataError, match="has the features of another backbone"):
+        config.make_data()
+    for damaged in (b"", content[:300], content[:-5]):
+        file.write_bytes(damaged)
+        with pytest.raises(DataError, match=r"has no features .* delete this one to compute"):
+            config.make_data()
+    alone = texts_config(tmp_path, "fedavg", features_file=str(file))
+    with pytest.raises(ConfigError, match="name it, such as features_layer = 1"):
+        alone.make_data()
+
+
+def test_features_of_another_backbone_than_the_models(place: Path, tmp_path: Path) -> None:
+    shutil.copytree(place / "tiny", tmp_path / "tiny")
+    config = texts_config(tmp_path, "fedavg", features_layer=1)
+    with pytest.raises(ModelError, match="the features were computed by the backbone 'tiny'"):
+        fk.lora(config.make_data(), place / "other", rank=2)
+
+
+@pytest.mark.parametrize("features", [{}, {"features_layer": 1}], ids=["tokens", "features"])
+def test_commands_read_texts_with_a_moved_backbone(
+    features: dict[str, Any], place: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(place / "tiny", tmp_path / "tiny")
+    run = execute(texts_config(tmp_path, "fedrouter", **features), out=tmp_path / "run")
+    (tmp_path / "tiny").rename(tmp_path / "moved")
+    new = tmp_path / "new.csv"
+    new.write_text("remark,answer,desk\nthe cat sat,no,new\nthe red cat,no,new\nblue dog,yes,c0\n")
+    options = ["--backbone", str(tmp_path / "moved")]
+
+    def printed(*arguments: Any) -> Any:
+        result = CliRunner().invoke(app, [str(one) for one in (*arguments, "--json", *options)])
+        assert result.exit_code == 0, result.output
+        return json.loads(result.stdout)
+
+    known, placed = printed("place", tmp_path / "run", new)
+    # Client c0 writes about the same, and client c1 does not.
+    assert placed["cluster"] == run.assignment[0] == known["cluster"] != run.assignment[1]
+    assert placed["decided"] == "by embeddings of samples" and placed["samples"] == 2
+
+    (summary,) = printed("evaluate", tmp_path / "run", "--data", tmp_path / "texts.csv")
+    parts = [run.evaluate(split) for split in ("train", "test")]
+    counts = [part.clients["samples"].to_numpy().sum() for part in parts]
+    assert sum(counts) == 8 * CLIENTS
+    correct = np.dot(counts, [part.summary["accuracy"] for part in parts])
+    np.testing.assert_allclose(summary["accuracy"] * sum(counts), correct)
+    printed("evaluate", tmp_path / "run")
+    result = CliRunner().invoke(app, ["evaluate", str(tmp_path / "run")])
+    assert result.exit_code == 2 and "give its place" in result.stderr
+
+
+def test_a_table_without_clients_is_one_client(place: Path, tmp_path: Path) -> None:
+    shutil.copytree(place / "tiny", tmp_path / "tiny")
+    run = execute(texts_config(tmp_path, "fedrouter"), out=tmp_path / "run")
+    parts = run._for_other_data().parts
+    new = tmp_path / "new.csv"
+    new.write_text("remark,answer\nthe cat sat,no\nthe red cat,no\n")
+
+    def loaded(model: Any, **options: Any) -> Any:
+        own = run.config.data
+        return load_other(new, own, parts.samples, options=options, pooled=True, model=model)
+
+    assert loaded(parts.model).clients == 1
+    with pytest.raises(ConfigError, match="no backbone of a folder, whose tokenizer"):
+        loaded(fk.models.mclr(fk.data.digits(clients=2)))
+    with pytest.raises(ConfigError, match="reads one column of texts"):
+        loaded(parts.model, features="remark")
+
+
+def test_an_export_of_features_predicts_texts(place: Path, tmp_path: Path) -> None:
+    shutil.copytree(place / "tiny", tmp_path / "tiny")
+    run = execute(texts_config(tmp_path, "fedavg", features_layer=1), out=tmp_path / "run")
+    run.export(tmp_path / "out")
+    export = load(tmp_path / "out", backbone=tmp_path / "tiny")
+    found = predict_file(export, tmp_path / "texts.csv")
+    expected = run.predict(run._for_other_data().parts.samples.x)
+    assert found.table["prediction"].tolist() == expected.tolist()

@@ -14,6 +14,7 @@ from fedkin.core.errors import ConfigError
 _PATHS = {
     "data_from_here": ("data", "path"),
     "tokenizer_from_here": ("data", "tokenizer"),
+    "features_from_here": ("data", "features_file"),
     "backbone_from_here": ("model", "backbone"),
 }
 

@@ -31,6 +31,7 @@ from fedkin.export.known_labels import encoded_labels, numbers_are_classes
 from fedkin.export.predictor import Decisions
 from fedkin.run.trained.evaluation import DIGEST, Evaluation, tables
 from fedkin.run.trained.load_series import load_series
+from fedkin.run.trained.load_texts import load_texts
 from fedkin.run.trained.models import TrainedModels
 from fedkin.run.trained.number_evaluation import ClientSums, NumberTables, number_tables, sums_of
 from fedkin.task_types.classification import task_type_of_samples
@@ -141,6 +142,7 @@ def load_other(
     options: dict[str, Any],
     pooled: bool,
     command: str = "evaluate",
+    model: Any = None,
 ) -> FederatedData:
     """Load external data from a file. By default its columns have the names of the run's columns;
     columns that the run does not know are ignored.
@@ -152,6 +154,7 @@ def load_other(
         options: options of ``fk.data.load``, such as ``label`` and ``client``.
         pooled: whether a file without a column of clients is taken as one client's data.
         command: the command whose help lists the options, for messages.
+        model: the run's model, which has the backbone of a run with texts.
 
     Raises:
         ConfigError, DataError: as for ``fk.data.load``, or an option is unknown.
@@ -176,6 +179,8 @@ def load_other(
     is_table = path.is_file() and table_kind(path) != "npz"
     if task_type.by_time and is_table:
         return load_series(path, samples)
+    if own.get("name") == "texts" and is_table:
+        return load_texts(path, own, samples, model=model, options=options, pooled=pooled)
     chosen = {
         name: own[name] for name in (*known, "label_names") if own.get(name) is not None
     } | options

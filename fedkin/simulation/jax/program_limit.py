@@ -24,6 +24,7 @@ _PROGRAMS: tuple[Any, ...] = (
     local_training.gradients,
     score_programs.score,
     score_programs.raw_scores,
+    score_programs.embeddings,
     score_programs.predict,
 )
 

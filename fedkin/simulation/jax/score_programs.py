@@ -107,6 +107,22 @@ def raw_scores(
 
 
 @partial(jax.jit, static_argnames=("model", "mesh"), compiler_options=ONE_CORE)
+def embeddings(model: Model, mesh: Mesh, blocks: SampleBlocks, frozen: Tree) -> Array:
+    """The embedding of each sample by the model's frozen network [D b S e].
+
+    Args:
+        model, mesh, blocks, frozen: as for ``score``.
+    """
+    assert model.embedded is not None  # its spec has a length of embeddings
+    embedded = model.embedded
+
+    def of_device(frozen: Tree, blocks: SampleBlocks) -> Array:
+        return jax.lax.map(lambda samples: embedded(frozen, samples.x), blocks)
+
+    return on_each_device(of_device, mesh)(frozen, blocks)
+
+
+@partial(jax.jit, static_argnames=("model", "mesh"), compiler_options=ONE_CORE)
 def predict(
     model: Model,
     mesh: Mesh,

@@ -179,8 +179,16 @@ class JaxScorer:
         place, batches = self._blocks(clients, np.zeros(len(clients), np.int64), split)
         whole = replicate(self._mesh, model[None])
         scored = [self._run(score_programs.raw_scores, whole, part) for part in batches]
-        rows = [np.asarray(part).reshape(-1, part.shape[-1]) for part in scored]
-        return np.concatenate(rows)[place]
+        return _rows_of(scored)[place]
+
+    def embeddings(self, clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "t e"]:
+        """The embeddings of all training samples of all clients by the model's frozen network."""
+        place, batches = self._blocks(clients, np.zeros(len(clients), np.int64), "train")
+        frozen = frozen_on(self._mesh, self._model)
+        found = [
+            score_programs.embeddings(self._model, self._mesh, part, frozen) for part in batches
+        ]
+        return _rows_of(found)[place]
 
     def score(
         self,
@@ -265,6 +273,12 @@ class JaxScorer:
         devices = self._mesh.size
         split = SampleBlocks(*(array.reshape(devices, -1, *array.shape[1:]) for array in part))
         return shard(self._mesh, split)
+
+
+def _rows_of(parts: Sequence[Any]) -> Shaped[np.ndarray, "_ _"]:
+    """The results of a program that gives several numbers for each sample, with a row for each
+    sample. ``parts`` are as for ``_samples_of``."""
+    return np.concatenate([np.asarray(part).reshape(-1, part.shape[-1]) for part in parts])
 
 
 def _samples_of(parts: Sequence[Any]) -> Shaped[np.ndarray, "_"]:

@@ -9,6 +9,7 @@ from jaxtyping import Float, Float32, Int, Real
 from torch.nn.functional import cross_entropy
 
 from fedkin.core.engine_protocols import ScoreSums
+from fedkin.core.errors import ModelError
 from fedkin.data.federated import FederatedData
 from fedkin.simulation.constant_scores import ConstantScores
 from fedkin.simulation.torch.flat_module import FlatModule, to_tensor
@@ -86,6 +87,13 @@ class TorchScorer:
         """All outputs of one model on the samples of all clients (concatenated)."""
         rows = self._scores(model[None], clients, np.zeros(len(clients), np.int64), split)
         return np.concatenate(rows or [np.zeros((0, self._data.classes), np.float32)])
+
+    def embeddings(self, clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "t e"]:
+        """A network of PyTorch has no embeddings here: its ``spec.embedding`` is 0."""
+        raise ModelError(
+            f"PyTorch computes no embeddings by the network {self._model.name!r}; use a backbone "
+            "of fk.models.from_transformers"
+        )
 
     def score(
         self,

@@ -1,0 +1,133 @@
+"""FedRouter: clients are clustered by embeddings of their texts; each cluster trains one adapter.
+New clients and single texts find their cluster without labels.
+
+FedRouter, arXiv 2604.00050; read from the authors' code. f is the frozen network without adapters,
+e_i the mean of f(x) over the training samples x of client i.
+
+    e_i of all clients                                     (once, before training)
+    clusters of the e_i by K-means; c_k = mean of the e_i in cluster k
+    FedAvg in each cluster
+    a new client, or a single text, joins the cluster with the nearest c_k
+
+The paper speaks of clusters of similar adapters. Its code never compares adapters: it clusters
+embeddings, once. A model without a frozen network has no embeddings; then f(x) = x.
+
+Differs from the authors' code:
+* A client has one adapter. In the code it has one for each of L clusters of its texts, and trains
+  one of them in each round; L = 1 is among the authors' settings.
+* Means are weighted by numbers of samples, for L = 1 as in the code.
+* f(x) is the input of the model's last layer: for a text encoder the mean over the tokens, as in
+  the code, in float32 instead of float16.
+Mean embeddings leave the clients unprotected, and describe their texts. The distance is Euclid's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from fedkin.aggregation import simple_mean_by_cluster
+from fedkin.clustering.density import nearest_label
+from fedkin.clustering.kmeans import kmeans
+from fedkin.core.errors import MethodError
+from fedkin.core.method import UNASSIGNED, State
+from fedkin.core.plain import plain_options
+from fedkin.core.randomness import Stream
+from fedkin.core.requirements import AtLeast, ClientReads, DataNeeds, Requirements
+from fedkin.core.validation import check_positive_integer
+from fedkin.core.world import World
+from fedkin.methods import cluster_steps
+from fedkin.methods.about import NUMBER_OF_MODELS, About
+from fedkin.methods.fedavg import train_and_average
+from fedkin.tasks.embeddings import MeanEmbedding
+
+
+@dataclass(frozen=True)
+class FedRouterState(State):
+    """Arrays that FedRouter keeps from round to round."""
+
+    centroids: Float[np.ndarray, "K e"]  # c_k
+
+
+@plain_options
+@dataclass(frozen=True)
+class FedRouter:
+    """Clusters of clients by the mean embedding of their texts; newcomers need no labels.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> data = fk.data.digits(clients=6)
+        >>> method = fk.FedRouter(clusters=2)
+        >>> run = fk.simulate(method, data, fk.models.mclr(data), rounds=1, cohort=6)
+        >>> run.models.shape
+        (2, 650)
+    """
+
+    about: ClassVar[About] = About(
+        name="fedrouter",
+        paper="arXiv 2604.00050",
+        compares="embeddings of samples",
+        when="once, before training",
+        membership="hard",
+        decides="server",
+        count="given",
+        leaves="the mean embedding of its samples",
+        meanings={"clusters": NUMBER_OF_MODELS},
+    )
+
+    clusters: int = 4  # number of clusters (G in the code)
+
+    def __post_init__(self) -> None:
+        check_positive_integer("clusters", self.clusters)
+
+    def requirements(self) -> Requirements:
+        return Requirements(
+            clients=AtLeast(self.clusters, because="clusters"),
+            reads=ClientReads(sends="the mean embedding of its samples"),
+            data=DataNeeds(newcomer_labels=False),
+            keeps_clusters=True,
+        )
+
+    def init(self, world: World, stream: Stream) -> FedRouterState:
+        """Clusters of all reachable clients, whose models are all w_0."""
+        reachable = world.clients(stream.round)
+        clients, means = _mean_embeddings(world, reachable)
+        if len(clients) < self.clusters:
+            raise MethodError(
+                f"{self.clusters} clusters need at least as many embeddings, but {len(clients)} of "
+                f"{len(reachable)} clients sent one; lower method.clusters"
+            )
+        seed = int(stream.child("kmeans").words()[0])
+        labels = kmeans(means, self.clusters, seed=seed)
+        start = world.initial(stream.child("model"))
+        state = FedRouterState(
+            models=np.repeat(start[None], self.clusters, axis=0),
+            assignment=np.full(world.total_clients, UNASSIGNED, np.int64),
+            centroids=simple_mean_by_cluster(means, labels, self.clusters),
+        )
+        return cluster_steps.assign(world, state, clients, labels)
+
+    def round(
+        self, world: World, state: FedRouterState, cohort: Int[np.ndarray, "n"], stream: Stream
+    ) -> FedRouterState:
+        models = train_and_average(world, state, cohort, work=world.work, stream=stream)
+        return replace(state, models=models)
+
+    def place(
+        self, world: World, state: FedRouterState, newcomers: Int[np.ndarray, "c"], stream: Stream
+    ) -> FedRouterState:
+        """New clients join the cluster with the nearest centroid; they send no labels."""
+        clients, means = _mean_embeddings(world, newcomers)
+        nearest, _ = nearest_label(means, state.centroids, np.arange(len(state.centroids)))
+        return cluster_steps.assign(world, state, clients, nearest)
+
+
+def _mean_embeddings(
+    world: World, clients: Int[np.ndarray, "c"]
+) -> tuple[Int[np.ndarray, "n"], Float[np.ndarray, "n e"]]:
+    """The clients that have replied, and their e_i."""
+    reply = world.run(MeanEmbedding(world.spec.embedding), clients)
+    return clients[reply.arrived], reply.mean[reply.arrived]

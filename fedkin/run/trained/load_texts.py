@@ -1,0 +1,57 @@
+"""A newer table of texts as federated data, for evaluation and placement."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from fedkin.core.errors import ConfigError
+from fedkin.core.model_spec import Samples
+from fedkin.data.federated import FederatedData
+from fedkin.data.files import read_table
+from fedkin.data.texts import texts
+from fedkin.export.backbones import origin_of
+from fedkin.export.text_inputs import inputs_of_texts
+
+
+def load_texts(
+    path: Path,
+    own: dict[str, Any],
+    samples: Samples,
+    *,
+    model: Any,
+    options: dict[str, Any],
+    pooled: bool,
+) -> FederatedData:
+    """The texts of a table, with the tokenizer and the length of the run.
+
+    Args:
+        path: a CSV or Parquet file.
+        own: the run's section [data]; ``text``, ``label`` and ``client`` name the columns.
+        samples: the run's samples.
+        model: the run's model, whose backbone has the tokenizer.
+        options: other names of ``label`` and ``client``.
+        pooled: whether a file without a column of clients is taken as one client's data.
+
+    Raises:
+        ConfigError: the model has no backbone of a folder, or an option does not apply.
+        DataError: as for ``fk.data.texts``.
+    """
+    origin = origin_of(model)
+    if origin is None:
+        raise ConfigError(
+            f"{path}: the run has no backbone of a folder, whose tokenizer could read the texts; "
+            "give token numbers in an .npz file"
+        )
+    if "features" in options:
+        raise ConfigError("features: the run reads one column of texts; leave it out")
+    names = ("text", "label", "client", "label_names")
+    chosen = {name: own[name] for name in names if own.get(name) is not None} | options
+    if pooled and chosen.get("client") not in read_table(path):
+        if "client" not in options:
+            chosen.pop("client", None)
+            chosen |= {"partition": "iid", "clients": 1}
+    length = int(samples.x.shape[1])
+    data = texts(path, tokenizer=origin.folder, length=length, **chosen)
+    return dataclasses.replace(data, x=inputs_of_texts(data.x, samples, origin.folder))
