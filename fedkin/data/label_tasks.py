@@ -279,8 +279,8 @@ def _asked_type(
     if name == Survival.name:
         if loss not in (None, COX):
             raise ConfigError(f"{unknown('loss of ' + name, loss, [COX])}; leave loss out")
-        RiskSetOptions.of(given)  # checks the options
-        return Survival()
+        risk_sets = RiskSetOptions.of(given)
+        return Survival(ties=risk_sets.ties, draws=risk_sets.draws)
     losses = LOSSES.get(name)
     if losses is None:
         _refuse(name, given if loss in (None, "log_loss") else {"loss": loss, **given})

@@ -290,3 +290,24 @@ def test_risk_sets_of_newcomers_have_the_options_of_the_run() -> None:
     }
     made = task_type_from(values, "place")
     assert isinstance(made, Survival) and (made.ties, made.draws) == ("efron", 3)
+
+
+def test_compare_and_serve_choice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Methods are compared by the C-index, and by Cox's loss with training alone. The rule that
+    chooses models needs losses of single samples, so it is refused, with the way on."""
+    monkeypatch.chdir(tmp_path)
+    patients().to_csv("p.csv", index=False)
+    data = ["data.path=p.csv", "data.label=months", "data.event=died", "data.client=clinic"]
+    more = ["run.rounds=1", "run.cohort=4"]
+    call = CliRunner().invoke
+    given = ["--methods", "local,fedavg", "--seeds", "1", "--out", "cmp", "--json"]
+    compared = call(app, ["compare", *data, *more, *given])
+    assert compared.exit_code == 0, compared.output
+    summary = json.loads(compared.stdout.splitlines()[-1])
+    assert "concordance_index" in str(summary) and "accuracy" not in str(summary)
+    alone = ["method.name=fedavg", "run.against=[]", "--out", "run"]
+    assert call(app, ["run", *data, *more, *alone]).exit_code == 0
+    refused = call(app, ["serve-choice", "run"])
+    assert refused.exit_code == 2
+    text = " ".join(refused.output.split())
+    assert "the loss of survival belongs to a risk set; compare the C-index of runs instead" in text
