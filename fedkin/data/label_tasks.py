@@ -74,7 +74,7 @@ def fitted(
         value = f"{raw.label[train][0]:g}" if len(train) else "missing"
         raise DataError(
             f"{raw.place('label', place)}: all training labels are {value}, so there is nothing "
-            "to learn; name another label column, such as data.label=score"
+            "to learn; name another label column (label), or add clients with other labels"
         )
     found = with_pooled(task_type, raw, train, place)
     return found, label_columns(found, raw)

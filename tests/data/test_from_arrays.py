@@ -367,3 +367,10 @@ def test_whose_test_samples_change_if_a_client_is_added() -> None:
     assert tested("z") == tested(None)
     assert tested("a") != tested(None)
     assert tested("a", test="part") == tested(None, test="part")
+
+
+def test_equal_labels_name_another_cure_than_their_own_column() -> None:
+    table = pd.DataFrame({"age": np.arange(20.0), "score": 50.0, "hospital": ["a", "b"] * 10})
+    with pytest.raises(DataError, match="column 'score': all training labels are 50") as caught:
+        from_pandas(table, label="score", client="hospital", task="regression")
+    assert "score" not in str(caught.value).split("learn;")[1]

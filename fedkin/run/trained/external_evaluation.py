@@ -177,22 +177,16 @@ def load_other(
     is_table = path.is_file() and table_kind(path) != "npz"
     if task_type.by_time and is_table:
         return load_series(path, samples)
-    chosen = {
-        name: own[name] for name in (*known, "label_names") if own.get(name) is not None
-    } | options
     has_classes = task_type.name == CLASSIFICATION.name
-    if has_classes and "label_names" not in chosen:
-        chosen["classes"] = int(samples.classes)
-    roles = getattr(samples, "columns", None) or {}
-    if not has_classes:
-        # A natural federation names its columns itself.
-        named = [name for name in known if name != "features" and name in roles]
-        chosen = {name: roles[name] for name in named} | chosen
-        chosen.pop("label_names", None)
+    chosen = _column_options(own, samples, options, known=known)
     transform = transform_of(samples)
     names = getattr(samples, "feature_names", None)
     if transform is not None and transform.encoding is not None:
         names = transform.inputs
+        if is_table:
+            table = transform.rename(read_table(path))
+            clients = table.get(chosen.get("client", CLIENT))
+            transform.encoding.warn_of_new_categories(table, path, clients)
     if is_table:
         columns = _column_names(path)
         chosen |= _transform_options(columns, samples)
@@ -210,12 +204,38 @@ def load_other(
     if is_survival and path.is_file():
         return load_patients(task_type, path, places=int(samples.classes), options=chosen)
     if not has_classes and path.is_file():
+        roles = getattr(samples, "columns", None) or {}
         optional = ("exposure", "weight")
         others = {name: roles[name] for name in optional if roles.get(name) in columns}
         return load_with(task_type, path, **chosen, **others)
     data = load(path, **chosen)
     _refuse_numbers(data, samples, path)
     return data
+
+
+def _column_options(
+    own: dict[str, Any], samples: Samples, options: dict[str, Any], known: Sequence[str]
+) -> dict[str, Any]:
+    """The options of ``fk.data.load`` that name the columns of a file: those of the user, and for
+    the others the run's.
+
+    Args:
+        own: the run's section [data].
+        samples: the run's samples.
+        options: options of the user.
+        known: names of the options that a user may give.
+    """
+    chosen = {name: own[name] for name in (*known, "label_names") if own.get(name) is not None}
+    chosen |= options
+    if task_type_of_samples(samples).name == CLASSIFICATION.name:
+        if "label_names" not in chosen:
+            chosen["classes"] = int(samples.classes)
+        return chosen
+    # A natural federation names its columns itself.
+    roles = getattr(samples, "columns", None) or {}
+    named = {name: roles[name] for name in known if name != "features" and name in roles}
+    chosen.pop("label_names", None)
+    return named | chosen
 
 
 def _column_names(path: Path) -> list[str]:
