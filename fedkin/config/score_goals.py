@@ -57,7 +57,7 @@ def known_task_type(data: Entry) -> TaskType | None:
     Raises:
         ConfigError: the task type is unknown, or an option does not apply to it.
     """
-    options = data.options
+    options: Any = data.options
     if "task" not in type(options).model_fields:
         # The other data sets have classes, or risks, whose measure is a share as well.
         return CLASSIFICATION
@@ -85,7 +85,9 @@ def _type_of_options(options: Any) -> TaskType:
     quantiles = getattr(options, "quantiles", None)
     loss_options = getattr(options, "loss_options", None)
     if hasattr(options, "event"):
-        found = task_for(options.event, options.task, loss, quantiles, loss_options)
+        found = task_for(
+            options.event, options.task, loss=loss, quantiles=quantiles, options=loss_options
+        )
     else:
-        found = task_type_of(options.task, loss, quantiles, loss_options)
+        found = task_type_of(options.task, loss=loss, quantiles=quantiles, options=loss_options)
     return found or CLASSIFICATION

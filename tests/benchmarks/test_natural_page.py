@@ -19,7 +19,7 @@ KINDS = (
     "clusters + own intercept",
 )
 # D2 of three draws in percent, and the reference.
-DRAWS = dict(
+DRAWS: dict[str, list[float]] = dict(
     zip(
         KINDS,
         (

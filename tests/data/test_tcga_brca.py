@@ -140,8 +140,10 @@ def test_fewer_patients_are_drawn_from_those_at_risk() -> None:
         others = [int(one[0]) for place, one in enumerate(sample) if place != label and one[-1]]
         assert at_risk[dead, others].all() and len(others) == min(2, at_risk[dead].sum())
     for death in np.flatnonzero(died):
-        np.testing.assert_array_equal(others_at_risk(times, int(death)), *at_risk[death].nonzero())
-    np.testing.assert_array_equal(deaths_with_others(times, died), *at_risk.any(axis=1).nonzero())
+        expected = np.flatnonzero(at_risk[death])
+        np.testing.assert_array_equal(others_at_risk(times, int(death)), expected)
+    expected = np.flatnonzero(at_risk.any(axis=1))
+    np.testing.assert_array_equal(deaths_with_others(times, died), expected)
     # Not always the same.
     assert len(np.unique(samples.reshape(len(samples), -1), axis=0)) > at_risk.any(axis=1).sum()
 

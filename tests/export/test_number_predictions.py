@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -115,7 +116,7 @@ def test_a_category_that_training_never_saw_is_named(
     table.loc[5, "ward"] = None
     table.to_csv(tmp_path / "new.csv", index=False)
     run.export(tmp_path / "models")
-    own = run.trained.parts.samples
+    own: Any = run.trained.parts.samples
     with caplog.at_level(logging.WARNING, "fedkin"):
         predict_file(load(tmp_path / "models"), tmp_path / "new.csv")
         load_other(tmp_path / "new.csv", {}, own, options={"client": "hospital"}, pooled=False)
