@@ -92,10 +92,10 @@ def main() -> None:
         losses = []
         for draw in range(options.draws):
             source = fk.data.natural(name, seed=draw)
-            options = source.reader_options()
+            reader_options = source.reader_options()
             if source.task_type == "regression":
-                options["loss"] = SQUARES
-            data = fk.data.from_pandas(source.table, **options)
+                reader_options["loss"] = SQUARES
+            data = fk.data.from_pandas(source.table, **reader_options)
             losses.append(measure(data, RECIPES[name], draw))
         federated = np.mean([one.federated for one in losses])
         central = np.mean([one.central for one in losses])

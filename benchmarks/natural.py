@@ -19,11 +19,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
+import textwrap
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import stats
 
 import fedkin as fk
 from benchmarks.advise_seeds import BEGIN, END, section
@@ -163,6 +166,8 @@ def record(name: str, answer: ClustersOrLevels) -> dict[str, Any]:
     shared = ours - ours[0]
     expected = np.array(reference) - reference[0]
     return summary | {
+        "d2_of_draws": d2_of_draws(answer),
+        "test_ratio": round(float(np.mean([draw.test_ratio for draw in answer.draws])), 4),
         "reference": list(reference),
         "difference": (ours - np.array(reference)).round(2).tolist(),
         # The level of D2 depends on the draws, gains over the shared model hardly do.
@@ -170,6 +175,16 @@ def record(name: str, answer: ClustersOrLevels) -> dict[str, Any]:
         "within": bool((np.abs(ours - np.array(reference)) <= WITHIN).all()),
         "gains_within": bool((np.abs(shared - expected) <= WITHIN).all()),
         "reference_beyond": REFERENCE_BEYOND[name],
+    }
+
+
+def d2_of_draws(answer: ClustersOrLevels) -> dict[str, list[float]]:
+    """D2 of each model in percent, for each draw."""
+    return {
+        kind: [
+            round(100 * (1 - draw.losses[kind].mean / draw.constant), 3) for draw in answer.draws
+        ]
+        for kind in answer.draws[0].losses
     }
 
 
@@ -196,6 +211,122 @@ def markdown(records: dict[str, dict[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
+# The comparisons of the stored results that are gains of a model over the shared one.
+_OVER_SHARED = {
+    "shared + own intercept": "own intercept over shared",
+    "personal": "personal over shared",
+    "clusters": "clusters over shared",
+}
+
+
+class Gain(NamedTuple):
+    """A gain in D2 over the shared model, in points.
+
+    Attributes:
+        mean: mean over draws.
+        error: corrected standard error over draws; NaN where it is not stored.
+        reference: the reference figure.
+    """
+
+    mean: float
+    error: float
+    reference: float
+
+    @property
+    def is_near(self) -> bool:
+        """Whether the reference is within ``WITHIN`` points."""
+        return abs(self.mean - self.reference) <= WITHIN
+
+    @property
+    def is_in_spread(self) -> bool:
+        """Whether the reference is within two standard errors."""
+        return abs(self.mean - self.reference) <= 2 * self.error
+
+    def __str__(self) -> str:
+        text = f"{self.mean:+.1f}"
+        if not math.isnan(self.error):
+            text += f" ± {self.error:.1f}"
+        text += f" ({self.reference:+.1f})"
+        if self.is_near:
+            return text
+        if math.isnan(self.error):
+            return f"{text} ?"
+        return f"{text} \\*" if self.is_in_spread else f"{text} \\*\\*"
+
+
+def gains_of(record: dict[str, Any]) -> list[Gain]:
+    """The gains of the models of a set over the shared one.
+
+    Args:
+        record: the stored results of the set.
+    """
+    reference = record["reference"]
+    models = record["models"][: len(reference)]
+    shared = models[0]["D2 %"]
+    return [
+        Gain(
+            mean=row["D2 %"] - shared,
+            error=gain_error(record, row["model"]),
+            reference=round(known - reference[0], 1),
+        )
+        for row, known in zip(models[1:], reference[1:], strict=True)
+    ]
+
+
+def gain_error(record: dict[str, Any], model: str) -> float:
+    """The corrected standard error (Nadeau & Bengio) of a model's gain over the shared one, in
+    points of D2; NaN if neither single draws nor an interval of this gain are stored.
+
+    Args:
+        record: the stored results of a set.
+        model: name of the model.
+    """
+    draws = record["draws"]
+    of_draws = record.get("d2_of_draws")
+    if of_draws is not None:
+        gains = np.array(of_draws[model]) - np.array(of_draws["shared"])
+        return math.sqrt((1 / draws + record["test_ratio"]) * float(gains.var(ddof=1)))
+    comparison = _OVER_SHARED.get(model)
+    if comparison is None:
+        return math.nan
+    interval = next(row for row in record["gains"] if row["comparison"] == comparison)
+    half = (interval["high"] - interval["low"]) / 2
+    # The interval is in percent of the shared model's loss.
+    points = (100 - record["models"][0]["D2 %"]) / 100
+    return float(points * half / stats.t.ppf(0.975, draws - 1))
+
+
+def differences_section(records: dict[str, dict[str, Any]]) -> str:
+    """How far the gains are from the reference figures, and how many differences are within the
+    spread over draws."""
+    gains = {name: gains_of(each) for name, each in records.items()}
+    kinds = [row["model"] for row in next(iter(records.values()))["models"]][1:6]
+    lines = [f"| set | {' | '.join(kinds)} |", "|---" * (len(kinds) + 1) + "|"]
+    for name, of_set in gains.items():
+        lines.append(f"| {name} | {' | '.join(map(str, of_set))} |")
+    all_gains = [gain for of_set in gains.values() for gain in of_set]
+    known = [gain for gain in all_gains if not math.isnan(gain.error)]
+    far = [gain for gain in all_gains if not gain.is_near]
+    far_known = [gain for gain in far if not math.isnan(gain.error)]
+    far_in_spread = sum(gain.is_in_spread for gain in far_known)
+    text = (
+        f"The aim was to be within {WITHIN} points of the reference. "
+        f"{len(all_gains) - len(far)} of {len(all_gains)} gains over the shared model are, and "
+        f"{len(far)} are not. The reference has five other draws, so a part of each difference is "
+        f"chance. For {sum(gain.is_in_spread for gain in known)} of the {len(known)} gains with a "
+        "stored spread, the reference is within two corrected standard errors over our draws. "
+        f"Among these are {len(far_known)} that miss the aim: {far_in_spread} are within the "
+        f"spread (\\*), and {len(far_known) - far_in_spread} are not (\\*\\*)."
+    )
+    if len(far) > len(far_known):
+        text += f" For {len(far) - len(far_known)} more that miss it, no spread is stored (?)."
+    unit = (
+        "Numbers are points of D2 over the shared model: mean ± corrected standard error, and the "
+        "reference in brackets."
+    )
+    return "\n".join([textwrap.fill(text, 100), "", *lines, "", textwrap.fill(unit, 100), ""])
+
+
 def page(records: dict[str, dict[str, Any]]) -> str:
     """The page of results."""
     return f"""# Measured: levels or clusters
@@ -218,6 +349,9 @@ reference figures of other code on other draws.
 The levels of D2 depend on the draws and on the encoding of columns. Since K = 1 is offered,
 clusters cost less on sets without clusters than the reference says.
 
+## Differences from the reference
+
+{differences_section(records)}
 {BEGIN}{section(ADVISE_RESULTS)}{END}
 ## Next
 

@@ -22,7 +22,8 @@ _SHOWN = ("accuracy", "balanced_accuracy", "macro_f1", "auroc", "ece")
 Columns = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[key=value]...", help="Columns of the external data: label=, client=, features=."
+        metavar="[key=value]...",
+        help="Columns of the external data: label=, client=, features=; of survival also event=.",
     ),
 ]
 Split = Annotated[

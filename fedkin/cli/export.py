@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -60,11 +60,9 @@ def export_command(
             )
         described = json.loads(card.read_text())
         for entry in described["models"]:
-            accuracy = entry.get("test_accuracy")
-            scored = "" if accuracy is None else f", test accuracy {accuracy:.3f}"
             typer.echo(
                 f"{entry['name']}: {card.parent / entry['file']}, for {len(entry['clients'])} "
-                f"clients{scored}"
+                f"clients{_scored(entry)}"
             )
         typer.echo(f"card: {card}")
         if described["format"] in ("peft", "merged"):
@@ -74,3 +72,16 @@ def export_command(
         if "backbone" in described and not with_backbone:
             command += " --backbone FOLDER"
         typer.echo(f"predict: {command}")
+
+
+def _scored(entry: dict[str, Any]) -> str:
+    """The test score of a model as text; empty if its clients were not evaluated.
+
+    Args:
+        entry: the model's entry in ``card.json``.
+    """
+    for measure in ("accuracy", "concordance_index"):
+        score = entry.get(f"test_{measure}")
+        if score is not None:
+            return f", test {measure.replace('_', ' ')} {score:.3f}"
+    return ""

@@ -32,7 +32,10 @@ Data = Annotated[
 ]
 Columns = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[key=value]...", help="Columns: label=, client=, features=."),
+    typer.Argument(
+        metavar="[key=value]...",
+        help="Columns: label=, client=, features=; of survival also event=.",
+    ),
 ]
 Models = Annotated[
     Path | None,

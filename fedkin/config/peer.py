@@ -15,6 +15,7 @@ from fedkin.config.peer_settings import LockstepSettings, NetworkSettings, PeerS
 from fedkin.config.registry import Entry, resolve_model
 from fedkin.config.run import LocalSection
 from fedkin.config.schema import Place, validate
+from fedkin.config.score_goals import known_task_type
 from fedkin.config.series_keys import check_series_of_peer
 from fedkin.core.storage import user_path
 from fedkin.core.training import LocalTraining
@@ -70,13 +71,14 @@ def from_dict(raw: dict[str, Any], place: Place = str) -> PeerConfig:
         tls = sections["network"]["tls"]
         check_table(tls, place("network.tls"))
         validate(TlsSettings, tls, sections.place_in("network.tls"))
+    data = sections.resolve(
+        "data", "data set", registry.datasets(), registry.default_dataset(sections["data"])
+    )
     config = PeerConfig(
         peer=sections.validate("peer", PeerSettings),
         network=sections.validate("network", NetworkSettings),
-        data=sections.resolve(
-            "data", "data set", registry.datasets(), registry.default_dataset(sections["data"])
-        ),
-        model=resolve_model(sections["model"], sections.place_in("model")),
+        data=data,
+        model=resolve_model(sections["model"], sections.place_in("model"), known_task_type(data)),
         method=sections.resolve("method", "method", registry.methods(), METHOD),
         local=sections.validate("local", LocalSection),
         lockstep=sections.validate("lockstep", LockstepSettings)

@@ -1,9 +1,9 @@
-"""Scores that a run should reach (``target``, ``until``): their highest value follows from the
-measure of the labels."""
+"""Checks of the scores that a run should reach, ``target`` and ``until``. Their highest value
+depends on the measure, which follows from what the labels are.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,40 +25,31 @@ GOALS = ("target", "until")
 
 
 def check_goals(scoring: Any, task_type: TaskType, place: Place, form: Form = setting) -> None:
-    """Check that a run can reach its scores. A share cannot exceed 1; an error in units of the
-    label may have any value.
+    """Check that a run can reach its scores: a share is at most 1, an error may have any value.
 
     Args:
-        scoring: the options of scoring.
+        scoring: the section with the keys ``target`` and ``until``.
         task_type: what the labels are.
         place: function that turns a key into its name in messages, such as ``run.until``.
-        form: writes an example as the user gives a value.
+        form: writes an example in the way in which the user gives values.
 
     Raises:
         ConfigError: a score exceeds the highest value of the measure.
     """
     highest = task_type.measure.highest
     for key in GOALS:
-        value = getattr(scoring, key)
-        if value is None or value <= highest:
+        score = getattr(scoring, key)
+        if score is None or score <= highest:
             continue
-        declared = fields_of(Scoring)[key]
-        right = form(place(key), key, example(Scoring, key, declared))
+        value = example(Scoring, key, fields_of(Scoring)[key])
         raise ConfigError(
-            f"{place(key)}: expected a value less than or equal to {highest:g}, got {value:g}; "
-            f"for example {right}"
+            f"{place(key)}: expected a value less than or equal to {highest:g}, got {score:g}; "
+            f"for example {form(place(key), key, value)}"
         )
 
 
-def _asked_type(options: Any, given: Sequence[Any]) -> TaskType:
-    """The task type that options of a data set ask for."""
-    if "event" in type(options).model_fields:
-        return task_for(*given) or CLASSIFICATION
-    return task_type_of(*given[1:]) or CLASSIFICATION
-
-
 def known_task_type(data: Entry) -> TaskType | None:
-    """What the labels of a configuration's data are; None if [data] does not say it.
+    """What the labels of a configuration's data are; None if only the data say it.
 
     Args:
         data: the data set and its options.
@@ -66,20 +57,37 @@ def known_task_type(data: Entry) -> TaskType | None:
     Raises:
         ConfigError: the task type is unknown, or an option does not apply to it.
     """
-    options = data.options
+    options: Any = data.options
     if "task" not in type(options).model_fields:
         # The other data sets have classes, or risks, whose measure is a share as well.
         return CLASSIFICATION
-    keys = ("event", "task", "loss", "quantiles", "loss_options")
-    given = [getattr(options, key, None) for key in keys]
-    task = given[1]
-    if task is not None and task not in TASK_TYPES:
-        raise ConfigError(f"data.task: {unknown('task', str(task), TASK_TYPES)}")
-    if any(value is not None for value in given[:4]):
-        return _asked_type(options, given)
+    if options.task is not None and options.task not in TASK_TYPES:
+        raise ConfigError(f"data.task: {unknown('task', str(options.task), TASK_TYPES)}")
+    keys = ("event", "task", "loss", "quantiles")
+    if any(getattr(options, key, None) is not None for key in keys):
+        return _type_of_options(options)
     natural = NATURAL.get(getattr(options, "set", None) or "")
     if natural is not None and natural.task_type == Survival.name:
         return Survival()
     path = getattr(options, "path", None)
+    # A folder may hold packed data, which say themselves what their labels are.
     is_file = path is not None and not Path(user_path(str(path))).is_dir()
     return CLASSIFICATION if is_file else None
+
+
+def _type_of_options(options: Any) -> TaskType:
+    """The task type that the options of a data set say.
+
+    Args:
+        options: the options, of which ``event``, ``task``, ``loss`` or ``quantiles`` is given.
+    """
+    loss = getattr(options, "loss", None)
+    quantiles = getattr(options, "quantiles", None)
+    loss_options = getattr(options, "loss_options", None)
+    if hasattr(options, "event"):
+        found = task_for(
+            options.event, options.task, loss=loss, quantiles=quantiles, options=loss_options
+        )
+    else:
+        found = task_type_of(options.task, loss=loss, quantiles=quantiles, options=loss_options)
+    return found or CLASSIFICATION

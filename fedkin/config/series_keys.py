@@ -1,4 +1,6 @@
-"""The keys of [samples] by which the rows of all sites' tables become samples of a forecast."""
+"""The keys of [samples] that say how rows of a table become samples of a forecast. They are the
+same for all sites.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from fedkin.data.forecast_options import ForecastOptions
 from fedkin.data.given_lags import lag_name
 from fedkin.task_types.forecast import CLIENT, Forecast, Series
 
-# They have the names and meanings that they have in [data] of a simulation.
+# The names and meanings are those of [data] in a simulation.
 SERIES_KEYS = (
     "label",
     "client",
@@ -26,7 +28,7 @@ SERIES_KEYS = (
     "test_from",
     "label_scale",
 )
-# Why a key is required: what no site can find in its own table.
+# The keys that a forecast needs, and what each says. A site cannot find it in its own table.
 _REQUIRED = {
     "time": 'the column with the time of each row; for example time = "date"',
     "frequency": (
@@ -42,10 +44,13 @@ _REQUIRED = {
     ),
 }
 
-_POOLED = (
-    "{!r} needs the labels of all clients in one place; here each series is scaled by its own "
-    "past, so remove label_scale"
-)
+
+def _refusal_of_scale(label_scale: Any) -> str:
+    """The message about a scale of labels that needs the labels of all clients."""
+    return (
+        f"{label_scale!r} needs the labels of all clients in one place; here each series is scaled "
+        "by its own past, so remove label_scale"
+    )
 
 
 def check_series(samples: Any) -> None:
@@ -64,18 +69,19 @@ def check_series(samples: Any) -> None:
                     f'{key}: applies to forecasts only; set task = "forecast", or remove it'
                 )
         return
-    for key, why in _REQUIRED.items():
+    for key, meaning in _REQUIRED.items():
         if getattr(samples, key) is None:
-            raise ValueError(f"{key}: is required for forecasts: {why}")
+            raise ValueError(f"{key}: is required for forecasts: {meaning}")
     if samples.label_scale not in (None, CLIENT):
-        raise ValueError(f"label_scale: {_POOLED.format(samples.label_scale)}")
+        raise ValueError(f"label_scale: {_refusal_of_scale(samples.label_scale)}")
     try:
         options = series_options(samples)
         assert options.frequency is not None
         options.frequency.moment_of(options.test_from, "test_from")
     except ConfigError as error:
-        key, _, words = str(error).partition(" ")
-        raise ValueError(f"{key}: {words}") from error
+        # The message begins with the key, such as "season must be".
+        key, _, message = str(error).partition(" ")
+        raise ValueError(f"{key}: {message}") from error
     _check_features(samples)
 
 
@@ -102,8 +108,8 @@ def series_options(samples: Any) -> ForecastOptions:
 
 
 def with_series(task_type: Forecast, samples: Any) -> Forecast:
-    """The task type of a forecast with the facts about series that all sites share. No scale of a
-    client is among them.
+    """The task type of a forecast, with the facts about series that all sites share. The scales of
+    the clients are not among them.
 
     Args:
         task_type: task type and loss.
@@ -124,7 +130,8 @@ def with_series(task_type: Forecast, samples: Any) -> Forecast:
         label=label,
         client=client_column(samples),
     )
-    return replace(task_type, series=series, test_from=str(options.test_from))
+    test_from = options.frequency.date_text(options.test_from, "test_from")
+    return replace(task_type, series=series, test_from=test_from)
 
 
 def label_column(samples: Any) -> str:
@@ -138,12 +145,13 @@ def client_column(samples: Any) -> str:
 
 
 def _check_features(samples: Any) -> None:
-    """Raise ValueError if a lag is no feature."""
+    """Raise ValueError if a lag is not among the features."""
     label = label_column(samples)
     options = series_options(samples)
     assert options.frequency is not None
-    lags = options.lags_with(options.season or options.frequency.season)
-    missing = [name for lag in lags if (name := lag_name(label, lag)) not in samples.features]
+    season = options.season or options.frequency.season
+    names = [lag_name(label, lag) for lag in options.lags_with(season)]
+    missing = [name for name in names if name not in samples.features]
     if missing:
         raise ValueError(
             f"features: lacks the lags {listed(missing)} of label = {label!r}; add them after the "
@@ -152,14 +160,17 @@ def _check_features(samples: Any) -> None:
 
 
 def _further_lags(samples: Any, label: str, lags: tuple[int, ...]) -> tuple[str, ...]:
-    """The features that are other lags, which the sites' tables have."""
-    of_label = re.compile(re.escape(label) + r"_lag\d+")
-    made = {lag_name(label, lag) for lag in lags}
-    return tuple(
-        name
-        for name in samples.features
-        if of_label.fullmatch(name) is not None and name not in made
-    )
+    """The lags among the features that the tables have already.
+
+    Args:
+        samples: the section [samples].
+        label: column of the label.
+        lags: the lags that a site computes.
+    """
+    pattern = re.compile(re.escape(label) + r"_lag\d+")
+    computed = {lag_name(label, lag) for lag in lags}
+    all_lags = [name for name in samples.features if pattern.fullmatch(name)]
+    return tuple(name for name in all_lags if name not in computed)
 
 
 def check_series_of_peer(data: Values, place: Place) -> None:
@@ -180,4 +191,5 @@ def check_series_of_peer(data: Values, place: Place) -> None:
                 f"{place(f'data.{key}')}: is required for forecasts: {_REQUIRED[key]}"
             )
     if data.get("label_scale") not in (None, CLIENT):
-        raise ConfigError(f"{place('data.label_scale')}: {_POOLED.format(data['label_scale'])}")
+        message = _refusal_of_scale(data["label_scale"])
+        raise ConfigError(f"{place('data.label_scale')}: {message}")

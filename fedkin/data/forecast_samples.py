@@ -124,7 +124,8 @@ class ForecastReader:
         if label.min() == label.max():
             raise DataError(
                 f"{place}: column {columns.label!r}: all labels are {label.iloc[0]:g}, so there is "
-                "nothing to learn; name another label column, such as data.label=sales"
+                "nothing to learn; name another label column (label), or add clients with other "
+                "labels"
             )
         features = columns.features
         # A lag that was made may have the name of a column that is left out.

@@ -316,9 +316,10 @@ def _with_scales(
     present = np.unique(read.history.client[kept])
     seasonal_error = read.history.seasonal_error(series.season, training)
     errors = {read.of_client[number]: float(seasonal_error[number]) for number in present}
-    task_type = replace(
-        task_type, series=series, seasonal_errors=errors, test_from=str(test_from or "")
-    )
+    begins = ""
+    if test_from is not None:
+        begins = read.time.frequency.date_text(test_from, "test_from")
+    task_type = replace(task_type, series=series, seasonal_errors=errors, test_from=begins)
     if series.label_scale == CLIENT:
         mean, scale, _ = read.history.scales(training)
         scales = {

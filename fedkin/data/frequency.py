@@ -123,6 +123,16 @@ class Frequency:
                 f"{example!r}; got {date!r}"
             ) from None
 
+    def date_text(self, date: Any, option: str) -> str:
+        """A date in the one form that all ways to write it share, such as ``2018-01-01`` for
+        ``2018-01`` and for ``2018 Q1``. Arguments and errors are those of ``moment_of``."""
+        import pandas as pd
+
+        moment = self.moment_of(date, option)
+        if self.unit == STEPS:
+            return str(moment)
+        return pd.Timestamp(moment, unit="s").isoformat().removesuffix("T00:00:00")
+
 
 def _first_moment(date: str) -> Any:
     """The first moment of a date, a month, a quarter or a year. Raises ValueError for other

@@ -74,7 +74,7 @@ def with_pooled(
         if not rate:
             raise DataError(
                 f"{raw.place('label', place)}: all training labels are 0, so there is no rate to "
-                "learn; name another label column, such as data.label=visits"
+                "learn; name another label column (label), or add clients with other labels"
             )
         constant = task_type.constant_of(of_training)
         return replace(task_type, rate=rate, deviation=deviation, constant=constant)

@@ -74,7 +74,7 @@ def fitted(
         value = f"{raw.label[train][0]:g}" if len(train) else "missing"
         raise DataError(
             f"{raw.place('label', place)}: all training labels are {value}, so there is nothing "
-            "to learn; name another label column, such as data.label=score"
+            "to learn; name another label column (label), or add clients with other labels"
         )
     found = with_pooled(task_type, raw, train, place)
     return found, label_columns(found, raw)
@@ -279,8 +279,8 @@ def _asked_type(
     if name == Survival.name:
         if loss not in (None, COX):
             raise ConfigError(f"{unknown('loss of ' + name, loss, [COX])}; leave loss out")
-        RiskSetOptions.of(given)  # checks the options
-        return Survival()
+        risk_sets = RiskSetOptions.of(given)
+        return Survival(ties=risk_sets.ties, draws=risk_sets.draws)
     losses = LOSSES.get(name)
     if losses is None:
         _refuse(name, given if loss in (None, "log_loss") else {"loss": loss, **given})

@@ -1,7 +1,8 @@
-"""Reads the user's file of numbers with the statistics of a run's labels."""
+"""Reads the user's file of numbers or patients in the way of a run's data."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,18 +23,21 @@ def load_with(
     features: Any = None,
     exposure: str | None = None,
     weight: str | None = None,
+    event: str | None = None,
     partition: str | None = None,
     clients: int | None = None,
     scale_from: Any = None,
     rename: Any = None,
+    loss_options: Mapping[str, Any] | None = None,
+    train_fraction: float = 0.9,
 ) -> FederatedData:
-    """A federation of numbers from a file, with the statistics of a run's labels.
+    """A federation of numbers or patients from a file, with the statistics of a run's labels.
 
     Args:
         task_type: task type of the run, with statistics.
         path: a table or an npz file.
-        label, client, features, exposure, weight, partition, clients: as for ``load``.
-        scale_from, rename: as for ``load``.
+        label, client, features, exposure, weight, event, partition, clients: as for ``load``.
+        scale_from, rename, loss_options, train_fraction: as for ``load``.
 
     Raises:
         DataError, ConfigError: as for ``load``.
@@ -55,7 +59,7 @@ def load_with(
         label_names=None,
         classes=None,
         options=TableOptions.of(scale_from=scale_from, rename=rename),
-        roles={"exposure": exposure, "weight": weight},
+        roles={"exposure": exposure, "weight": weight, "event": event},
     )
-    samples = replace(samples, task_type=task_type, task_type_is_given=True)
-    return samples.federation(options, 0.9, 0)
+    samples = replace(samples, task_type=task_type, task_type_is_given=True, risk_sets=loss_options)
+    return samples.federation(options, train_fraction, 0)

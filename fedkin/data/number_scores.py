@@ -11,7 +11,7 @@ from fedkin.task_types.task_type import TaskType
 
 
 def number_sums(
-    task_type: TaskType, scores: Float[np.ndarray, "B C"], y: Float[np.ndarray, "B ..."]
+    task_type: TaskType, scores: Float[np.ndarray, "B C"], y: Shaped[np.ndarray, "B ..."]
 ) -> dict[str, float]:
     """The sums of a task type over samples, by name.
 

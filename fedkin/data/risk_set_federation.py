@@ -21,7 +21,7 @@ from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.patient_columns import risk_sets_of_one
 from fedkin.data.patients import Patients
 from fedkin.data.risk_set_options import RiskSetOptions
-from fedkin.data.survival import comparable_pairs, others_at_risk, risk_sets
+from fedkin.data.survival import comparable_pairs, deaths_with_others, risk_sets
 from fedkin.task_types.survival import Survival
 
 _log = logging.getLogger("fedkin")
@@ -163,7 +163,7 @@ def _comparable(
     left = []
     for client in range(len(names)):
         rows = (owners == client) & trained
-        if others_at_risk(times[rows], died[rows]).any():
+        if len(deaths_with_others(times[rows], died[rows])):
             left.append(client)
     without = [names[client] for client in range(len(names)) if client not in left]
     if not left:
@@ -238,7 +238,7 @@ def risk_set_federation(
         train=Ragged.of(rows[::2]),
         test=Ragged.of(rows[1::2]),
         client_names=tuple(names),
-        task_type=Survival(),
+        task_type=Survival(ties=options.ties, draws=options.draws),
         patients=_patients(table, len(names), first=int(ends[-1])),
     )
 

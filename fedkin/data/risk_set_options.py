@@ -9,6 +9,7 @@ from typing import Any
 from fedkin.core.errors import ConfigError
 from fedkin.core.plain import plain
 from fedkin.data.survival import check_ties
+from fedkin.task_types.survival import BRESLOW, DRAWS
 
 _LEAST = {"at_risk": 2, "draws": 1}  # smallest values
 
@@ -25,8 +26,8 @@ class RiskSetOptions:
     """
 
     at_risk: int = 8
-    draws: int = 8
-    ties: str = "breslow"
+    draws: int = DRAWS
+    ties: str = BRESLOW
     seed: int = 0
 
     def __post_init__(self) -> None:

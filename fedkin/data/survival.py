@@ -38,36 +38,47 @@ def check_ties(ties: str) -> None:
         raise ConfigError(unknown("ties", ties, TIES))
 
 
-def others_at_risk(
+def deaths_with_others(
     times: Float[np.ndarray, "n"], died: Bool[np.ndarray, "n"]
-) -> Bool[np.ndarray, "n n"]:
-    """For each pair of patients i, j: whether j was at risk when i died, that is, the time of j is
-    the same or later.
+) -> Int[np.ndarray, "_"]:
+    """The patients who died while another patient was at risk, in ascending order.
 
     Args:
         times: time until death, or until a patient was last seen.
         died: whether the death was observed; otherwise the patient is censored.
     """
-    at_risk = died[:, None] & (times[None] >= times[:, None])
-    np.fill_diagonal(at_risk, False)
-    return at_risk
+    ascending = np.sort(times)
+    at_risk = len(times) - np.searchsorted(ascending, times, side="left")
+    return np.flatnonzero(died & (at_risk > 1))
+
+
+def others_at_risk(times: Float[np.ndarray, "n"], death: int) -> Int[np.ndarray, "_"]:
+    """The other patients at risk when a patient died, that is, those whose time is the same or
+    later, in ascending order.
+
+    Args:
+        times: time until death, or until a patient was last seen.
+        death: the patient who died.
+    """
+    at_risk = times >= times[death]
+    at_risk[death] = False
+    return np.flatnonzero(at_risk)
 
 
 def followed_up(
-    times: Float[np.ndarray, "n"], died: Bool[np.ndarray, "n"]
-) -> Bool[np.ndarray, "n n"]:
-    """For each pair of patients i, j: whether i certainly died before j.
+    times: Float[np.ndarray, "n"], died: Bool[np.ndarray, "n"], death: int
+) -> Int[np.ndarray, "_"]:
+    """The patients who certainly died after a patient whose death was observed, in ascending order.
 
-    That is, the death of i was observed, and the time of j is later, or it is the same and j was
-    censored.
+    The time of such a patient is later, or it is the same and the patient was censored.
 
     Args:
-        times: time until death, or until a patient was last seen.
-        died: whether the death was observed; otherwise the patient is censored.
+        times, died: as in ``deaths_with_others``.
+        death: the patient who died first.
     """
-    later = times[None] > times[:, None]
-    censored = (times[None] == times[:, None]) & ~died[None]
-    return died[:, None] & (later | censored)
+    later = times > times[death]
+    censored = (times == times[death]) & ~died
+    return np.flatnonzero(later | censored)
 
 
 def risk_sets(
@@ -101,8 +112,7 @@ def risk_sets(
         DataError: no death has another patient at risk, so there is nothing to compare.
     """
     check_ties(ties)
-    at_risk = others_at_risk(times, died)
-    deaths = np.flatnonzero(at_risk.any(axis=1))
+    deaths = deaths_with_others(times, died)
     if not len(deaths):
         raise DataError(
             f"{who}: none of its {len(times)} patients died while another was at risk, so a Cox "
@@ -111,8 +121,9 @@ def risk_sets(
     sets: list[list[int]] = []
     weights: list[Float[np.ndarray, "_"]] = []
     for death in deaths.tolist():
+        at_risk = others_at_risk(times, death)
         for draw in range(draws):
-            patients = [death, *_drawn(at_risk[death], size - 1, rng)]
+            patients = [death, *_drawn(at_risk, size - 1, rng)]
             sets.append(patients)
             if ties == "efron":
                 weights.append(_efron_weights(times, died, patients, draw))
@@ -142,14 +153,16 @@ def comparable_pairs(
     Returns:
         Samples, and the position in each of the patient who died first.
     """
-    pairs = np.argwhere(followed_up(times, died)).tolist()
+    pairs: list[list[int]] = []
+    # One death at a time, so that no array has a place for every two patients.
+    for death in np.flatnonzero(died).tolist():
+        pairs += [[death, later] for later in followed_up(times, died, death).tolist()]
     weights = [np.ones(2)] * len(pairs)
     return _samples(x=x, sets=pairs, weights=weights, size=size, rng=rng, dtype=dtype)
 
 
-def _drawn(at_risk: Bool[np.ndarray, "n"], count: int, rng: np.random.Generator) -> list[int]:
+def _drawn(patients: Int[np.ndarray, "_"], count: int, rng: np.random.Generator) -> list[int]:
     """Draw ``count`` of the patients at risk at random; all of them if there are fewer."""
-    patients = np.flatnonzero(at_risk)
     return rng.choice(patients, min(count, len(patients)), replace=False).tolist()
 
 

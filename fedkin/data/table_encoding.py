@@ -10,6 +10,7 @@ Shapes: B samples, e numbers before the indicators, f features.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,10 +20,13 @@ import numpy as np
 from jaxtyping import Bool, Float64
 
 from fedkin.core.errors import DataError
+from fedkin.core.object_repr import of_client
 from fedkin.data.categories import Vocabulary
 from fedkin.data.column_checks import check_columns
 from fedkin.data.column_kinds import as_numbers, category_names
 from fedkin.data.missing_values import Imputation
+
+_log = logging.getLogger("fedkin")
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,34 @@ class TableEncoding:
             named, self.columns, self.vocabularies, place=place, start=start, clients=clients
         )
         return self.imputation.apply(numbers)
+
+    def warn_of_new_categories(self, table: Any, place: Path | str, clients: Any = None) -> None:
+        """Warn of categories that training never saw, in columns without a feature for infrequent
+        ones: their rows have no category at all.
+
+        Args:
+            table: a DataFrame with all rows, and perhaps without some columns.
+            place: file with which the warning begins.
+            clients: the client of each row; None if unknown.
+        """
+        for name, vocabulary in self.vocabularies.items():
+            if vocabulary.infrequent or name not in table:
+                continue
+            found = category_names(table[name])
+            known = {None, *vocabulary.categories}
+            rows = [row for row, category in enumerate(found) if category not in known]
+            if rows:
+                _log.warning(
+                    "%s: column %r: the category %r in row %d%s is not among the training data's "
+                    "(%d such rows), so no category counts there; correct it, or train again with "
+                    "such rows",
+                    place,
+                    name,
+                    found[rows[0]],
+                    rows[0],
+                    of_client(clients, rows[0]),
+                    len(rows),
+                )
 
     def refilled(
         self, features: Float64[np.ndarray, "B f"], mean: Mapping[str, float]

@@ -311,8 +311,8 @@ def _common_frequency(
     if others:
         other = Frequency(units.unit, of_clients[others[0]])
         raise DataError(
-            f"{place}: mixed frequencies: most clients have a row every {_spoken(common)} "
-            f"(column {time[0]!r}), but client {others[0]} every {_spoken(other)} "
+            f"{place}: mixed frequencies: most clients have steps of {_spoken(common)} "
+            f"(column {time[0]!r}), but client {others[0]} has steps of {_spoken(other)} "
             f"({len(others)} such clients); bring all clients to one frequency, such as with "
             "pandas' resample, or leave these clients out"
         )

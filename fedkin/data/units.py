@@ -1,5 +1,7 @@
-"""Samples that belong together, such as the visits of a patient. All samples of a client's unit are
-in one part of the data: otherwise a model is tested on patients from whom it has learnt.
+"""Units: samples that belong together, such as the visits of a patient.
+
+All samples of a unit are in one part of a client's data. Otherwise a model would be tested on
+patients from whom it has learnt.
 
 Shapes: M samples, n samples of a client, u units of a client.
 """
@@ -73,16 +75,16 @@ def check_whole_units(
         place: file or name with which the message begins.
         client_names: names of the clients; None for their numbers.
     """
-    names = list(parts)
-    for client in range(len(parts[names[0]])):
-        seen: dict[int, str] = {}
-        for name in names:
-            for row in parts[name][client].tolist():
-                other = seen.setdefault(int(unit[row]), name)
-                if other != name:
-                    who = client if client_names is None else client_names[client]
+    clients = len(next(iter(parts.values())))
+    for client in range(clients):
+        part_of_unit: dict[int, str] = {}
+        for part, rows_of in parts.items():
+            for row in rows_of[client].tolist():
+                first = part_of_unit.setdefault(int(unit[row]), part)
+                if first != part:
+                    name = client if client_names is None else client_names[client]
                     raise DataError(
-                        f"{place}: the unit of row {row} (client {who}) has {other} and {name} "
+                        f"{place}: the unit of row {row} (client {name}) has {first} and {part} "
                         "samples, so a model would be tested on what it has learnt; put all rows "
                         "of a unit into one part, or leave the split out"
                     )

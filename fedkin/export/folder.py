@@ -309,16 +309,17 @@ def score_facts(scores: Mapping[str, np.ndarray], samples: np.ndarray) -> dict[s
     return {**facts, "test_samples": total}
 
 
-def accuracy_facts(correct: np.ndarray, samples: np.ndarray) -> dict[str, Any]:
-    """The entries of ``card.json`` about the test accuracy of the clients that use a model.
+def share_facts(measure: str, correct: np.ndarray, samples: np.ndarray) -> dict[str, Any]:
+    """The entries of ``card.json`` about a measure that is a share of correct test samples.
 
     Args:
-        correct: number of correct predictions of each client.
+        measure: name of the measure, such as ``accuracy``.
+        correct: number of correct predictions of each client that uses the model.
         samples: number of test samples of each client.
     """
     total = int(np.sum(samples))
     return {
-        "test_accuracy": float(np.sum(correct)) / total if total else None,
+        f"test_{measure}": float(np.sum(correct)) / total if total else None,
         "test_samples": total,
     }
 

@@ -424,6 +424,7 @@ def _table(export: Export, path: Path) -> _File:
         event=table[event].to_numpy() if event in table else None,
     )
     if transform is not None and transform.encoding is not None:
+        transform.encoding.warn_of_new_categories(table, path, of_file.client)
         return of_file
     text = text_column(export)
     if text is not None:

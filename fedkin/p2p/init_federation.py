@@ -142,6 +142,10 @@ def _raw_config(
         if section in TRIAL and key == "name" and value != TRIAL[section]["name"]:
             raw[section] = {}
         raw[section][key] = value
+    # The model of the trial is for its data. The default depends on the labels of the user's data.
+    is_model_given = any(text.startswith("model.") for text in settings)
+    if raw["data"].get("name") != TRIAL["data"]["name"] and not is_model_given:
+        raw.pop("model")
     return raw
 
 

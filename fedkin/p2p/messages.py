@@ -238,8 +238,9 @@ def _check_header(header: Mapping[str, Any], request: Request) -> None:
         raise PeerMessageError(
             "labels",
             f"{str(labels)[:200] or 'classes'!r} there and {request.labels or 'classes'!r} here: "
-            "give all peers the same data.task, data.loss and data.label_scale_from, and of "
-            "forecasts the same data.frequency, data.season, data.lags and data.test_from",
+            "give all peers the same data.task, data.loss, data.loss_options and "
+            "data.label_scale_from, and of forecasts the same data.frequency, data.season, "
+            "data.lags and data.test_from",
         )
     backbone = header.get("backbone", "")
     if backbone != request.backbone:

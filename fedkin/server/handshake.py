@@ -83,7 +83,8 @@ class Handshake:
         if shape is None:
             return {}
         sizes = [int(size) for size in shape[1].split(",") if size.strip()]
-        if self.labels == Survival.name and len(sizes) == 2:
+        is_survival = self.labels.split(",")[0] == Survival.name
+        if is_survival and len(sizes) == 2:
             # The last feature of a patient in a risk set is the patient's weight.
             return {"d": sizes[-1] - 1}
         return {"d": math.prod(sizes)}

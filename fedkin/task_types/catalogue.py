@@ -63,7 +63,7 @@ def task_type_from(values: Mapping[str, Any], place: Any) -> TaskType:
     try:
         kind = TASK_TYPES[values["task"]]
         if "loss" not in values:
-            return kind()
+            return kind(**kind.own_fields(values))
         options = {
             name: tuple(value) if isinstance(value, list) else value
             for name, value in values["loss"].items()

@@ -87,8 +87,8 @@ class Forecast(TaskType):
             it is empty, and ``label`` is the scale of all clients.
         seasonal_errors: the unit of MASE of each client, from its training period, by the client's
             name; 0 if it is unknown.
-        test_from: the date of the first test sample, as the user gives it; empty for a share of the
-            samples, and for a run that is loaded.
+        test_from: the date of the first test sample, such as ``2018-01-01``; empty for a share of
+            the samples, and for a run that is loaded.
     """
 
     name = "forecast"

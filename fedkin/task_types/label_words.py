@@ -7,6 +7,7 @@ from dataclasses import asdict
 
 from fedkin.task_types.classification import CLASSIFICATION
 from fedkin.task_types.forecast import Forecast
+from fedkin.task_types.survival import BRESLOW, Survival
 from fedkin.task_types.task_type import TaskType
 
 
@@ -17,6 +18,8 @@ def label_words(task_type: TaskType, given: Mapping[str, float] | None = None) -
         task_type: the task type.
         given: the numbers by which all sites scale labels; None if the server computes them.
     """
+    if isinstance(task_type, Survival) and task_type.ties != BRESLOW:
+        return f"{task_type.name}, ties {task_type.ties}"
     if task_type.loss is None:
         return "" if task_type.name == CLASSIFICATION.name else task_type.name
     options = ", ".join(f"{name} {value}" for name, value in asdict(task_type.loss).items())

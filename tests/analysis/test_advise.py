@@ -463,3 +463,59 @@ def test_without_test_samples_clusters_are_found_and_no_gain_is_claimed(
     advice = advise(bare, mclr(bare), LOCAL, pilots=QUICK)
     assert (advice.verdict, advice.clusters, advice.pilots) == (verdict, clusters, None)
     assert "no client has test samples" in advice.why and advice.summary()["pilot_clusters"] is None
+
+
+# --- units
+
+
+def test_halves_and_iid_splits_keep_units_whole() -> None:
+    """Visits of a patient are alike. In both halves, they would make a client like itself by its
+    patients alone."""
+    data = federation(1, clients=8)
+    # Each client has patients with 1 to 12 visits; equal numbers of two clients are two patients.
+    patients = np.repeat([0, 1, 2, 3, 4, 5, 6], [1, 2, 12, 3, 4, 8, 2])
+    unit = np.zeros(len(data.y), np.int64)
+    for client in range(8):
+        unit[data.train[client]] = patients
+        unit[data.test[client]] = 7
+    data = replace(data, unit=unit)
+    assert data.train.sizes.tolist() == [32] * 8
+    found = split_half_stability.units_of_clients(data)
+    assert found is not None
+    assert len(np.unique(found[data.train.rows])) == 56
+    rng = np.random.default_rng(0)
+    halves = split_half_stability._halves(data.train, rng, found)
+    for client in range(8):
+        first = halves[client]
+        second = halves[client + 8]
+        assert sorted([*first, *second]) == data.train[client].tolist()
+        assert not set(unit[first]) & set(unit[second])
+        assert abs(len(first) - len(second)) <= 12
+    dealt = iid_split(data.train, rng, found)
+    assert dealt.sizes.tolist() == [32] * 8
+    owners = {int(pair): set() for pair in np.unique(found[data.train.rows])}
+    for client in range(8):
+        for row in dealt[client]:
+            owners[int(found[row])].add(client)
+    # Only a unit at the end of a client is cut, at most one for each of the 7 borders.
+    assert sum(len(own) - 1 for own in owners.values()) <= 7
+    # A single unit, which only an IID split may give to a client, is cut.
+    alone = Ragged.of([np.arange(4)])
+    single = split_half_stability._halves(alone, rng, np.zeros(4, np.int64))
+    assert single.sizes.tolist() == [2, 2]
+
+
+def test_clients_with_a_single_unit_have_no_halves() -> None:
+    data = federation(1, clients=10)
+    unit = np.arange(len(data.y)) // 2
+    for client in (0, 3, 5):
+        unit[data.train[client]] = 7_000 + client
+        unit[data.test[client]] = 8_000 + client
+    with pytest.raises(
+        DataError, match="training samples of two or more units, got 7 such clients"
+    ):
+        usable_clients(replace(data, unit=unit), Stream(0, 0, "advise"))
+    # Units that do not matter: each sample is its own.
+    single = replace(data, unit=np.arange(len(data.y)))
+    count = estimate_cluster_count(single, mclr(single), LOCAL, iid_splits=1, splits=1)
+    assert len(count.clients) == 10

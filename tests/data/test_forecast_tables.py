@@ -268,13 +268,17 @@ def test_dates_that_cannot_be_read() -> None:
 def test_mixed_frequencies() -> None:
     table = series({"a": np.arange(30.0), "b": np.arange(30.0), "c": np.arange(30.0)})
     quarterly: Any = table[(table.shop != "c") | (table.index % 3 == 0)]
-    wrong = r"mixed frequencies: most clients have a row every one month.*client c every one quarte"
+    wrong = (
+        r"mixed frequencies: most clients have steps of one month.*client c has steps of one quarte"
+    )
     with pytest.raises(DataError, match=wrong):
         read(quarterly)
     table["month"] = pd.to_datetime(table["month"])
     table.loc[table.shop == "c", "month"] = pd.date_range("2010-01-01", periods=30).to_numpy()
     # Months are counted in days here, and the commonest one has 31 days.
-    wrong = r"mixed frequencies: most clients have a row every one month.*client c every one day"
+    wrong = (
+        r"mixed frequencies: most clients have steps of one month.*client c has steps of one day"
+    )
     with pytest.raises(DataError, match=wrong):
         read(table)
 

@@ -345,3 +345,32 @@ def test_a_small_alpha_needs_a_smaller_minimum() -> None:
         from_arrays(x, y, partition="iid", num_clients=30, min_samples=2)
     with pytest.raises(ConfigError, match="min_samples = 2 applies to a partition"):
         from_arrays(x, y, clients=np.arange(3000) % 30, min_samples=2)
+
+
+def test_whose_test_samples_change_if_a_client_is_added() -> None:
+    """A draw depends on a client's place among the sorted clients. A column of the split does not:
+    this is the rule of the documentation."""
+    table = pd.DataFrame({"x": np.arange(60.0), "y": np.arange(60) % 2})
+    table["client_id"] = np.repeat(["b", "c", "d"], 20)
+
+    def tested(more: str | None, **options: Any) -> dict[str, list[float]]:
+        rows = table
+        if more is not None:
+            new = table.head(20).assign(client_id=more)
+            rows = pd.concat([table, new], ignore_index=True)
+        marked = rows.assign(part=np.where(rows["x"] % 5 == 0, "test", "train"))
+        columns = ["x", "y", "client_id"] + (["part"] if options else [])
+        data = from_pandas(marked[columns], label="y", client="client_id", scale="none", **options)
+        names = list(data.client_names or ())
+        return {name: data.x[data.test[names.index(name)], 0].tolist() for name in "bcd"}
+
+    assert tested("z") == tested(None)
+    assert tested("a") != tested(None)
+    assert tested("a", test="part") == tested(None, test="part")
+
+
+def test_equal_labels_name_another_cure_than_their_own_column() -> None:
+    table = pd.DataFrame({"age": np.arange(20.0), "score": 50.0, "hospital": ["a", "b"] * 10})
+    with pytest.raises(DataError, match="column 'score': all training labels are 50") as caught:
+        from_pandas(table, label="score", client="hospital", task="regression")
+    assert "score" not in str(caught.value).split("learn;")[1]

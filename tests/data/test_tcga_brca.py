@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ import pytest
 
 import fedkin as fk
 from fedkin.core.errors import ConfigError, DataError, ModelError
-from fedkin.data.survival import comparable_pairs, others_at_risk, risk_sets
+from fedkin.data.survival import comparable_pairs, deaths_with_others, others_at_risk, risk_sets
 from fedkin.data.tcga_brca import REGIONS, SPLIT, TABLE, TCGA
 from tests.task_vectors import task_case
 
@@ -131,12 +132,18 @@ def test_fewer_patients_are_drawn_from_those_at_risk() -> None:
     samples, y = risk_sets(
         x=x, times=times, died=died, size=3, draws=4, rng=np.random.default_rng(3), who="client 0"
     )
-    at_risk = others_at_risk(times, died)
+    at_risk = died[:, None] & (times[None] >= times[:, None])
+    np.fill_diagonal(at_risk, False)
     assert len(y) == 4 * at_risk.any(axis=1).sum()
     for sample, label in zip(samples, y, strict=True):
         dead = int(sample[label, 0])
         others = [int(one[0]) for place, one in enumerate(sample) if place != label and one[-1]]
         assert at_risk[dead, others].all() and len(others) == min(2, at_risk[dead].sum())
+    for death in np.flatnonzero(died):
+        expected = np.flatnonzero(at_risk[death])
+        np.testing.assert_array_equal(others_at_risk(times, int(death)), expected)
+    expected = np.flatnonzero(at_risk.any(axis=1))
+    np.testing.assert_array_equal(deaths_with_others(times, died), expected)
     # Not always the same.
     assert len(np.unique(samples.reshape(len(samples), -1), axis=0)) > at_risk.any(axis=1).sum()
 
@@ -220,6 +227,22 @@ def test_pairs_of_deaths_at_the_same_time_are_not_comparable(oracle: Callable[[s
     first = samples[np.arange(len(y)), y, 0]
     second = samples[np.arange(len(y)), 1 - y, 0]
     assert ((first > second).sum(), (first < second).sum()) == (concordant, discordant)
+
+
+def test_memory_does_not_grow_with_the_square_of_the_patients() -> None:
+    """A table of all pairs of 4,000 patients would take 16 MB."""
+    died = np.zeros(4000, bool)
+    died[[7, 4]] = True
+    times = np.arange(4000.0) // 3990
+    x = np.zeros((4000, 1))
+    rng = np.random.default_rng(0)
+    tracemalloc.start()
+    pairs, _ = comparable_pairs(x=x, times=times, died=died, size=2, rng=rng)
+    sets, _ = risk_sets(x=x, times=times, died=died, size=2, draws=1, rng=rng, who="client 0")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(pairs) == 2 * 3998 and len(sets) == 2
+    assert peak < 10e6
 
 
 def test_unknown_ties_are_refused() -> None:

@@ -3,7 +3,10 @@ missing values and an unseen category, in units of the label."""
 
 from __future__ import annotations
 
+import logging
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,6 +16,7 @@ import fedkin as fk
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.export import load
 from fedkin.export.predict_table import predict_file
+from fedkin.run.trained.external_evaluation import load_other
 
 
 def stays() -> pd.DataFrame:
@@ -101,3 +105,33 @@ def test_an_evaluation_has_the_measures_of_the_task(tmp_path: Path) -> None:
     pooled = run.evaluate().clients
     mean_square = np.average(pooled["root_mean_squared_error"] ** 2, weights=pooled["samples"])
     assert summary["root_mean_squared_error"] == pytest.approx(np.sqrt(mean_square), rel=1e-5)
+
+
+def test_a_category_that_training_never_saw_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once for a file, with the row and the client, in predictions and in evaluations."""
+    run = trained(tmp_path / "run", "score", task="regression")
+    table = odd_rows()
+    table.loc[5, "ward"] = None
+    table.to_csv(tmp_path / "new.csv", index=False)
+    run.export(tmp_path / "models")
+    own: Any = run.trained.parts.samples
+    with caplog.at_level(logging.WARNING, "fedkin"):
+        predict_file(load(tmp_path / "models"), tmp_path / "new.csv")
+        load_other(tmp_path / "new.csv", {}, own, options={"client": "hospital"}, pooled=False)
+    messages = [one.getMessage() for one in caplog.records if "category" in one.getMessage()]
+    expected = (
+        f"{tmp_path}/new.csv: column 'ward': the category 'never seen' in row 1 (client h1) is not "
+        "among the training data's (1 such rows), so no category counts there; correct it, or "
+        "train again with such rows"
+    )
+    assert messages == [expected] * 2
+    caplog.clear()
+    # With a column for infrequent categories, a new one is among these.
+    encoding = own.transform.encoding
+    vocabulary = replace(encoding.vocabularies["ward"], infrequent=True)
+    other = replace(encoding, vocabularies={"ward": vocabulary})
+    with caplog.at_level(logging.WARNING, "fedkin"):
+        other.warn_of_new_categories(table, "new.csv")
+    assert not caplog.records

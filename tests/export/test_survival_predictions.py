@@ -12,10 +12,16 @@ from typer.testing import CliRunner
 
 import fedkin as fk
 from fedkin.cli import app
-from fedkin.core.errors import ConfigError, DataError, ModelError
+from fedkin.core.errors import ConfigError, DataError, FedkinError, ModelError
 from fedkin.export import load
 from fedkin.export.predict_table import predict_file
 from fedkin.measures.concordance import concordance, concordance_within
+from fedkin.run.run import Run
+from fedkin.run.trained.external_evaluation import load_other
+from fedkin.run.trained.newcomer_data import newcomer_samples
+from fedkin.run.trained.place_table import place_clients
+from fedkin.task_types.catalogue import task_type_from, values_of
+from fedkin.task_types.survival import Survival
 
 
 def patients() -> pd.DataFrame:
@@ -187,8 +193,121 @@ def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         app, ["data", "describe", "p.csv", "label=months", "event=died", "client=clinic"]
     )
     assert described.exit_code == 0 and "observed events" in described.output
-    for command, given in (("evaluate", ["--data", "p.csv"]), ("place", ["p.csv"])):
-        refused = call(app, [command, "run", *given])
-        assert refused.exit_code == 2
-        text = " ".join(refused.output.split())
-        assert f"p.csv: fedkin {command} cannot read survival times from a file" in text
+    # The card and the command name the score.
+    card = json.loads(Path("models/card.json").read_text())
+    assert 0 < card["models"][0]["test_concordance_index"] < 1
+    # All patients of the file are evaluated, and the C-index is the one of the predictions.
+    evaluated = call(app, ["evaluate", "run", "--data", "p.csv", "--json"])
+    assert evaluated.exit_code == 0, evaluated.output
+    (summary,) = json.loads(evaluated.stdout)
+    shown = f"concordance index {summary['concordance_index']:.4g}"
+    assert shown in predicted.output and summary["clients"] == 4 and "accuracy" not in summary
+    placed = call(app, ["place", "run", "p.csv", "--json"])
+    assert placed.exit_code == 0, placed.output
+    assert [row["samples"] for row in json.loads(placed.stdout)] == [60] * 4
+
+
+def test_a_file_with_other_columns_is_evaluated_and_placed(
+    run: fk.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clinics of even and of odd numbers, in which age acts in other directions."""
+    monkeypatch.chdir(tmp_path)
+    frame = patients().rename(columns={"months": "zeit", "died": "tot"})
+    frame = frame.assign(clinic=np.where(np.arange(240) % 2, "odd", "even"))
+    frame.to_csv("n.csv", index=False)
+    data = fk.data.from_pandas(patients(), label="months", event="died", client="clinic")
+    again = trained(tmp_path / "ifca", fk.IFCA(clusters=2))
+    own = Run.load(tmp_path / "ifca", model=fk.models.cox(data, hidden=(3,)), data=data).trained
+    options = {"label": "zeit", "event": "tot"}
+    other = load_other(Path("n.csv"), {}, own.parts.samples, options=options, pooled=True)
+    found = {row.client: row for row in place_clients(own, other, name="n")}
+    clusters = again.clients.set_index("name")["cluster"]
+    assert found["even"].cluster == clusters["c0"] and found["odd"].cluster == clusters["c1"]
+    assert found["even"].samples == 120
+    for cluster in (0, 1):
+        evaluated = again.evaluate(data=other, cluster=cluster).clients.set_index("name")
+        for name, remainder in (("even", 0), ("odd", 1)):
+            rows = np.arange(240) % 2 == remainder
+            risks = again.predict(patients()[rows], cluster=cluster)
+            expected = concordance(risks, frame.zeit[rows].to_numpy(), frame.tot[rows].to_numpy())
+            assert evaluated.loc[name, "samples"] == expected.pairs
+            assert evaluated.loc[name, "concordance_index"] == pytest.approx(expected.index)
+    # A file without a column of clients has one client, named after the file.
+    frame.drop(columns="clinic").to_csv("one.csv", index=False)
+    single = load_other(Path("one.csv"), {}, own.parts.samples, options=options, pooled=True)
+    assert [row.client for row in place_clients(own, single, name="one")] == ["one"]
+    for wrong, message in (
+        ({"label": "zeit"}, "one.csv: unknown column 'died'"),
+        ({**options, "weight": "dose"}, "unknown option 'weight'.*event"),
+    ):
+        with pytest.raises(FedkinError, match=message):
+            load_other(Path("one.csv"), {}, own.parts.samples, options=wrong, pooled=True)
+
+
+def test_an_evaluation_has_the_score_of_the_record(run: fk.Run) -> None:
+    summary = run.evaluate().summary
+    assert summary["concordance_index"] == pytest.approx(run.records[-1]["concordance_index"])
+    assert summary["concordance_index_worst_decile"] is not None
+    trained_pairs = run.evaluate("train", fine_tune_epochs=1)
+    data = run.trained.parts.data
+    assert data.patients is not None
+    pairs = [
+        concordance(np.zeros(len(own)), data.patients.times[own], data.patients.died[own]).pairs
+        for own in data.patients.train
+    ]
+    assert trained_pairs.clients["samples"].tolist() == pairs
+    assert 0.5 < trained_pairs.summary["fine_tuned_concordance_index"] < 1
+
+
+def test_a_mixture_is_scored_on_pairs() -> None:
+    mixture = trained(method=fk.FedEM(clusters=2))
+    summary = mixture.evaluate().summary
+    assert summary["samples"] == len(mixture.trained.parts.data.test.rows)
+    with pytest.raises(
+        ConfigError, match="is a mixture or the data have no patients; evaluate the"
+    ):
+        mixture.evaluate("train")
+
+
+def test_risk_sets_of_newcomers_have_the_options_of_the_run() -> None:
+    """With Efron's ties a patient may have a weight below 1; with 3 draws, an event has 3 sets."""
+    frame = patients()
+    options = {"ties": "efron", "draws": 3, "at_risk": 5}
+    data = fk.data.from_pandas(
+        frame, label="months", event="died", client="clinic", loss_options=options
+    )
+    x, y = newcomer_samples(data, frame.head(60).drop(columns="clinic"), None)
+    assert len(x) == len(y) and len(y) % 3 == 0 and x.shape[1] == 5
+    weights = x[..., -1]
+    assert ((weights > 0) & (weights < 1)).any()
+    usual = fk.data.from_pandas(frame, label="months", event="died", client="clinic")
+    x, y = newcomer_samples(usual, frame.head(60).drop(columns="clinic"), None)
+    assert len(y) % 8 == 0 and set(np.unique(x[..., -1])) == {0.0, 1.0}
+    # The options travel with the description of the labels, without those that are usual.
+    values = {"task": "survival", "ties": "efron", "draws": 3}
+    assert values_of(data.task_type) == values and values_of(usual.task_type) == {
+        "task": "survival"
+    }
+    made = task_type_from(values, "place")
+    assert isinstance(made, Survival) and (made.ties, made.draws) == ("efron", 3)
+
+
+def test_compare_and_serve_choice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Methods are compared by the C-index, and by Cox's loss with training alone. The rule that
+    chooses models needs losses of single samples, so it is refused, with the way on."""
+    monkeypatch.chdir(tmp_path)
+    patients().to_csv("p.csv", index=False)
+    data = ["data.path=p.csv", "data.label=months", "data.event=died", "data.client=clinic"]
+    more = ["run.rounds=1", "run.cohort=4"]
+    call = CliRunner().invoke
+    given = ["--methods", "local,fedavg", "--seeds", "1", "--out", "cmp", "--json"]
+    compared = call(app, ["compare", *data, *more, *given])
+    assert compared.exit_code == 0, compared.output
+    summary = json.loads(compared.stdout.splitlines()[-1])
+    assert "concordance_index" in str(summary) and "accuracy" not in str(summary)
+    alone = ["method.name=fedavg", "run.against=[]", "--out", "run"]
+    assert call(app, ["run", *data, *more, *alone]).exit_code == 0
+    refused = call(app, ["serve-choice", "run"])
+    assert refused.exit_code == 2
+    text = " ".join(refused.output.split())
+    assert "the loss of survival belongs to a risk set; compare the C-index of runs instead" in text

@@ -78,7 +78,7 @@ def test_only_drifted_clients_receive_other_models() -> None:
     run = stream(probe_every=1000)
     down = [record["bytes_down"] for record in run.records]
     model = run.models.shape[1] * 4
-    # Round 13: no new samples, nobody is probed, all six clients train.
+    # Round 13: no new samples, no client is probed, all six clients train.
     assert down[13] - down[12] == 6 * model
 
 

@@ -80,3 +80,16 @@ def test_init_refuses_invalid_values_and_writes_nothing(
     with pytest.raises(ConfigError, match=words):
         init_federation(tmp_path, **arguments)
     assert not list(tmp_path.iterdir())
+
+
+def test_the_model_follows_from_the_labels_of_the_users_data(tmp_path: Path) -> None:
+    """The trial's model is for its digits; patients have the Cox model, as in a run."""
+    data = ["data.name=file", "data.path=p.csv", "data.label=months"]
+    (of_patients,) = init_federation(tmp_path / "p", 1, settings=[*data, "data.event=died"])
+    assert peer.load(of_patients).model.values["name"] == "cox"
+    (of_classes,) = init_federation(tmp_path / "c", 1, settings=data)
+    assert peer.load(of_classes).model.values["name"] == "mclr"
+    (given,) = init_federation(tmp_path / "g", 1, settings=[*data, "model.name=mlp"])
+    assert peer.load(given).model.values["name"] == "mlp"
+    (trial,) = init_federation(tmp_path / "t", 1)
+    assert peer.load(trial).model.values["name"] == "mclr"

@@ -102,3 +102,48 @@ def test_peers_forecast_from_tables_with_other_levels() -> None:
     assert record["failures"] == {"labels": 1}
     assert list(record["answered"]) == ["bb"]
     assert record["mean_absolute_scaled_error"] > 0
+
+
+def patients_of(clinic: str, **options: Any) -> fk.data.FederatedData:
+    """The table of a peer: patients whose risk grows with age."""
+    rng = np.random.default_rng(len(clinic))
+    age = rng.normal(size=60)
+    months = np.ceil(12 * rng.exponential(np.exp(-2 * age)))
+    table = pd.DataFrame({"clinic": clinic, "age": age, "months": months, "died": months < 40})
+    return fk.data.from_pandas(
+        table,
+        label="months",
+        event="died",
+        client="clinic",
+        loss_options=options,
+        scale="none",
+        test=0.4,
+    )
+
+
+def test_peers_learn_risks_from_tables_of_patients() -> None:
+    """A peer with another treatment of ties has another loss, and is left out."""
+    network = MemoryNetwork()
+    options = {"a": {}, "bb": {"at_risk": 5}, "ccc": {"ties": "efron"}}
+    peers = []
+    for clinic, own in options.items():
+        data = patients_of(clinic, **own)
+        world = SimulatedWorld(data, fk.models.cox(data), fk.LocalTraining(epochs=3, lr=0.1))
+        peers.append(make_peer(world, network, 0, Gossip(neighbours=2), name=clinic))
+    for _ in range(4):
+        for peer in peers:
+            peer.round()
+    record = peers[0]._storage.records[-1]  # type: ignore[attr-defined]
+    assert record["failures"] == {"labels": 1} and list(record["answered"]) == ["bb"]
+    assert record["concordance_index"] > 0.7 and "accuracy" not in record
+
+
+@pytest.mark.parametrize("date", ["2019-03", "2019-03-01", "2019/3/1", "March 2019"])
+def test_a_date_is_the_same_however_it_is_written(date: str) -> None:
+    months = pd.date_range("2015-01-01", periods=60, freq="MS")
+    table = pd.DataFrame({"shop": "a", "month": months, "sales": np.arange(60.0)})
+    data = fk.data.from_pandas(
+        table, label="sales", client="shop", task="forecast", time="month", test_from=date
+    )
+    assert "tested from 2019-03-01, " in scaled_label_words(data.task_type)
+    assert data.test.sizes.tolist() == [10]

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from fedkin.analysis.advise.split_half_stability import iid_split
+from fedkin.analysis.advise.split_half_stability import iid_split, units_of_clients
 from fedkin.analysis.non_iid_index import index_of_world
 from fedkin.core.randomness import Stream
 from fedkin.data.describe import label_icc
@@ -56,9 +56,10 @@ def heterogeneity(
     bare = replace(data, true_clusters=None, client_names=None)
     values = _measure(bare, model, stream, private_labels)
     chance = []
+    unit = units_of_clients(bare)
     for number in range(iid_splits):
         rng = stream.child(f"deal {number}").rng()
-        same_sizes = bare.with_rows(iid_split(bare.train, rng), bare.test)
+        same_sizes = bare.with_rows(iid_split(bare.train, rng, unit), bare.test)
         chance.append(_measure(same_sizes, model, stream, private_labels))
     rows = {
         name: _row(value, np.array([other[name] for other in chance]))

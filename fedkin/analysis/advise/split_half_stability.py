@@ -36,6 +36,7 @@ from fedkin.core.errors import DataError, ModelError
 from fedkin.core.randomness import Stream
 from fedkin.core.training import SGD, LocalTraining
 from fedkin.data.federated import FederatedData, Ragged
+from fedkin.data.units import units_of
 from fedkin.measures.cosine import cosine
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.workers import AnyModel
@@ -194,20 +195,55 @@ def check_supported(data: FederatedData, model: AnyModel) -> None:
 
 def usable_clients(data: FederatedData, stream: Stream) -> Int[np.ndarray, "n"]:
     """The clients with enough samples to split; at most ``MAX_CLIENTS``, drawn at random."""
-    enough = np.flatnonzero(data.train.sizes >= MIN_SAMPLES)
+    enough = np.flatnonzero((data.train.sizes >= MIN_SAMPLES) & _has_two_units(data))
     if len(enough) < MIN_CLIENTS:
         raise DataError(
             f"{data.name}: advice needs at least {MIN_CLIENTS} clients with {MIN_SAMPLES} or more "
-            f"training samples, got {len(enough)} such clients of {data.clients}"
+            f"training samples{' of two or more units' if data.unit is not None else ''}, got "
+            f"{len(enough)} such clients of {data.clients}"
         )
     if len(enough) > MAX_CLIENTS:
         enough = np.sort(stream.child("clients").rng().choice(enough, MAX_CLIENTS, replace=False))
     return enough
 
 
-def iid_split(part: Ragged, rng: np.random.Generator) -> Ragged:
-    """The samples of ``part``, distributed at random over clients of the same sizes."""
-    return Ragged(rng.permutation(part.rows), part.offsets)
+def _has_two_units(data: FederatedData) -> Bool[np.ndarray, "N"]:
+    """Whether each client has training samples of two units, so that each half has one."""
+    if data.unit is None:
+        return np.ones(data.clients, bool)
+    counts = [units_of(data.unit, data.train[client]).count for client in range(data.clients)]
+    return np.array(counts) >= 2
+
+
+def iid_split(
+    part: Ragged, rng: np.random.Generator, unit: Int[np.ndarray, "M"] | None = None
+) -> Ragged:
+    """The samples of ``part``, distributed at random over clients of the same sizes.
+
+    Args:
+        part: rows of each client.
+        rng: draws the order of the samples.
+        unit: unit of each sample, as from ``units_of_clients``: whole units are distributed, of
+            which one may be cut between two clients. None: each sample is a unit.
+    """
+    if unit is None:
+        return Ragged(rng.permutation(part.rows), part.offsets)
+    units = units_of(unit, part.rows)
+    place = rng.permutation(units.count)
+    order = np.argsort(place[units.of_sample], kind="stable")
+    return Ragged(part.rows[order], part.offsets)
+
+
+def units_of_clients(data: FederatedData) -> Int[np.ndarray, "M"] | None:
+    """The unit of each training sample, with another number for equal units of two clients; None if
+    each sample is a unit."""
+    if data.unit is None:
+        return None
+    found = np.zeros(len(data.y), np.int64)
+    pairs = np.stack([data.train.owners(), data.unit[data.train.rows]])
+    _, number = np.unique(pairs, axis=1, return_inverse=True)
+    found[data.train.rows] = number.reshape(-1)
+    return found
 
 
 def _pilot_training(local: LocalTraining | None) -> LocalTraining:
@@ -234,13 +270,15 @@ class _HalfPilots:
 
     def __post_init__(self) -> None:
         self.rng = self.stream.child("clustering").rng()
+        self.unit = units_of_clients(self.data)
 
     def choose_epochs(self, progress: Progress) -> None:
         """Double the number of epochs until the clients have learnt their halves."""
         while True:
             epochs = int(np.max(self.local.epochs))
             progress(f"a pilot of {epochs} epochs")
-            reply = self._train(_halves(self.data.train, self.rng), self.stream.child("trial"))
+            halves = _halves(self.data.train, self.rng, self.unit)
+            reply = self._train(halves, self.stream.child("trial"))
             if reply.loss.sum() <= LOSS_RATIO * reply.first_loss.sum() or 2 * epochs > MAX_EPOCHS:
                 return
             self.local = dataclasses.replace(self.local, epochs=2 * epochs)
@@ -249,8 +287,11 @@ class _HalfPilots:
         """Train all clients on random halves of their data; with ``iid``, of an IID split of the
         same data."""
         stream = self.stream.child(name)
-        part = iid_split(self.data.train, stream.child("deal").rng()) if iid else self.data.train
-        update = self._train(_halves(part, stream.child("halves").rng()), stream).update
+        part = self.data.train
+        if iid:
+            part = iid_split(part, stream.child("deal").rng(), self.unit)
+        halves = _halves(part, stream.child("halves").rng(), self.unit)
+        update = self._train(halves, stream).update
         length = np.linalg.norm(update.astype(np.float64), axis=1, keepdims=True)
         unit = np.divide(update, length, out=np.zeros_like(update), where=length > 0)
         return _Halves(unit[: len(part)], unit[len(part) :])
@@ -267,13 +308,43 @@ class _HalfPilots:
         )
 
 
-def _halves(part: Ragged, rng: np.random.Generator) -> Ragged:
+def _halves(
+    part: Ragged, rng: np.random.Generator, unit: Int[np.ndarray, "M"] | None = None
+) -> Ragged:
     """Split each client into two random halves. The result has the first halves of all clients,
-    then the second halves."""
-    shuffled = [rng.permutation(part[client]) for client in range(len(part))]
-    first = [samples[: len(samples) // 2] for samples in shuffled]
-    second = [samples[len(samples) // 2 :] for samples in shuffled]
-    return Ragged.of(first + second)
+    then the second halves.
+
+    Args:
+        part: rows of each client.
+        rng: draws the halves.
+        unit: unit of each sample. All samples of a unit are in one half. None: each sample is a
+            unit.
+    """
+    if unit is None:
+        shuffled = [rng.permutation(part[client]) for client in range(len(part))]
+        first = [samples[: len(samples) // 2] for samples in shuffled]
+        second = [samples[len(samples) // 2 :] for samples in shuffled]
+        return Ragged.of(first + second)
+    pairs = [_halves_of_units(part[client], unit, rng) for client in range(len(part))]
+    return Ragged.of([one for one, _ in pairs] + [other for _, other in pairs])
+
+
+def _halves_of_units(
+    rows: Int[np.ndarray, "s"], unit: Int[np.ndarray, "M"], rng: np.random.Generator
+) -> tuple[Int[np.ndarray, "_"], Int[np.ndarray, "_"]]:
+    """Two random halves of a client's samples, of about as many samples, with whole units. A single
+    unit is cut, which happens only in IID splits."""
+    units = units_of(unit, rows)
+    if units.count < 2:
+        shuffled = rng.permutation(rows)
+        return shuffled[: len(rows) // 2], shuffled[len(rows) // 2 :]
+    order = rng.permutation(units.count)
+    sizes = np.bincount(units.of_sample, minlength=units.count)
+    # The cut after a unit that leaves the two sides most alike.
+    before = np.cumsum(sizes[order])[:-1]
+    cut = 1 + int(np.argmin(np.abs(2 * before - len(rows))))
+    in_first = np.isin(units.of_sample, order[:cut])
+    return rows[in_first], rows[~in_first]
 
 
 def _chance(pilots: _HalfPilots, number: int, limit: int) -> float:

@@ -28,6 +28,7 @@ from fedkin.measures.classification import MEASURES, classification_measures
 from fedkin.measures.fairness import fairness_measures
 from fedkin.measures.scores import OTHER_MEASURES, names_in
 from fedkin.measures.table import MEASURES as MEASURES_OF_RUNS
+from fedkin.run.trained.client_sums import client_sums
 from fedkin.run.trained.fine_tuning import best_epochs, tuned_predictors
 from fedkin.run.trained.models import TrainedModels
 from fedkin.run.trained.number_evaluation import (
@@ -35,8 +36,8 @@ from fedkin.run.trained.number_evaluation import (
     finite_mean,
     measured,
     number_tables,
-    sums_of,
 )
+from fedkin.task_types.classification import CLASSIFICATION
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -158,7 +159,7 @@ def evaluate(
     part = data.part(split)
     assigned = np.flatnonzero((trained.state.assignment != UNASSIGNED) & (part.sizes > 0))
     reached = _to_target(records, seconds, target, data.scored_split)
-    if data.task_type.loss is not None:
+    if data.task_type.name != CLASSIFICATION.name:
         return _evaluated_numbers(
             trained, data, split=split, clients=assigned, most=fine_tune_epochs, reached=reached
         )
@@ -190,7 +191,7 @@ def _evaluated_numbers(
     most: int | None,
     reached: dict[str, Any],
 ) -> Evaluation:
-    """The evaluation of a run whose labels are numbers.
+    """The evaluation of a run whose labels are numbers, or times of patients.
 
     Args:
         trained: the run's trained models.
@@ -200,14 +201,11 @@ def _evaluated_numbers(
         most: the largest number of epochs of fine-tuning; None: no fine-tuning.
         reached: the costs of reaching the target.
     """
-    part = data.part(split)
     sums = {}
     for group in _groups(trained, clients):
         predictor = trained.of_client(int(group[0]))
         for client in group:
-            rows = part[int(client)]
-            scores = predictor.finite_scores(data.x[rows], prepared=True)
-            sums[int(client)] = sums_of(data.task_type, scores, data.y[rows])
+            sums[int(client)] = client_sums(predictor, data, int(client), [split])
     facts = {client: _facts(trained, client) for client in sorted(sums)}
     without = int((trained.state.assignment == UNASSIGNED).sum())
     table, clusters, summary = number_tables(

@@ -10,7 +10,7 @@ import numpy as np
 from fedkin.config.description import Description
 from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED
-from fedkin.export.folder import ModelEntry, accuracy_facts, score_facts, write
+from fedkin.export.folder import ModelEntry, score_facts, share_facts, write
 from fedkin.export.predictor import Predictor
 from fedkin.options import SECTIONS
 from fedkin.run.trained.models import TrainedModels
@@ -122,4 +122,6 @@ def _entry(
         measures = predictor.task_type.measures
         scores = {name: clients[name].to_numpy()[own] for name in measures if name in clients}
         return ModelEntry(predictor, names, score_facts(scores, samples))
-    return ModelEntry(predictor, names, accuracy_facts(clients["correct"].to_numpy()[own], samples))
+    correct = clients["correct"].to_numpy()[own]
+    measure = predictor.task_type.measures[0]
+    return ModelEntry(predictor, names, share_facts(measure, correct, samples))

@@ -4,11 +4,12 @@ by name."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int, Shaped
+from jaxtyping import Shaped
 
 from fedkin.config.comparison_grid import slug
 from fedkin.core.errors import ConfigError, DataError, unknown
@@ -29,12 +30,14 @@ from fedkin.data.table_scaling import converted
 from fedkin.data.table_transform import UNCHANGED, TableTransform, transform_of
 from fedkin.export.known_labels import encoded_labels, numbers_are_classes
 from fedkin.export.predictor import Decisions
+from fedkin.run.trained.client_sums import ClientSums, client_sums
 from fedkin.run.trained.evaluation import DIGEST, Evaluation, tables
+from fedkin.run.trained.load_patients import load_patients
 from fedkin.run.trained.load_series import load_series
 from fedkin.run.trained.load_texts import load_texts
 from fedkin.run.trained.models import TrainedModels
-from fedkin.run.trained.number_evaluation import ClientSums, NumberTables, number_tables, sums_of
-from fedkin.task_types.classification import task_type_of_samples
+from fedkin.run.trained.number_evaluation import NumberTables, number_tables
+from fedkin.task_types.classification import CLASSIFICATION, task_type_of_samples
 from fedkin.task_types.survival import Survival
 
 ALL = "all"  # name of the split if all samples are evaluated
@@ -69,13 +72,16 @@ def evaluate_other(
     x = matched_features(data, trained.parts.samples)
     y = matched_labels(data, trained.parts.samples)
     task_type = task_type_of_samples(trained.parts.samples)
+    has_classes = task_type.name == CLASSIFICATION.name
+    splits = data.splits if split is None else (split,)
+    matched = data if has_classes else replace(data, x=x, y=y, task_type=task_type)
     sums: dict[int, ClientSums] = {}
     facts: dict[int, dict[str, Any]] = {}
     labels: dict[int, np.ndarray] = {}
     decisions: dict[int, Decisions] = {}
     without = 0
     for client, name in enumerate(data.client_names or map(str, range(data.clients))):
-        rows = _rows(data, client, split)
+        rows = np.concatenate([data.part(name)[client] for name in splits])
         number = None if cluster is not None else _number(trained, name)
         if number is not None and trained.state.assignment[number] == UNASSIGNED:
             without += 1
@@ -85,14 +91,13 @@ def evaluate_other(
                 trained.of_cluster(cluster or 0) if number is None else trained.of_client(number)
             )
             facts[client] = {"client": client, "name": name, "cluster": model.cluster}
-            if task_type.loss is not None:
-                scores = model.finite_scores(x[rows], prepared=True)
-                sums[client] = sums_of(task_type, scores, y[rows])
+            if not has_classes:
+                sums[client] = client_sums(model, matched, client, splits)
                 continue
             labels[client] = y[rows]
             decisions[client] = model.decide(x[rows], prepared=True)
     name = _name(data.name, cluster)
-    if task_type.loss is not None:
+    if not has_classes:
         found = number_tables(
             task_type, trained.method, split or ALL, without=without, facts=facts, sums=sums
         )
@@ -165,36 +170,28 @@ def load_other(
 
     path = user_path(path)
     task_type = task_type_of_samples(samples)
-    known = ("label", "client", "features")
+    is_survival = isinstance(task_type, Survival)
+    known = ("label", "client", "features", *(["event"] if is_survival else []))
     for name in options:
         if name not in known:
             raise ConfigError(
                 f"{unknown('option', name, known)}; fedkin {command} --help lists the options"
             )
-    if isinstance(task_type, Survival):
-        raise ConfigError(
-            f"{path}: fedkin {command} cannot read survival times from a file; fedkin predict "
-            "gives the risk of each patient, and the C-index if the file has times and events"
-        )
     is_table = path.is_file() and table_kind(path) != "npz"
     if task_type.by_time and is_table:
         return load_series(path, samples)
     if own.get("name") == "texts" and is_table:
         return load_texts(path, own, samples, model=model, options=options, pooled=pooled)
-    chosen = {
-        name: own[name] for name in (*known, "label_names") if own.get(name) is not None
-    } | options
-    if task_type.loss is None and "label_names" not in chosen:
-        chosen["classes"] = int(samples.classes)
-    roles = getattr(samples, "columns", None) or {}
-    if task_type.loss is not None:
-        # A natural federation names its columns itself.
-        chosen = {name: roles[name] for name in ("label", "client") if name in roles} | chosen
-        chosen.pop("label_names", None)
+    has_classes = task_type.name == CLASSIFICATION.name
+    chosen = _column_options(own, samples, options, known=known)
     transform = transform_of(samples)
     names = getattr(samples, "feature_names", None)
     if transform is not None and transform.encoding is not None:
         names = transform.inputs
+        if is_table:
+            table = transform.rename(read_table(path))
+            clients = table.get(chosen.get("client", CLIENT))
+            transform.encoding.warn_of_new_categories(table, path, clients)
     if is_table:
         columns = _column_names(path)
         chosen |= _transform_options(columns, samples)
@@ -209,13 +206,41 @@ def load_other(
             # One client gets all samples.
             chosen = {**chosen, "partition": "iid", "clients": 1}
             chosen.pop("client", None)
-    if task_type.loss is not None and path.is_file():
+    if is_survival and path.is_file():
+        return load_patients(task_type, path, places=int(samples.classes), options=chosen)
+    if not has_classes and path.is_file():
+        roles = getattr(samples, "columns", None) or {}
         optional = ("exposure", "weight")
         others = {name: roles[name] for name in optional if roles.get(name) in columns}
         return load_with(task_type, path, **chosen, **others)
     data = load(path, **chosen)
     _refuse_numbers(data, samples, path)
     return data
+
+
+def _column_options(
+    own: dict[str, Any], samples: Samples, options: dict[str, Any], known: Sequence[str]
+) -> dict[str, Any]:
+    """The options of ``fk.data.load`` that name the columns of a file: those of the user, and for
+    the others the run's.
+
+    Args:
+        own: the run's section [data].
+        samples: the run's samples.
+        options: options of the user.
+        known: names of the options that a user may give.
+    """
+    chosen = {name: own[name] for name in (*known, "label_names") if own.get(name) is not None}
+    chosen |= options
+    if task_type_of_samples(samples).name == CLASSIFICATION.name:
+        if "label_names" not in chosen:
+            chosen["classes"] = int(samples.classes)
+        return chosen
+    # A natural federation names its columns itself.
+    roles = getattr(samples, "columns", None) or {}
+    named = {name: roles[name] for name in known if name != "features" and name in roles}
+    chosen.pop("label_names", None)
+    return named | chosen
 
 
 def _column_names(path: Path) -> list[str]:
@@ -322,13 +347,6 @@ def matched_labels(data: FederatedData, own: Samples) -> Shaped[np.ndarray, "M .
 def _encoding(transform: TableTransform | None) -> TableEncoding | None:
     """The encoding of a transform, if there is one."""
     return None if transform is None else transform.encoding
-
-
-def _rows(data: FederatedData, client: int, split: str | None) -> Int[np.ndarray, "s"]:
-    """The indices of a client's samples in external data: of one split, or of all splits if
-    ``split`` is None."""
-    splits = data.splits if split is None else (split,)
-    return np.concatenate([data.part(name)[client] for name in splits])
 
 
 def _number(trained: TrainedModels, name: str) -> int | None:

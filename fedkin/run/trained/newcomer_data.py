@@ -15,7 +15,6 @@ from fedkin.data.label_statistics import RawLabels, place_of
 from fedkin.data.label_tasks import given
 from fedkin.data.number_columns import numbers_of
 from fedkin.data.patient_columns import PatientRows, are_patient_rows
-from fedkin.data.risk_set_options import RiskSetOptions
 from fedkin.data.survival import risk_sets
 from fedkin.data.survival_columns import check_times, events_of
 from fedkin.export.columns import is_table
@@ -23,6 +22,7 @@ from fedkin.export.forecast_inputs import labelled_rows
 from fedkin.export.input_samples import as_samples, exposures
 from fedkin.export.known_labels import encoded_labels, numbers_are_classes
 from fedkin.task_types.classification import task_type_of_samples
+from fedkin.task_types.survival import Survival
 
 
 def newcomer_samples(
@@ -63,7 +63,7 @@ def newcomer_samples(
 
 
 def _risk_sets(like: Any, x: Any) -> tuple[Float32[np.ndarray, "s m e"], Int[np.ndarray, "s"]]:
-    """Risk sets of a newcomer's patients, and their labels, with the default options.
+    """Risk sets of a newcomer's patients, and their labels, with the run's options.
 
     Args:
         like: the run's samples.
@@ -83,16 +83,17 @@ def _risk_sets(like: Any, x: Any) -> tuple[Float32[np.ndarray, "s m e"], Int[np.
     times = numbers_of(x[needed[0]], "time", place_of("label", place, columns))
     check_times(times, place_of("label", place, columns))
     died = events_of(x[needed[1]], place_of("event", place, columns))
-    options = RiskSetOptions()
+    task_type = task_type_of_samples(like)
+    assert isinstance(task_type, Survival)
     return risk_sets(
         x=as_samples(x, PatientRows.of(like)),
         times=times,
         died=died,
         size=int(like.classes),
-        draws=options.draws,
-        rng=Stream(options.seed, purpose="newcomer/risk_sets").client(0),
+        draws=task_type.draws,
+        rng=Stream(0, purpose="newcomer/risk_sets").client(0),
         who=place,
-        ties=options.ties,
+        ties=task_type.ties,
     )
 
 

@@ -11,12 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Float, Int
 
 from fedkin.data.federated import FederatedData
-from fedkin.data.number_scores import number_sums
 from fedkin.measures.fairness import worst_decile
+from fedkin.run.trained.client_sums import ClientSums, pairs_of_client, sums_of
 from fedkin.run.trained.fine_tuning import Tunable, best_epochs, tuned_predictors
+from fedkin.task_types.survival import Survival
 from fedkin.task_types.task_type import TaskType
 
 if TYPE_CHECKING:
@@ -29,31 +30,6 @@ class NumberTables(NamedTuple):
     clients: pd.DataFrame
     clusters: pd.DataFrame
     summary: dict[str, Any]
-
-
-class ClientSums(NamedTuple):
-    """The sums of a client's samples, from which all measures follow.
-
-    Attributes:
-        sums: the sums of the task type, by name.
-        samples: number of samples.
-    """
-
-    sums: dict[str, float]
-    samples: int
-
-
-def sums_of(
-    task_type: TaskType, scores: Float[np.ndarray, "B C"], y: Shaped[np.ndarray, "B ..."]
-) -> ClientSums:
-    """The sums of a client.
-
-    Args:
-        task_type: what the labels are, with statistics.
-        scores: scores of the client's model.
-        y: rows of ``FederatedData.y``.
-    """
-    return ClientSums(number_sums(task_type, scores, y), len(y))
 
 
 def measured(task_type: TaskType, parts: Sequence[ClientSums]) -> dict[str, float]:
@@ -174,9 +150,12 @@ def _tuned_sums(
     epochs: int,
 ) -> list[ClientSums]:
     """The sums of each client after ``epochs`` epochs on the client's training samples."""
-    part = data.part(split)
     found = []
     for client, tuned in tuned_predictors(trained, clients, epochs):
-        rows = part[client]
+        if isinstance(data.task_type, Survival):
+            found.append(pairs_of_client(tuned, data, client, [split]))
+            continue
+        rows = data.part(split)[client]
+        # Local training may have diverged. The scores are then NaN, and these epochs not the best.
         found.append(sums_of(data.task_type, tuned.scores_of(data.x[rows]), data.y[rows]))
     return found

@@ -36,7 +36,7 @@ class PlacedClient(NamedTuple):
 
     Attributes:
         client: the client's name.
-        samples: number of samples in the file.
+        samples: number of samples in the file; of survival, of patients.
         cluster: number of the cluster; None if no cluster suits the client.
         confidence: share of resamples that are placed in the same cluster; None for a client of the
             run, and for a single sample.
@@ -97,7 +97,7 @@ def place_clients(
         placed.append(
             PlacedClient(
                 client=called,
-                samples=len(rows),
+                samples=len(rows if data.patients is None else data.patients.train[client]),
                 cluster=None if cluster == UNASSIGNED else cluster,
                 confidence=confidence,
                 decided=decided,

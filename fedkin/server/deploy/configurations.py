@@ -7,6 +7,7 @@ import copy
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import tomli_w
 
@@ -35,6 +36,9 @@ from fedkin.server.deploy.removed_sites import REMOVED
 from fedkin.server.deploy.site_scaling import samples_scaling
 from fedkin.task_types.forecast import Forecast
 from fedkin.task_types.survival import Survival
+
+if TYPE_CHECKING:
+    from fedkin.data.federated import FederatedData
 
 # The trial: handwritten digits in two clusters of sites, with different permutations of the labels.
 TRIAL: dict[str, Values] = {
@@ -115,7 +119,7 @@ def configurations(
         values["samples"] = with_columns(values["samples"] | scaling, Path())
         if "scale_from" in values["samples"]:
             described["scale_from"] = values["samples"]["scale_from"]
-        server["samples"] = _samples(described, folder / names[0], values["samples"])
+        server["samples"] = _samples(described, folders, values["samples"])
     first = _next_number(folder)
     sites = {
         name: _site(
@@ -287,36 +291,68 @@ def _existing_data(folder: Path) -> Values:
     return dict(read_toml(paths[0]).get("data", {})) if paths else {}
 
 
-def _samples(data: Values, site: Path, changes: Values) -> Values:
-    """The section [samples], computed from the data unless the settings give the whole section."""
+def _samples(data: Values, sites: Sequence[Path], changes: Values) -> Values:
+    """The section [samples], computed from the data unless the settings give the whole section.
+
+    Args:
+        data: content of [data], with the keys of labels.
+        sites: folders of all sites. The first one's data describe the samples.
+        changes: the values that are known already; they take precedence.
+    """
     says_outputs = "classes" in changes or any(changes.get(key) for key in LABEL_KEYS)
     if "shape" in changes and says_outputs:
         return changes
-    if _is_per_site(data) and not (site / str(data.get("path", ""))).exists():
+    first = sites[0] / str(data.get("path", ""))
+    if _is_per_site(data) and not first.exists():
         outputs = f"samples.task={data['task']}" if data.get("task") else "samples.classes=2"
         raise ConfigError(
-            f"data.path: {site / str(data.get('path', ''))} does not exist, and a relative path "
-            "starts in each site's folder; copy the files there first, or give one file for all "
-            "sites by its absolute path; if the data are on another machine, describe their "
-            f"samples: samples.shape=[30] {outputs}"
+            f"data.path: {first} does not exist, and a relative path starts in each site's folder; "
+            "copy the files there first, or give one file for all sites by its absolute path; if "
+            "the data are on another machine, describe their samples: samples.shape=[30] "
+            f"{outputs}"
         )
-    values = data
-    # A path in [data] is relative to the site's folder.
-    if "path" in data:
-        values = {**data, "path": str(site.absolute() / str(data["path"]))}
-    entry = resolve("data set", registry.datasets(), values, lambda key: f"data.{key}")
-    with error_context("data"):
-        loaded = registry.make_site_data(entry)
+    loaded = _loaded(data, sites[0])
     samples: Values = {"shape": list(loaded.x.shape[1:]), "classes": loaded.classes}
     if loaded.vocabulary is not None:
         samples["words"] = len(loaded.vocabulary)
     elif loaded.x.dtype.kind in "iu":
-        samples["words"] = int(loaded.x.max()) + 1
+        samples["words"] = _number_of_words(data, sites, loaded)
     if loaded.label_names is not None:
         samples["labels"] = list(loaded.label_names)
     if loaded.feature_names is not None:
         samples["features"] = list(loaded.feature_names)
     return samples | changes
+
+
+def _loaded(data: Values, site: Path) -> FederatedData:
+    """The data of a site.
+
+    Args:
+        data: content of [data], with the keys of labels.
+        site: the site's folder, in which a relative path starts.
+    """
+    values = data
+    if "path" in data:
+        values = {**data, "path": str(site.absolute() / str(data["path"]))}
+    entry = resolve("data set", registry.datasets(), values, lambda key: f"data.{key}")
+    with error_context("data"):
+        return registry.make_site_data(entry)
+
+
+def _number_of_words(data: Values, sites: Sequence[Path], first: FederatedData) -> int:
+    """The number of words of texts that are token numbers: one more than the largest number in the
+    files of all sites, since a single site may lack the rare words.
+
+    Args:
+        data, sites: as for ``_samples``. Files that are on another machine are left out.
+        first: data of the first site.
+    """
+    largest = int(first.x.max())
+    if _is_per_site(data):
+        for site in sites[1:]:
+            if (site / str(data["path"])).exists():
+                largest = max(largest, int(_loaded(data, site).x.max()))
+    return largest + 1
 
 
 def check_files(folder: Path, server: Values, sites: dict[str, Files]) -> None:

@@ -95,3 +95,24 @@ def test_new_files_name_the_backbone_from_where_the_command_runs(
     assert server["model"]["backbone"] == str(files / "client" / "backbone")
     assert sites["a"]["model"] == server["model"]
     assert server["samples"]["words"] == 18
+
+
+def test_the_words_of_all_sites_count(files: Path, tmp_path: Path) -> None:
+    """The largest token may occur at one site only, whichever comes first."""
+    for name, largest in (("a", 12), ("b", 17)):
+        folder = tmp_path / "dep" / name
+        folder.mkdir(parents=True)
+        tokens = np.full((4, TOKENS), 4)
+        tokens[0, 0] = largest
+        np.savez(folder / "texts.npz", x=tokens, y=[0, 1] * 2, client_id=np.zeros(4, int))
+    settings = [
+        "data.name=file",
+        "data.path=texts.npz",
+        "data.integers=true",
+        "model.name=lora",
+        f"model.backbone={files / 'client' / 'backbone'}",
+        "model.rank=2",
+        "method.name=fedavg",
+    ]
+    server, _ = configurations(tmp_path / "dep", ["a", "b"], ["a", "b"], settings, False)
+    assert server["samples"]["words"] == 18
