@@ -35,14 +35,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from fedkin.aggregation import mean_by_model
-from fedkin.clustering.temperature import (
-    Clusterer,
-    clusters_of,
-    cosine_distances,
-    rises,
-    separation_p_value,
-    temperature,
-)
+from fedkin.clustering.one_shot import Clusterer, clusters_of
 from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.plain import plain_options
@@ -57,6 +50,12 @@ from fedkin.core.requirements import (
 )
 from fedkin.core.validation import check_choice, check_not_negative, check_positive_integer
 from fedkin.core.world import World
+from fedkin.measures.temperature import (
+    cosine_distances,
+    rises,
+    separation_p_value,
+    temperature,
+)
 from fedkin.methods import cluster_steps
 from fedkin.methods.about import COMPARED_PART, NUMBER_OF_MODELS, About
 from fedkin.methods.compared_part import PARTS, Part, only_part

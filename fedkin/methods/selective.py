@@ -38,13 +38,13 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Bool, Int
 
-from fedkin.clustering.selective import choose, drifted
 from fedkin.core.method import UNASSIGNED
 from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import ClientReads, DataNeeds, ModelChanges, ModelParts, Requirements
 from fedkin.core.validation import check_choice, check_positive, check_positive_integer
 from fedkin.core.world import World
+from fedkin.measures.selective import choose, drifted
 from fedkin.methods import cluster_steps
 from fedkin.methods.about import About
 from fedkin.methods.selective_steps import (
@@ -145,7 +145,7 @@ class SelectiveReclustering:
 
         # Lines 5 and 6
         due = (state.opened > 0) & (stream.round - state.opened >= self.trial)
-        state = close_challengers(world, state, clients, due, self.alpha)
+        state = close_challengers(world, state, clients, due=due, alpha=self.alpha)
         if self.merge_every and stream.round % self.merge_every == 0:
             state = merge_equal(world, state, clients, margin=self.margin, alpha=self.alpha)
         return state
@@ -201,7 +201,9 @@ class SelectiveReclustering:
         state = replace(state, error=changed(state.error, checked.clients[quiet], shares))
         target = np.where(choice.target < 0, UNASSIGNED, used[choice.target])
         stray = choice.stray & drifts[probed]
-        return self._moved(world, state, checked.select(probed), target, stray=stray, round=round)
+        return self._moved(
+            world, state, probed=checked.select(probed), target=target, stray=stray, round=round
+        )
 
     def _moved(
         self,

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from fedkin.clustering.selective import better_e_value, equal_models
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.world import World
+from fedkin.measures.selective import better_e_value, equal_models
 from fedkin.methods import cluster_steps
 from fedkin.tasks.feddrift import SpanScores
 
@@ -53,7 +53,13 @@ def used_models(state: State) -> Int[np.ndarray, "k"]:
 
 
 def changed(array: np.ndarray, where: Int[np.ndarray, "n"], values: Any) -> np.ndarray:
-    """A copy of an array with other values in some places."""
+    """A copy of an array with other values in some places.
+
+    Args:
+        array: the array.
+        where: the places.
+        values: one for each of them, or one for all.
+    """
     after = array.copy()
     after[where] = values
     return after
@@ -63,7 +69,13 @@ def correct_samples(
     world: World, state: State, used: Int[np.ndarray, "k"], checked: Checked
 ) -> Int[np.ndarray, "n k"]:
     """Number of samples that each of some models predicts correctly; -1 for a client that does not
-    reply."""
+    reply.
+
+    Args:
+        world, state: clients and state of the round.
+        used: the models.
+        checked: clients and their samples.
+    """
     task = SpanScores(state.models[used], checked.start, checked.stop)
     reply = world.run(task, checked.clients)
     return np.where(reply.arrived[:, None], reply.correct, -1)
@@ -71,7 +83,12 @@ def correct_samples(
 
 def own_correct(world: World, state: State, checked: Checked) -> Int[np.ndarray, "n"]:
     """Number of samples that each client's cluster model predicts correctly. A client is sent this
-    model only."""
+    model only.
+
+    Args:
+        world, state: clients and state of the round.
+        checked: clients and their samples.
+    """
     correct = np.zeros(len(checked.clients), np.int64)
     cluster = state.assignment[checked.clients]
     for k in np.unique(cluster):

@@ -43,7 +43,7 @@ def drifted(
     return ~np.isnan(error) & e_bh(larger_share_e_value(wrong, samples, largest), alpha)
 
 
-class Choice(NamedTuple):
+class ChosenModels(NamedTuple):
     """The model that serves each client better than its own, and the clients that none fits."""
 
     target: Int[np.ndarray, "n"]  # column of the model; -1: stay
@@ -57,7 +57,7 @@ def choose(
     error: Float[np.ndarray, "n"],
     margin: float,
     alpha: float,
-) -> Choice:
+) -> ChosenModels:
     """Choose a model for each of some clients.
 
     Args:
@@ -72,7 +72,7 @@ def choose(
     highest = correct.max(axis=1, initial=0)
     better = e_bh(better_e_value(own, highest, samples), alpha)
     stray = 1 - highest / np.maximum(samples, 1) > error + margin
-    return Choice(target=np.where(better, correct.argmax(axis=1), -1), stray=stray)
+    return ChosenModels(target=np.where(better, correct.argmax(axis=1), -1), stray=stray)
 
 
 def equal_models(
@@ -115,6 +115,11 @@ def better_e_value(
 
     The samples on which the models differ are unknown. The e-value falls with their number, so the
     largest possible one is taken.
+
+    Args:
+        own: number of samples that the present model predicts correctly.
+        other: the same for the other model.
+        samples: number of all samples.
     """
     b, c = _differences(own, other, samples)
     return discordant_e_value(b, c)

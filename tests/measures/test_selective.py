@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedkin.clustering.selective import better_e_value, choose, drifted, equal_models
 from fedkin.measures.e_values import (
     BET_SHARES,
     discordant_e_value,
     larger_share_e_value,
     not_worse_e_value,
 )
+from fedkin.measures.selective import better_e_value, choose, drifted, equal_models
 
 
 def test_evidence_for_more_errors_is_the_mean_of_products_of_bets() -> None:

@@ -1,4 +1,4 @@
-"""When and how OCFL clusters: the temperature of a federation, and clusters from cosine distances.
+"""When OCFL clusters: the temperature of a federation; and how well clusters separate clients.
 
 M. Zuziak, R. Pellungrini, S. Rinzivillo: One-Shot Clustering for Federated Learning. IEEE BigData
 2024, arXiv 2503.04231, as in the authors' code. Shapes: n clients, P parameters.
@@ -6,16 +6,10 @@ M. Zuziak, R. Pellungrini, S. Rinzivillo: One-Shot Clustering for Federated Lear
 
 from __future__ import annotations
 
-from typing import Any, Literal, cast
-
 import numpy as np
 from jaxtyping import Float, Float64, Int
 
-from fedkin.clustering.density import NOISE, by_first_appearance, nearest_label
-from fedkin.clustering.kmeans import kmeans
 from fedkin.measures.distances import pairwise
-
-Clusterer = Literal["hdbscan", "mean_shift", "kmeans"]
 
 
 def cosine_distances(updates: Float[np.ndarray, "n P"]) -> Float64[np.ndarray, "n n"]:
@@ -44,56 +38,6 @@ def rises(now: float, before: float) -> bool:
     """Whether the clustering happens in this round: the temperature is strictly higher than in the
     round before. Before the first round it is infinite."""
     return now > before
-
-
-def clusters_of(
-    distances: Float[np.ndarray, "n n"],
-    clusterer: Clusterer,
-    *,
-    clusters: int = 3,
-    min_size: int = 3,
-    noise: Literal["nearest", "own"] = "nearest",
-    seed: int = 0,
-) -> Int[np.ndarray, "n"]:
-    """Labels from 0, numbered by first appearance.
-
-    Args:
-        distances: cosine distances.
-        clusterer: ``hdbscan`` on the distances; ``mean_shift`` or ``kmeans`` on their rows as
-            points, as the authors' scripts call them.
-        clusters: K, for ``kmeans`` only.
-        min_size: smallest cluster of HDBSCAN.
-        noise: what becomes of the clients that HDBSCAN leaves out: they join the ``nearest``
-            cluster, or form one more cluster, as in the authors' code.
-        seed: seed of K-means.
-    """
-    if clusterer == "kmeans":
-        return by_first_appearance(kmeans(distances, clusters, seed))
-    if clusterer == "mean_shift":
-        from sklearn.cluster import MeanShift
-
-        return by_first_appearance(np.asarray(MeanShift().fit_predict(distances), np.int64))
-    labels = _hdbscan(distances, min_size)
-    if (labels == NOISE).all():
-        return np.zeros(len(labels), np.int64)
-    if noise == "own":
-        labels = np.where(labels == NOISE, labels.max() + 1, labels)
-    elif (labels == NOISE).any():
-        outside = labels == NOISE
-        # The rows of distances are the points: clients that are far from the same others.
-        nearest, _ = nearest_label(distances[outside], distances[~outside], labels[~outside])
-        labels[outside] = nearest
-    return by_first_appearance(labels)
-
-
-def _hdbscan(distances: Float[np.ndarray, "n n"], min_size: int) -> Int[np.ndarray, "n"]:
-    """Labels of HDBSCAN on distances; -1 is noise."""
-    from sklearn.cluster import HDBSCAN
-
-    # The stubs of ``copy`` name the type of its old default only.
-    copy = cast(Any, True)
-    model = HDBSCAN(min(min_size, len(distances)), metric="precomputed", copy=copy)
-    return np.asarray(model.fit_predict(distances), np.int64)
 
 
 def separation(distances: Float[np.ndarray, "n n"], labels: Int[np.ndarray, "n"]) -> float:

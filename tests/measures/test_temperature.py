@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import adjusted_rand_score
 
-from fedkin.clustering.temperature import (
-    clusters_of,
+from fedkin.clustering.one_shot import clusters_of
+from fedkin.measures.temperature import (
     cosine_distances,
     rises,
     separation,
