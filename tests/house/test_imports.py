@@ -45,7 +45,7 @@ PACKAGES: dict[str, str] = {
     "export": "core task_types models data simulation simulation.torch config",
     "server": "core task_types measures tasks config",
     "p2p": "core security task_types tasks methods simulation config",
-    "run.folder": "core models data options simulation config",
+    "run.folder": "core models data tracking options simulation config",
     "run.metrics": "core task_types measures tasks methods options simulation run.folder",
     "run.trained": "core task_types measures tasks data scenarios options options.secret "
     "simulation simulation.torch config export run.folder",
@@ -64,7 +64,7 @@ PACKAGES: dict[str, str] = {
     "reporting.html": "core measures tasks data simulation config run.folder run.metrics run "
     "analysis analysis.compare analysis.serving reporting",
     "estimator": "core task_types data config export run.trained run",
-    "cli": "core measures data config export p2p run.folder run.trained run server.deploy "
+    "cli": "core measures data tracking config export p2p run.folder run.trained run server.deploy "
     "analysis analysis.compare analysis.advise analysis.serving reporting reporting.html papers",
     # fedkin/__init__.py gathers the public names, fedkin/__main__.py is the command.
     "": "every package",
