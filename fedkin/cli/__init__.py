@@ -26,6 +26,7 @@ from fedkin.cli.predict import predict_command
 from fedkin.cli.report import report_command
 from fedkin.cli.reproduce import reproduce_command
 from fedkin.cli.run import run_command
+from fedkin.cli.serve import serve_command
 from fedkin.cli.serve_choice import serve_choice_command
 from fedkin.cli.watch import watch_command
 from fedkin.tracking.json_log import chosen_format, log_as
@@ -56,6 +57,7 @@ app.command("evaluate")(evaluate_command)
 app.command("export")(export_command)
 app.command("predict")(predict_command)
 app.command("place")(place_command)
+app.command("serve")(serve_command)
 app.command("serve-choice")(serve_choice_command)
 
 

@@ -43,6 +43,7 @@ PACKAGES: dict[str, str] = {
     "simulation.ray": "core data simulation",
     "config": "core measures task_types methods models data scenarios options simulation.torch",
     "export": "core task_types models data simulation simulation.torch config",
+    "service": "core data task_types export",
     "server": "core task_types measures tasks config",
     "p2p": "core security task_types tasks methods simulation config",
     "run.folder": "core models data tracking options simulation config",
@@ -64,8 +65,9 @@ PACKAGES: dict[str, str] = {
     "reporting.html": "core measures tasks data simulation config run.folder run.metrics run "
     "analysis analysis.compare analysis.serving reporting",
     "estimator": "core task_types data config export run.trained run",
-    "cli": "core measures data tracking config export p2p run.folder run.trained run server.deploy "
-    "analysis analysis.compare analysis.advise analysis.serving reporting reporting.html papers",
+    "cli": "core measures data tracking config export service p2p run.folder run.trained run "
+    "server.deploy analysis analysis.compare analysis.advise analysis.serving reporting "
+    "reporting.html papers",
     # fedkin/__init__.py gathers the public names, fedkin/__main__.py is the command.
     "": "every package",
 }
