@@ -42,10 +42,24 @@ def export_command(
             help="The backbone of adapters, if it is not where the run had it.",
         ),
     ] = None,
+    license: Annotated[
+        str, typer.Option("--license", metavar="ID", help="Licence of the models, for the cards.")
+    ] = "",
+    card_clients: Annotated[
+        str,
+        typer.Option(
+            "--card-clients",
+            metavar="FORM",
+            help="How cards tell which clients use a model: count, hash or name.",
+        ),
+    ] = "count",
 ) -> None:
-    """Write trained models as files that work without fedkin: one for each cluster, and a card that
-    lists the clients of each model."""
+    """Write trained models as files that work without fedkin: one for each cluster, a card of each
+    for readers (README.md), and card.json, which lists the clients of each model."""
     with error_exit():
+        from fedkin.export.model_card import CardOptions
+
+        options = CardOptions(license, card_clients)
         if run.suffix == ".toml":
             from fedkin.config.server import load_client
             from fedkin.core.errors import ConfigError
@@ -53,7 +67,7 @@ def export_command(
 
             if backbone is not None:
                 raise ConfigError("--backbone applies to runs; a site's client.toml names its own")
-            card = export_site(load_client(run), out, format, with_backbone)
+            card = export_site(load_client(run), out, format, with_backbone, options)
         else:
             from fedkin.run.export_folder import export_folder
 
@@ -64,6 +78,7 @@ def export_command(
                 last_checkpoint=last_checkpoint,
                 with_backbone=with_backbone,
                 backbone=backbone,
+                options=options,
             )
         described = json.loads(card.read_text())
         for entry in described["models"]:

@@ -42,7 +42,7 @@ PACKAGES: dict[str, str] = {
     "simulation.torch": "core task_types models data simulation simulation.jax",
     "simulation.ray": "core data simulation",
     "config": "core measures task_types methods models data scenarios options simulation.torch",
-    "export": "core task_types models data simulation simulation.torch config",
+    "export": "core measures task_types models data simulation simulation.torch config",
     "service": "core data task_types export",
     "server": "core task_types measures tasks config",
     "p2p": "core security task_types tasks methods simulation config",

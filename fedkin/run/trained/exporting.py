@@ -11,6 +11,7 @@ from fedkin.config.description import Description
 from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED
 from fedkin.export.folder import ModelEntry, accuracy_facts, score_facts, write
+from fedkin.export.model_card import NO_OPTIONS, CardOptions, ClientScores
 from fedkin.export.predictor import Predictor
 from fedkin.options import SECTIONS
 from fedkin.run.trained.models import TrainedModels
@@ -27,6 +28,7 @@ def export(
     path: Path,
     format: str,
     with_backbone: bool = False,
+    options: CardOptions = NO_OPTIONS,
 ) -> Path:
     """Write the models of a run into a new folder, with a model card.
 
@@ -38,6 +40,7 @@ def export(
         path: the new folder.
         format: ``safetensors``, ``torch`` or ``onnx``; for adapters also ``peft`` or ``merged``.
         with_backbone: whether to copy the backbone of adapters into the folder.
+        options: what the user says about the cards.
 
     Returns:
         The path of the model card.
@@ -84,7 +87,7 @@ def export(
     vocabulary = getattr(trained.parts.samples, "vocabulary", None)
     facts |= {} if vocabulary is None else {"words": len(vocabulary)}
     entries = [_entry(trained, predictor, clients) for predictor in predictors]
-    return write(entries, facts, path, format=format, with_backbone=with_backbone)
+    return write(entries, facts, path, format=format, with_backbone=with_backbone, options=options)
 
 
 def _named(data: dict[str, Any], option: str, default: str) -> str:
@@ -118,8 +121,25 @@ def _entry(
         return ModelEntry(predictor, names)
     own = clients["client"].isin(numbers).to_numpy()
     samples = clients["test_samples"].to_numpy()[own]
+    scored = _scores(predictor, clients[own])
     if predictor.predicts_numbers:
         measures = predictor.task_type.measures
         scores = {name: clients[name].to_numpy()[own] for name in measures if name in clients}
-        return ModelEntry(predictor, names, score_facts(scores, samples))
-    return ModelEntry(predictor, names, accuracy_facts(clients["correct"].to_numpy()[own], samples))
+        return ModelEntry(predictor, names, score_facts(scores, samples), scored)
+    facts = accuracy_facts(clients["correct"].to_numpy()[own], samples)
+    return ModelEntry(predictor, names, facts, scored)
+
+
+def _scores(predictor: Predictor, own: pd.DataFrame) -> ClientScores | None:
+    """The scores of a model's clients, from their rows of the table of clients; None without the
+    score."""
+    measure = predictor.task_type.names.score
+    if measure not in own:
+        return None
+    return ClientScores(
+        train_samples=own["train_samples"].to_numpy(),
+        test_samples=own["test_samples"].to_numpy(),
+        scores=own[measure].to_numpy(),
+        measure=measure,
+        higher_is_better=predictor.task_type.measure.sign > 0,
+    )

@@ -208,10 +208,17 @@ class ModelAccess:
         return self.trained.fine_tune(self.trained.client_number(client), epochs)
 
     def export(
-        self, path: str | Path, format: str = "safetensors", with_backbone: bool = False
+        self,
+        path: str | Path,
+        format: str = "safetensors",
+        with_backbone: bool = False,
+        *,
+        license: str = "",
+        card_clients: str = "count",
     ) -> Path:
         """Write the models into a new folder: a file for each cluster (or for each client with a
-        personal model), and ``card.json``, which describes each model and lists its clients.
+        personal model), a card of each for readers (``README.md``), and ``card.json``, which
+        describes each model and lists its clients.
 
         Args:
             path: the new folder.
@@ -221,6 +228,8 @@ class ModelAccess:
                 transformers, whose weights have the adapters added).
             with_backbone: whether a ``safetensors`` export of adapters gets a copy of the backbone.
                 Otherwise, loading it needs the backbone's folder.
+            license: identifier of the models' licence for the cards, such as ``apache-2.0``.
+            card_clients: how cards tell which clients use a model: ``count``, ``hash`` or ``name``.
 
         Returns:
             The path of the model card.
@@ -232,6 +241,7 @@ class ModelAccess:
                 ``model_for``.
             StorageError: the folder is not empty, or cannot be written.
         """
+        from fedkin.export.model_card import CardOptions
         from fedkin.run.trained.exporting import export
 
         return export(
@@ -242,6 +252,7 @@ class ModelAccess:
             path=user_path(path),
             format=format,
             with_backbone=with_backbone,
+            options=CardOptions(license, card_clients, self.final.get("privacy")),
         )
 
     def evaluate(
