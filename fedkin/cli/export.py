@@ -22,7 +22,9 @@ def export_command(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="A new folder for the files.")],
     format: Annotated[
         str,
-        typer.Option("--format", help="safetensors, torch or onnx; for adapters peft or merged."),
+        typer.Option(
+            "--format", help="safetensors, torch, onnx or mlflow; for adapters peft or merged."
+        ),
     ] = "safetensors",
     last_checkpoint: Annotated[
         bool,
@@ -89,6 +91,8 @@ def export_command(
                 f"clients{scored}"
             )
         typer.echo(f"card: {card}")
+        if format == "mlflow":
+            typer.echo(f"mlflow: mlflow.pyfunc.load_model({str(out)!r}).predict(x, params=...)")
         if described["format"] in ("peft", "merged"):
             typer.echo("use: the README.md of each model has the lines")
             return

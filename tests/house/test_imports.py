@@ -49,11 +49,12 @@ PACKAGES: dict[str, str] = {
     "run.folder": "core models data tracking options simulation config",
     "run.metrics": "core task_types measures tasks methods options simulation run.folder",
     "run.trained": "core task_types measures tasks data scenarios options options.secret "
-    "simulation simulation.torch config export run.folder",
+    "simulation simulation.torch config export service run.folder",
     "run": "core measures task_types methods data scenarios tracking options options.robust "
     "simulation simulation.torch config run.folder run.metrics run.trained",
     "server.deploy": "core measures task_types security secret data tracking options simulation "
-    "simulation.torch config export server run.folder run.metrics run.trained run reporting",
+    "simulation.torch config export service server run.folder run.metrics run.trained run "
+    "reporting",
     "analysis": "core clustering measures tasks methods data tracking options options.secret "
     "options.privacy simulation simulation.ray config run.folder run.metrics run",
     "analysis.compare": "core measures data config run.folder run analysis",

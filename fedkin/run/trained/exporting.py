@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +12,12 @@ from fedkin.config.description import Description
 from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED
 from fedkin.export.folder import ModelEntry, accuracy_facts, score_facts, write
+from fedkin.export.formats import MLFLOW
 from fedkin.export.model_card import NO_OPTIONS, CardOptions, ClientScores
 from fedkin.export.predictor import Predictor
 from fedkin.options import SECTIONS
 from fedkin.run.trained.models import TrainedModels
+from fedkin.service.mlflow_folder import INNER, write_mlflow
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -87,7 +90,10 @@ def export(
     vocabulary = getattr(trained.parts.samples, "vocabulary", None)
     facts |= {} if vocabulary is None else {"words": len(vocabulary)}
     entries = [_entry(trained, predictor, clients) for predictor in predictors]
-    return write(entries, facts, path, format=format, with_backbone=with_backbone, options=options)
+    write_as = partial(write, entries, facts, with_backbone=with_backbone, options=options)
+    if format == MLFLOW:
+        return write_mlflow(partial(write_as, format=INNER), path)
+    return write_as(path, format=format)
 
 
 def _named(data: dict[str, Any], option: str, default: str) -> str:

@@ -225,7 +225,8 @@ class ModelAccess:
             format: ``safetensors`` (layers by name), ``torch`` (a ``state_dict``) or ``onnx`` (the
                 whole computation). For adapters of a backbone (``fk.lora``): ``peft`` (a folder for
                 each model that the library peft loads) or ``merged`` (a whole model for
-                transformers, whose weights have the adapters added).
+                transformers, whose weights have the adapters added). ``mlflow``: a model of all
+                clusters for MLflow.
             with_backbone: whether a ``safetensors`` export of adapters gets a copy of the backbone.
                 Otherwise, loading it needs the backbone's folder.
             license: identifier of the models' licence for the cards, such as ``apache-2.0``.
