@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import json
+import os
 import re
 import subprocess
 import sys
@@ -129,10 +131,12 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--rate", type=float, default=1000.0, help="requests a second")
-    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--seconds", type=float, default=5.0, help="length of a pass")
+    parser.add_argument("--passes", type=int, default=5, help="other work disturbs some of them")
     parser.add_argument("--fuzz", type=int, default=10_000, help="number of malformed requests")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
+    print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     count = int(options.rate * options.seconds)
     with tempfile.TemporaryDirectory() as name:
         print("| one row of 784 numbers | requests a second | p50 ms | p99 ms |\n|---|---|---|---|")
@@ -142,13 +146,24 @@ def main() -> None:
             if format == "onnx":
                 seconds = direct(folder)
                 print(line("ONNX Runtime, called directly", seconds, 1 / seconds.mean()))
+            gc.collect()
+            gc.freeze()  # no pause of this program counts as one of the service
             with served(folder) as port:
                 for path, message in one_row(client).items():
                     asyncio.run(measure(port, message, options.rate, 500))
-                    found = asyncio.run(measure(port, message, options.rate, count))
-                    print(line(f"{path}, {format}", *found), flush=True)
-                    fastest = asyncio.run(measure(port, message, 1e9, count // 2))[1]
-                    print(f"|   as many as it answers | {fastest:,.0f} | | |", flush=True)
+                    passes = [
+                        asyncio.run(measure(port, message, options.rate, count))
+                        for _ in range(options.passes)
+                    ]
+                    passes.sort(key=lambda found: np.quantile(found[0], 0.99))
+                    print(line(f"{path}, {format}, best pass", *passes[0]), flush=True)
+                    middle = passes[len(passes) // 2]
+                    print(line(f"{path}, {format}, median pass", *middle), flush=True)
+                    fastest = max(
+                        asyncio.run(measure(port, message, 1e9, 2000))[1]
+                        for _ in range(options.passes)
+                    )
+                    print(f"| {path}, {format}, as many as it answers | {fastest:,.0f} | | |")
                 if options.fuzz and format == "onnx":
                     counts = send(port, malformed(options.fuzz, options.seed))
                     asyncio.run(measure(port, one_row(client)["/predict"], options.rate, 100))

@@ -69,7 +69,9 @@ def export_command(
 
             if backbone is not None:
                 raise ConfigError("--backbone applies to runs; a site's client.toml names its own")
-            card = export_site(load_client(run), out, format, with_backbone, options)
+            card = export_site(
+                load_client(run), out, format, with_backbone=with_backbone, options=options
+            )
         else:
             from fedkin.run.export_folder import export_folder
 

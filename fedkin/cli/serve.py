@@ -41,9 +41,9 @@ def serve_command(
     with error_exit():
         from fedkin.export import load
         from fedkin.service.app import listening, serve
-        from fedkin.service.models import ServedModels
+        from fedkin.service.models import LoadedModels
 
-        served = ServedModels(load(export, backbone=backbone))
+        served = LoadedModels(load(export, backbone=backbone))
         with listening(host, port) as bound:
             address = f"http://{host}:{bound.getsockname()[1]}"
             typer.echo(f"{len(served.models)} models of {export} at {address}; Ctrl-C ends it")

@@ -22,7 +22,7 @@ from fedkin.data.table_transform import transform_of
 from fedkin.export import architecture
 from fedkin.export.backbones import Files, backbone_files, card_facts
 from fedkin.export.formats import ADAPTER_FORMATS, SUFFIXES, check_format, encoded_model
-from fedkin.export.model_card import NO_OPTIONS, CardOptions, ClientScores, model_card
+from fedkin.export.model_card import NO_OPTIONS, CardOptions, ModelScores, model_card
 from fedkin.export.predictor import Predictor
 from fedkin.task_types.catalogue import values_of
 from fedkin.task_types.survival import Survival
@@ -66,7 +66,7 @@ class ModelEntry:
     predictor: Predictor
     clients: Sequence[str] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
-    scores: ClientScores | None = None
+    scores: ModelScores | None = None
 
 
 def write(
@@ -134,7 +134,7 @@ def write(
         definition = Path(__file__).with_name("plain_torch.py")
         write_atomic(folder / DEFINITION, definition.read_text())
     for entry, described in zip(entries, card["models"], strict=True):
-        _write_readme(folder, card, described, entry.scores, options)
+        _write_readme(folder, card, entry=described, scores=entry.scores, options=options)
     write_atomic(folder / CARD, json.dumps(card, indent=2) + "\n")
     return folder / CARD
 
@@ -143,7 +143,7 @@ def _write_readme(
     folder: Path,
     card: Mapping[str, Any],
     entry: Mapping[str, Any],
-    scores: ClientScores | None,
+    scores: ModelScores | None,
     options: CardOptions,
 ) -> None:
     """Write the card of a model: in the model's own folder, or else in ``cards``. Lines that are

@@ -53,7 +53,7 @@ class CardOptions:
 
 
 @dataclass(frozen=True)
-class ClientScores:
+class ModelScores:
     """The evaluated clients of a model.
 
     Attributes:
@@ -77,7 +77,7 @@ NO_OPTIONS = CardOptions()
 def model_card(
     card: Mapping[str, Any],
     entry: Mapping[str, Any],
-    scores: ClientScores | None,
+    scores: ModelScores | None,
     options: CardOptions = NO_OPTIONS,
     use: str = "",
 ) -> str:
@@ -195,7 +195,7 @@ def _use(card: Mapping[str, Any], entry: Mapping[str, Any]) -> str:
     )
 
 
-def _data(card: Mapping[str, Any], scores: ClientScores | None) -> str:
+def _data(card: Mapping[str, Any], scores: ModelScores | None) -> str:
     """What the model was trained on."""
     labels = card.get("labels")
     lines = [f"* Data: {card.get('data')}, which stay with the clients."]
@@ -230,7 +230,7 @@ def _floored(count: int) -> str:
     return str(count) if count >= FLOOR else f"Fewer than {FLOOR}"
 
 
-def _scores(entry: Mapping[str, Any], scores: ClientScores | None) -> str:
+def _scores(entry: Mapping[str, Any], scores: ModelScores | None) -> str:
     """The scores over all clients of the model, and over the bottom 10% of them."""
     metrics = _metrics(entry)
     if not metrics:
@@ -252,7 +252,7 @@ def _scores(entry: Mapping[str, Any], scores: ClientScores | None) -> str:
     return "\n".join(lines)
 
 
-def _subgroups(scores: ClientScores | None) -> str:
+def _subgroups(scores: ModelScores | None) -> str:
     """Scores of clients with few and with many training samples."""
     least = 2 * LEAST_RANKED
     if scores is None or int((scores.test_samples > 0).sum()) < least:
@@ -287,7 +287,7 @@ def _limits(card: Mapping[str, Any]) -> str:
 
 
 def _privacy(card: Mapping[str, Any], options: CardOptions) -> str:
-    """What is promised about the clients' data."""
+    """What the run promises about the clients' data."""
     if options.privacy is not None:
         facts = options.privacy
         return (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import socket
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from fedkin.core.errors import ConfigError, FedkinError, MissingExtra
 from fedkin.service import open_inference
 from fedkin.service.json_body import BodyTooLargeError, parsed
-from fedkin.service.models import ServedModels, UnknownClientError, described
+from fedkin.service.models import LoadedModels, UnknownClientError, described
 from fedkin.service.predictions import predicted
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ _IDLE = 30  # seconds after which an idle connection is closed
 Answer = Callable[[bytes], dict[str, Any]]
 
 
-def application(served: ServedModels, most_bytes: int = MOST_BYTES) -> Starlette:
+def application(served: LoadedModels, most_bytes: int = MOST_BYTES) -> Starlette:
     """The ASGI application that serves models.
 
     Args:
@@ -64,7 +65,7 @@ def application(served: ServedModels, most_bytes: int = MOST_BYTES) -> Starlette
 class _Service:
     """The handlers of the addresses."""
 
-    def __init__(self, served: ServedModels, most_bytes: int) -> None:
+    def __init__(self, served: LoadedModels, most_bytes: int) -> None:
         self._served = served
         self._most_bytes = most_bytes
 
@@ -80,7 +81,7 @@ class _Service:
         )
 
     async def about(self, request: Request) -> Response:
-        """What is served."""
+        """Which models the service has."""
         about = {**open_inference.server_metadata(), "fedkin": described(self._served.export)}
         return _json(about)
 
@@ -173,7 +174,7 @@ def listening(host: str, port: int) -> socket.socket:
     return one
 
 
-def serve(served: ServedModels, bound: socket.socket, most_bytes: int = MOST_BYTES) -> None:
+def serve(served: LoadedModels, bound: socket.socket, most_bytes: int = MOST_BYTES) -> None:
     """Serve models until the process is interrupted.
 
     Args:
@@ -186,6 +187,10 @@ def serve(served: ServedModels, bound: socket.socket, most_bytes: int = MOST_BYT
     config = settings_of(application(served, most_bytes))
     import uvicorn
 
+    # The collector of garbage would look through all imported libraries again and again, which
+    # takes 0.1 s each time.
+    gc.collect()
+    gc.freeze()
     uvicorn.Server(config).run(sockets=[bound])
 
 

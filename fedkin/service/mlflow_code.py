@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import mlflow
 import pandas as pd
-from mlflow.pyfunc import PythonModel, PythonModelContext
+from mlflow.models import set_model
+from mlflow.pyfunc.model import PythonModel, PythonModelContext
 
 from fedkin.core.errors import ConfigError
 from fedkin.export import load
-from fedkin.service.models import ServedModels
+from fedkin.service.models import LoadedModels
 
 _NO_CLUSTER = -1  # the default of the parameter ``cluster``
 
@@ -23,7 +23,7 @@ class FedkinModel(PythonModel):
 
     def load_context(self, context: PythonModelContext) -> None:
         """Load the models."""
-        self._served = ServedModels(load(context.artifacts["export"]))
+        self._served = LoadedModels(load(context.artifacts["export"]))
 
     def predict(
         self,
@@ -80,4 +80,4 @@ def _set(params: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-mlflow.models.set_model(FedkinModel())
+set_model(FedkinModel())

@@ -17,7 +17,7 @@ from fedkin.core.storage import storage_errors
 from fedkin.export import load
 from fedkin.export.formats import library
 from fedkin.export.reader import Export
-from fedkin.service.models import ServedModels
+from fedkin.service.models import LoadedModels
 
 INNER = "safetensors"  # the format of the export in the folder
 _EXPORT = "export"  # its name among the artifacts
@@ -49,7 +49,7 @@ def write_mlflow(write: Callable[[Path], Path], path: Path) -> Path:
         write(folder)
         export = load(folder)
         # An export that cannot be loaded is refused now, not when it is served.
-        served = ServedModels(export)
+        served = LoadedModels(export)
         with storage_errors(path), warnings.catch_warnings():
             # Warnings of MLflow about its own code do not concern the user.
             warnings.simplefilter("ignore")
@@ -97,7 +97,7 @@ def signature_of(export: Export) -> Any:
     return models.ModelSignature(inputs=inputs, params=parameters)
 
 
-def _facts(export: Export, served: ServedModels) -> dict[str, Any]:
+def _facts(export: Export, served: LoadedModels) -> dict[str, Any]:
     """What MLflow shows about the model."""
     card = export.card
     method = card.get("method") or {}

@@ -6,6 +6,7 @@ Shapes: B samples, C classes.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,7 +31,7 @@ class UnknownClientError(ConfigError):
     """The export has no model for a client, and no labelled rows were given."""
 
 
-class Placement(NamedTuple):
+class ModelChoice(NamedTuple):
     """Which model serves a client that the run did not have.
 
     Attributes:
@@ -58,7 +59,7 @@ class Prediction(NamedTuple):
     probabilities: list[list[float]] | None
 
 
-class ServedModels:
+class LoadedModels:
     """The models of an export.
 
     Args:
@@ -77,7 +78,8 @@ class ServedModels:
                 f"{export.folder}: forecasts need the past of each series, which no request has; "
                 "use fedkin predict EXPORT TABLE"
             )
-        self.export = export
+        # One thread is enough for one row, and threads of several models would wait for each other.
+        self.export = export = replace(export, threads=1)
         self.models: dict[str, Classifier] = {}
         for entry in export.card["models"]:
             self.models[entry["name"]] = export.model(entry["name"])
@@ -148,7 +150,7 @@ class ServedModels:
         named = classes.tolist() if labels is None else [labels[k] for k in classes]
         return Prediction(name, named, proba.tolist())
 
-    def place(self, x: Any, labels: Any) -> Placement:
+    def place(self, x: Any, labels: Any) -> ModelChoice:
         """The cluster's model with the lowest loss on labelled rows of a new client.
 
         Args:
@@ -165,7 +167,7 @@ class ServedModels:
             raise ConfigError("the export has no models of clusters, so no client can be placed")
         losses = {name: self._loss(name, x, labels) for name in self.clusters.values()}
         best = min(losses, key=lambda name: losses[name])
-        return Placement(best, len(labels), losses)
+        return ModelChoice(best, len(labels), losses)
 
     def _loss(self, name: str, x: Any, labels: Any) -> float:
         """The mean loss of a model on labelled rows."""

@@ -14,7 +14,7 @@ from fedkin import __version__
 from fedkin.core.errors import ConfigError, unknown
 from fedkin.export.predictor import Classifier
 from fedkin.service.json_body import InvalidBodyError, optional_text
-from fedkin.service.models import ServedModels
+from fedkin.service.models import LoadedModels
 
 VERSION = "1"  # an export has one version of each model
 INPUT = "samples"
@@ -42,7 +42,7 @@ def server_metadata() -> dict[str, Any]:
     return {"name": "fedkin", "version": __version__, "extensions": []}
 
 
-def model_metadata(served: ServedModels, name: str) -> dict[str, Any]:
+def model_metadata(served: LoadedModels, name: str) -> dict[str, Any]:
     """The answer of ``GET /v2/models/NAME``. Raises ConfigError for an unknown name."""
     model = served.named(name)
     card = served.export.card
@@ -66,7 +66,7 @@ def model_metadata(served: ServedModels, name: str) -> dict[str, Any]:
     }
 
 
-def inferred(served: ServedModels, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
+def inferred(served: LoadedModels, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
     """The answer of ``POST /v2/models/NAME/infer``.
 
     Args:
@@ -103,10 +103,7 @@ def input_array(body: Mapping[str, Any]) -> np.ndarray:
     if not isinstance(kind, str) or kind not in _TYPES:
         raise InvalidBodyError(f"inputs: unknown datatype {str(kind)[:20]!r}; {', '.join(_TYPES)}")
     shape = tensor.get("shape")
-    sizes_are_valid = isinstance(shape, list) and all(
-        isinstance(size, int) and 0 <= size < _MOST_SIZE for size in shape
-    )
-    if not sizes_are_valid or not 1 <= len(shape) <= 8:
+    if not isinstance(shape, list) or not _are_sizes(shape):
         raise InvalidBodyError("inputs: shape must be a list of one to eight sizes")
     try:
         # Numbers too large for the type become infinite, which the model refuses.
@@ -117,6 +114,12 @@ def input_array(body: Mapping[str, Any]) -> np.ndarray:
     if array.size != int(np.prod([1, *shape], dtype=object)):
         raise InvalidBodyError(f"inputs: {array.size} values do not fill the shape {shape}")
     return array.reshape(shape)
+
+
+def _are_sizes(shape: list[Any]) -> bool:
+    """Whether a list has the sizes of one to eight dimensions."""
+    sizes = [size for size in shape if isinstance(size, int) and 0 <= size < _MOST_SIZE]
+    return len(sizes) == len(shape) and 1 <= len(sizes) <= 8
 
 
 def _predictions(model: Classifier, scores: np.ndarray) -> dict[str, Any]:

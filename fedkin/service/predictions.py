@@ -14,13 +14,13 @@ from fedkin.service.json_body import (
     optional_text,
     rows_of,
 )
-from fedkin.service.models import ServedModels, UnknownClientError
+from fedkin.service.models import LoadedModels, UnknownClientError
 
 _KEYS = ("rows", "client", "clients", "cluster", "labelled")
 _LABELLED = ("rows", "labels")
 
 
-def predicted(served: ServedModels, body: Mapping[str, Any]) -> dict[str, Any]:
+def predicted(served: LoadedModels, body: Mapping[str, Any]) -> dict[str, Any]:
     """The answer of ``POST /predict``.
 
     Args:
@@ -53,7 +53,7 @@ def predicted(served: ServedModels, body: Mapping[str, Any]) -> dict[str, Any]:
     return answer | placed
 
 
-def _placed(served: ServedModels, labelled: Any) -> Any:
+def _placed(served: LoadedModels, labelled: Any) -> Any:
     """The model for a new client with labelled rows."""
     if not isinstance(labelled, dict):
         raise InvalidBodyError("labelled: expected an object with rows and labels")
@@ -61,7 +61,7 @@ def _placed(served: ServedModels, labelled: Any) -> Any:
     return served.place(rows_of(labelled.get("rows"), "labelled.rows"), labelled.get("labels"))
 
 
-def _by_row(served: ServedModels, x: Any, body: Mapping[str, Any]) -> dict[str, Any]:
+def _by_row(served: LoadedModels, x: Any, body: Mapping[str, Any]) -> dict[str, Any]:
     """Predictions of rows of several clients, each with its client's model."""
     clients = body["clients"]
     others = [key for key in ("client", "cluster", "labelled") if body.get(key) is not None]

@@ -16,7 +16,7 @@ import fedkin as fk
 from fedkin.cli import app
 from fedkin.core.errors import ConfigError
 from fedkin.data.federated import FederatedData
-from fedkin.export.model_card import CardOptions, ClientScores, front_matter, model_card
+from fedkin.export.model_card import CardOptions, ModelScores, front_matter, model_card
 
 CARD: dict[str, Any] = {
     "fedkin": "0.2.0",
@@ -41,9 +41,9 @@ ENTRY: dict[str, Any] = {
 }
 
 
-def scores_of(clients: int, higher: bool = True) -> ClientScores:
+def scores_of(clients: int, higher: bool = True) -> ModelScores:
     """Client k has k + 1 training samples and a score of k / 100."""
-    return ClientScores(
+    return ModelScores(
         train_samples=np.arange(1, clients + 1),
         test_samples=np.full(clients, 2),
         scores=np.arange(clients) / 100,
@@ -143,3 +143,17 @@ def test_the_command_takes_the_options(tiny: FederatedData, tmp_path: Path) -> N
     arguments = ["export", str(tmp_path), "--out", str(tmp_path / "x"), "--card-clients", "no"]
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 2 and "known: count, hash, name" in done.output
+
+
+def test_a_private_run_has_its_epsilon_on_the_card(tiny: FederatedData, tmp_path: Path) -> None:
+    private = fk.ClientDP(noise_multiplier=2.0, clip=1.0)
+    cohort = fk.Cohort(3, selection="poisson")
+    model = fk.models.mclr(tiny)
+    out = tmp_path / "run"
+    run = fk.simulate(fk.FedAvg(), tiny, model, rounds=2, cohort=cohort, options=[private], out=out)
+    run.export(tmp_path / "new")
+    fk.Run.load(out, model=model, data=tiny).export(tmp_path / "loaded")
+    epsilon = json.loads((out / "privacy.json").read_text())["epsilon"]
+    for folder in ("new", "loaded"):
+        text = (tmp_path / folder / "cards/cluster-0/README.md").read_text()
+        assert f"epsilon {epsilon} at delta" in text

@@ -51,7 +51,7 @@ PACKAGES: dict[str, str] = {
     "run.trained": "core task_types measures tasks data scenarios options options.secret "
     "simulation simulation.torch config export service run.folder",
     "run": "core measures task_types methods data scenarios tracking options options.robust "
-    "simulation simulation.torch config run.folder run.metrics run.trained",
+    "simulation simulation.torch config export run.folder run.metrics run.trained",
     "server.deploy": "core measures task_types security secret data tracking options simulation "
     "simulation.torch config export service server run.folder run.metrics run.trained run "
     "reporting",

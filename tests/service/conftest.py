@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -52,10 +53,7 @@ def changed_card(exported: Callable[[str], Path], tmp_path: Path) -> Callable[..
 
     def make(**entries: object) -> Path:
         source = exported("safetensors")
-        folder = tmp_path / "changed"
-        folder.mkdir()
-        for file in source.iterdir():
-            (folder / file.name).write_bytes(file.read_bytes())
+        folder = shutil.copytree(source, tmp_path / "changed")
         card = json.loads((folder / "card.json").read_text())
         (folder / "card.json").write_text(json.dumps(card | entries))
         return folder

@@ -16,7 +16,7 @@ import fedkin as fk
 from fedkin.core.errors import ConfigError, MissingExtra, StorageError
 from fedkin.export import load
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # MLflow warns of its own code
+pytestmark = pytest.mark.filterwarnings("ignore")  # of warnings about the code of MLflow
 ROWS = np.array([[1.5, 0.25, -1.0], [-2.0, 0.5, 0.0]], np.float32)
 
 

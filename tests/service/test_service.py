@@ -22,7 +22,7 @@ from fedkin.cli import app as command
 from fedkin.core.errors import ConfigError, MissingExtra
 from fedkin.export import load
 from fedkin.service import app as service
-from fedkin.service.models import ServedModels, cross_entropy
+from fedkin.service.models import LoadedModels, cross_entropy
 
 
 class Answer:
@@ -78,12 +78,12 @@ ROWS = [[1.5, 0.25, -1.0], [-2.0, 0.5, 0.0]]
 
 
 @pytest.fixture(scope="module", params=["safetensors", "onnx"])
-def served(request: pytest.FixtureRequest, exported: Callable[[str], Path]) -> ServedModels:
-    return ServedModels(load(exported(request.param)))
+def served(request: pytest.FixtureRequest, exported: Callable[[str], Path]) -> LoadedModels:
+    return LoadedModels(load(exported(request.param)))
 
 
 @pytest.fixture(scope="module")
-def client(served: ServedModels) -> Iterator[Client]:
+def client(served: LoadedModels) -> Iterator[Client]:
     with running(service.application(served, most_bytes=5000)) as one:
         yield one
 
@@ -134,7 +134,7 @@ def test_each_row_may_have_its_client(client: Client) -> None:
     assert len(body["probabilities"]) == 3
 
 
-def test_a_cluster_may_be_named(client: Client, served: ServedModels) -> None:
+def test_a_cluster_may_be_named(client: Client, served: LoadedModels) -> None:
     for cluster, name in served.clusters.items():
         status, body = post(client, "/predict", cluster=cluster, rows=ROWS)
         assert status == 200 and body["model"] == name
@@ -202,7 +202,7 @@ def test_wrong_bodies_are_refused_by_name(client: Client, body: dict[str, Any], 
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[1]", b"\xff", b"[" * 4000, b'{"rows": [[NaN]]}'])
-def test_what_is_no_json_object_is_refused(client: Client, text: bytes) -> None:
+def test_a_body_without_a_json_object_is_refused(client: Client, text: bytes) -> None:
     assert client.post("/predict", text).status_code == 400
 
 
@@ -216,7 +216,7 @@ def test_a_body_that_is_too_large_is_refused(client: Client) -> None:
 # --- the Open Inference Protocol
 
 
-def test_health_and_metadata(client: Client, served: ServedModels) -> None:
+def test_health_and_metadata(client: Client, served: LoadedModels) -> None:
     assert client.get("/v2/health/live").status_code == 200
     assert client.get("/v2/health/ready").status_code == 200
     about = client.get("/v2").json()
@@ -276,7 +276,7 @@ def test_wrong_tensors_are_refused(client: Client, change: dict[str, Any], words
 
 
 def test_an_error_of_the_program_ends_one_request(
-    served: ServedModels, monkeypatch: pytest.MonkeyPatch
+    served: LoadedModels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*arguments: object) -> dict[str, Any]:
         raise RuntimeError("oh")
@@ -292,7 +292,7 @@ def test_an_error_of_the_program_ends_one_request(
 
 def test_an_export_of_another_version_is_refused(changed_card: Callable[..., Path]) -> None:
     with pytest.raises(ConfigError, match=r"was written by fedkin 0\.1\.7"):
-        ServedModels(load(changed_card(fedkin="0.1.7")))
+        LoadedModels(load(changed_card(fedkin="0.1.7")))
 
 
 def test_a_changed_model_is_refused(changed_card: Callable[..., Path]) -> None:
@@ -300,7 +300,7 @@ def test_a_changed_model_is_refused(changed_card: Callable[..., Path]) -> None:
     with (folder / "cluster-1.safetensors").open("ab") as file:
         file.write(b"x")
     with pytest.raises(ConfigError, match="has changed"):
-        ServedModels(load(folder))
+        LoadedModels(load(folder))
 
 
 def test_the_command_refuses_a_folder_without_export(tmp_path: Path) -> None:
@@ -309,7 +309,7 @@ def test_the_command_refuses_a_folder_without_export(tmp_path: Path) -> None:
 
 
 def test_without_the_library_the_extra_is_named(
-    served: ServedModels, monkeypatch: pytest.MonkeyPatch
+    served: LoadedModels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "starlette.applications", None)
     with pytest.raises(MissingExtra, match=r"fedkin\[serve\]"):
@@ -328,7 +328,7 @@ def test_an_address_in_use_is_refused() -> None:
 
 def test_malformed_requests_never_end_the_service(exported: Callable[[str], Path]) -> None:
     """The benchmark sends 10,000 (``python -m benchmarks.serve``)."""
-    served = ServedModels(load(exported("onnx")))
+    served = LoadedModels(load(exported("onnx")))
     with running(service.application(served)) as client:
         counts = send(client.port, malformed(300, seed=5))
         assert sum(counts.values()) == 300 and "500" not in counts

@@ -120,7 +120,7 @@ def test_a_private_run_shows_neither_scores_nor_sizes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("stored", "shown"), [("infinite", math.inf), (2.5, 2.5)])
-def test_epsilon_is_that_of_the_summary(stored: object, shown: float, tmp_path: Path) -> None:
+def test_epsilon_comes_from_the_summary(stored: object, shown: float, tmp_path: Path) -> None:
     tracker = Prometheus(tmp_path / "m.prom")
     tracker.begin("r", DESCRIPTION, None)
     tracker.end({"privacy": {"epsilon": stored}})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED
 from fedkin.export.folder import ModelEntry, accuracy_facts, score_facts, write
 from fedkin.export.formats import MLFLOW
-from fedkin.export.model_card import NO_OPTIONS, CardOptions, ClientScores
+from fedkin.export.model_card import NO_OPTIONS, CardOptions, ModelScores
 from fedkin.export.predictor import Predictor
 from fedkin.options import SECTIONS
 from fedkin.run.trained.models import TrainedModels
@@ -21,6 +22,8 @@ from fedkin.service.mlflow_folder import INNER, write_mlflow
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_STATEMENT = "privacy.json"  # of a run with [privacy]
 
 
 def export(
@@ -127,7 +130,7 @@ def _entry(
         return ModelEntry(predictor, names)
     own = clients["client"].isin(numbers).to_numpy()
     samples = clients["test_samples"].to_numpy()[own]
-    scored = _scores(predictor, clients[own])
+    scored = _scores(predictor, clients.loc[own])
     if predictor.predicts_numbers:
         measures = predictor.task_type.measures
         scores = {name: clients[name].to_numpy()[own] for name in measures if name in clients}
@@ -136,13 +139,24 @@ def _entry(
     return ModelEntry(predictor, names, facts, scored)
 
 
-def _scores(predictor: Predictor, own: pd.DataFrame) -> ClientScores | None:
+def stored_statement(folder: Path | None) -> dict[str, Any] | None:
+    """The privacy statement in a run's folder; None if it has none, or a damaged one."""
+    if folder is None:
+        return None
+    try:
+        statement = json.loads((folder / _STATEMENT).read_text())
+    except (OSError, ValueError):
+        return None
+    return statement if isinstance(statement, dict) else None
+
+
+def _scores(predictor: Predictor, own: pd.DataFrame) -> ModelScores | None:
     """The scores of a model's clients, from their rows of the table of clients; None without the
     score."""
     measure = predictor.task_type.names.score
     if measure not in own:
         return None
-    return ClientScores(
+    return ModelScores(
         train_samples=own["train_samples"].to_numpy(),
         test_samples=own["test_samples"].to_numpy(),
         scores=own[measure].to_numpy(),

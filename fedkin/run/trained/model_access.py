@@ -36,6 +36,7 @@ class ModelAccess:
     memory: dict[str, np.ndarray]
     folder: Path | None
     fingerprint: str
+    final: Record
     made_of: Ingredients | None
 
     @cached_property
@@ -243,8 +244,9 @@ class ModelAccess:
             StorageError: the folder is not empty, or cannot be written.
         """
         from fedkin.export.model_card import CardOptions
-        from fedkin.run.trained.exporting import export
+        from fedkin.run.trained.exporting import export, stored_statement
 
+        privacy = self.final.get("privacy") or stored_statement(self.folder)
         return export(
             self.trained,
             self.config,
@@ -253,7 +255,7 @@ class ModelAccess:
             path=user_path(path),
             format=format,
             with_backbone=with_backbone,
-            options=CardOptions(license, card_clients, self.final.get("privacy")),
+            options=CardOptions(license, card_clients, privacy),
         )
 
     def evaluate(
