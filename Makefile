@@ -77,7 +77,7 @@ clean: ## remove built files, keep runs
 	@touch $@
 
 .venv/dev: .venv/core
-	@$(PIP) --editable '.[dev,docs,flower,hf,mlflow,onnx,p2p,ranks,ray,text,torchax,wandb]'
+	@$(PIP) --editable '.[dev,docs,flower,hf,metrics,mlflow,onnx,p2p,ranks,ray,serve,text,torchax,wandb]'
 	@touch $@
 
 .venv/bench: .venv/core

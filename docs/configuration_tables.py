@@ -23,6 +23,7 @@ PLAIN = (
     "local",
     "scenario",
     "compare",
+    "metrics",
     "federation",
     "client",
     "samples",

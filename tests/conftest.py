@@ -74,6 +74,7 @@ LEVELS = {
     "security": "simulation",
     "server": "simulation",
     "simulation": "simulation",
+    "service": "simulation",
     "tasks": "simulation",
     "tasks/test_shift.py": "unit",
     "task_types": "unit",

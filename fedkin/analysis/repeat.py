@@ -22,13 +22,14 @@ from fedkin.run.callbacks import OnRound
 from fedkin.run.experiment import Experiment
 from fedkin.run.folder import run_folder
 from fedkin.run.folder.fingerprint import fingerprint
-from fedkin.run.folder.lock import folder_lock
+from fedkin.run.folder.lock import folder_checks, folder_lock
 from fedkin.run.folder.run_folder import Folder, holds_run
 from fedkin.run.interruption import interruptible
 from fedkin.run.run import Run
 from fedkin.run.simulate import from_config
 from fedkin.run.simulated_worlds import SimulatedWorlds
 from fedkin.run.worlds import Digests, Methods
+from fedkin.tracking.operated import operated, tracker_of
 from fedkin.tracking.registry import make_trackers
 from fedkin.tracking.tracker import Tracker
 
@@ -100,14 +101,19 @@ def execute_seeds(
 
     Raises the errors of ``execute``.
     """
-    with folder_lock(out), interruptible():
+    metrics = tracker_of(config.metrics)
+    with (
+        operated(config.metrics, metrics, folder_checks(out)),
+        folder_lock(out),
+        interruptible(),
+    ):
         return _execute_seeds(
             config,
             out=out,
             resume=resume,
             on_round=on_round,
             on_seed=on_seed,
-            track=track,
+            track=[*track, *metrics],
             jobs=jobs,
             engine=engine,
         )

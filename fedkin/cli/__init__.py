@@ -11,7 +11,7 @@ from fedkin import __version__
 from fedkin.cli.advise import advise_command
 from fedkin.cli.audit import audit_command
 from fedkin.cli.check import check_command
-from fedkin.cli.common import OneLineErrors
+from fedkin.cli.common import OneLineErrors, error_exit
 from fedkin.cli.compare import compare_command
 from fedkin.cli.config import config_app
 from fedkin.cli.data import data_app
@@ -26,8 +26,10 @@ from fedkin.cli.predict import predict_command
 from fedkin.cli.report import report_command
 from fedkin.cli.reproduce import reproduce_command
 from fedkin.cli.run import run_command
+from fedkin.cli.serve import serve_command
 from fedkin.cli.serve_choice import serve_choice_command
 from fedkin.cli.watch import watch_command
+from fedkin.tracking.json_log import chosen_format, log_as
 
 app = typer.Typer(
     cls=OneLineErrors,
@@ -55,6 +57,7 @@ app.command("evaluate")(evaluate_command)
 app.command("export")(export_command)
 app.command("predict")(predict_command)
 app.command("place")(place_command)
+app.command("serve")(serve_command)
 app.command("serve-choice")(serve_choice_command)
 
 
@@ -79,6 +82,17 @@ def _root(
             "--version", callback=_version, is_eager=True, help="Print the version and stop."
         ),
     ] = False,
+    log_format: Annotated[
+        str | None,
+        typer.Option(
+            "--log-format",
+            metavar="text|json",
+            help="Format of logs, also of the programs that a command starts (default: "
+            "$FEDKIN_LOG_FORMAT, or text).",
+        ),
+    ] = None,
 ) -> None:
     """Clustered federated learning: group clients with similar data, and train one model per
     cluster."""
+    with error_exit():
+        log_as(log_format or chosen_format())

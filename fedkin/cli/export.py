@@ -22,7 +22,9 @@ def export_command(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="A new folder for the files.")],
     format: Annotated[
         str,
-        typer.Option("--format", help="safetensors, torch or onnx; for adapters peft or merged."),
+        typer.Option(
+            "--format", help="safetensors, torch, onnx or mlflow; for adapters peft or merged."
+        ),
     ] = "safetensors",
     last_checkpoint: Annotated[
         bool,
@@ -35,10 +37,24 @@ def export_command(
         typer.Option("--with-backbone", help="Copy the backbone of adapters into the folder."),
     ] = False,
     backbone: Backbone = None,
+    license: Annotated[
+        str, typer.Option("--license", metavar="ID", help="Licence of the models, for the cards.")
+    ] = "",
+    card_clients: Annotated[
+        str,
+        typer.Option(
+            "--card-clients",
+            metavar="FORM",
+            help="How cards tell which clients use a model: count, hash or name.",
+        ),
+    ] = "count",
 ) -> None:
-    """Write trained models as files that work without fedkin: one for each cluster, and a card that
-    lists the clients of each model."""
+    """Write trained models as files that work without fedkin: one for each cluster, a card of each
+    for readers (README.md), and card.json, which lists the clients of each model."""
     with error_exit():
+        from fedkin.export.model_card import CardOptions
+
+        options = CardOptions(license, card_clients)
         if run.suffix == ".toml":
             from fedkin.config.server import load_client
             from fedkin.core.errors import ConfigError
@@ -46,7 +62,9 @@ def export_command(
 
             if backbone is not None:
                 raise ConfigError("--backbone applies to runs; a site's client.toml names its own")
-            card = export_site(load_client(run), out, format, with_backbone)
+            card = export_site(
+                load_client(run), out, format, with_backbone=with_backbone, options=options
+            )
         else:
             from fedkin.run.export_folder import export_folder
 
@@ -57,6 +75,7 @@ def export_command(
                 last_checkpoint=last_checkpoint,
                 with_backbone=with_backbone,
                 backbone=backbone,
+                options=options,
             )
         described = json.loads(card.read_text())
         for entry in described["models"]:
@@ -65,6 +84,8 @@ def export_command(
                 f"clients{_scored(entry)}"
             )
         typer.echo(f"card: {card}")
+        if format == "mlflow":
+            typer.echo(f"mlflow: mlflow.pyfunc.load_model({str(out)!r}).predict(x, params=...)")
         if described["format"] in ("peft", "merged"):
             typer.echo("use: the README.md of each model has the lines")
             return

@@ -44,6 +44,7 @@ from fedkin.config.comparison_variants import check_label, one_line, variants
 from fedkin.config.declarations import METHOD, one_class
 from fedkin.config.inherited_options import carry_over
 from fedkin.config.loader import Sections, read
+from fedkin.config.metrics_settings import SECTION as METRICS
 from fedkin.config.option_registry import known_values
 from fedkin.config.run import demo_for
 from fedkin.config.schema import Place, Positive, Section, Values, check_integer
@@ -74,7 +75,10 @@ class CompareSection(Section):
 
 
 # What declares the keys of each section of a comparison's file.
-DECLARED = {**run.DECLARED, "compare": one_class(CompareSection)}
+DECLARED = {
+    **{name: section for name, section in run.DECLARED.items() if name != METRICS},
+    "compare": one_class(CompareSection),
+}
 
 
 class Layer(NamedTuple):
@@ -157,6 +161,11 @@ def from_dict(
     compare = Sections({"compare": raw.pop("compare", {})}, ["compare"], place).validate(
         "compare", CompareSection
     )
+    if METRICS in raw:
+        raise ConfigError(
+            f"{place(METRICS)}: does not apply to a comparison, whose runs may be in parallel "
+            "processes; remove it"
+        )
     run.from_dict(raw, place)  # the file without its [compare] is a valid run
     file_axes = axis.from_table(compare.grid, place("compare.grid"))
     given_axes = [

@@ -35,6 +35,7 @@ CONTENTS = {
     "shift": "how data shift, by `name`",
     **{name: f"{section.words}, for all methods" for name, section in OPTIONS.items()},
     "run": "length, cohorts, seed, evaluation, computation",
+    "metrics": "numbers for Prometheus, as a text file or a page with health checks",
     "compare": "methods, data, scenarios and seeds of `fedkin compare`",
     "federation": "the server: clients, deadlines, limits",
     "samples": "shape of a sample and classes, equal in all files of a federation",

@@ -15,6 +15,8 @@ from fedkin.config.declarations import METHOD, NAMED, Declared, one_class
 from fedkin.config.description import Description
 from fedkin.config.inherited_options import carry_over
 from fedkin.config.loader import Sections, parse_override, read
+from fedkin.config.metrics_settings import SECTION as METRICS
+from fedkin.config.metrics_settings import MetricsSettings, metrics_settings
 from fedkin.config.option_registry import made_options, own_sections, resolve_options
 from fedkin.config.plan import RunSettings
 from fedkin.config.registry import Entry, resolve, resolve_model
@@ -30,7 +32,7 @@ from fedkin.scenarios.population import Population
 if TYPE_CHECKING:
     from fedkin.data.federated import FederatedData
 
-SECTIONS = ("data", "model", "method", *OPTIONS, "local", "scenario", "shift", "run")
+SECTIONS = ("data", "model", "method", *OPTIONS, "local", "scenario", "shift", "run", METRICS)
 
 # Settings of `fedkin run` without a file: a clustered method and FedAvg on handwritten digits.
 DEMO: dict[str, Values] = {
@@ -81,6 +83,7 @@ DECLARED: dict[str, Declared] = {
     "local": one_class(LocalSection, LocalTraining),
     "scenario": one_class(Population),
     "run": one_class(RunSettings),
+    METRICS: one_class(MetricsSettings),
 }
 
 
@@ -103,6 +106,7 @@ class RunConfig:
         option_entries: registry entries of the options that apply to all methods, by section.
         options: the objects of these options, by section.
         measures: the user's measures, with their functions.
+        metrics: metrics for Prometheus; None: none. They are not part of the description.
     """
 
     data: Entry
@@ -116,6 +120,7 @@ class RunConfig:
     option_entries: dict[str, Entry]
     options: dict[str, Option] = field(compare=False, repr=False)
     measures: tuple[Measure, ...] = field(compare=False, repr=False)
+    metrics: MetricsSettings | None = field(default=None, compare=False)
 
     @property
     def methods(self) -> tuple[Entry, ...]:
@@ -210,6 +215,7 @@ def from_dict(raw: Mapping[str, Any], place: Place = str) -> RunConfig:
         option_entries=option_entries,
         options=made_options(sections, option_entries),
         measures=measures,
+        metrics=metrics_settings(sections),
     )
     if (task_type := known_task_type(data)) is not None:
         check_goals(run, task_type, sections.place_in("run"))

@@ -19,6 +19,8 @@ from fedkin.config.declarations import one_class
 from fedkin.config.deployment_checks import check_options, check_sums, check_with_server
 from fedkin.config.description import Description
 from fedkin.config.loader import Sections, read
+from fedkin.config.metrics_settings import SECTION as METRICS
+from fedkin.config.metrics_settings import MetricsSettings, metrics_settings
 from fedkin.config.option_registry import made_options, own_sections, resolve_options
 from fedkin.config.plan import Compute, RunSettings
 from fedkin.config.registry import Entry, resolve, resolve_model
@@ -39,9 +41,9 @@ from fedkin.task_types.classification import CLASSIFICATION
 from fedkin.task_types.task_type import TaskType
 
 OPTIONS = tuple(name for name, section in SECTIONS.items() if not section.only_simulated)
-SERVER = ("federation", "samples", "model", "method", *OPTIONS, "local", "run")
+SERVER = ("federation", "samples", "model", "method", *OPTIONS, "local", "run", METRICS)
 METHOD = "fedavg"  # name of the method if the file has none
-CLIENT = ("client", "samples", "model", "data")
+CLIENT = ("client", "samples", "model", "data", METRICS)
 
 
 # What declares the keys of each section of a server's and of a site's file.
@@ -50,11 +52,13 @@ SERVER_DECLARED = {
     "samples": one_class(SamplesSection),
     **{name: DECLARED[name] for name in ("model", "method", *OPTIONS, "local", "run")},
     "method": DECLARED["method"]._replace(default=lambda _: METHOD),
+    METRICS: one_class(MetricsSettings),
 }
 CLIENT_DECLARED = {
     "client": one_class(SiteSettings),
     "samples": one_class(SamplesSection),
     **{name: DECLARED[name] for name in ("model", "data")},
+    METRICS: one_class(MetricsSettings),
 }
 
 
@@ -114,6 +118,7 @@ class ServerConfig:
         option_entries: registry entries of the options that apply to all methods, by section.
         options: the objects of these options, by section.
         measures: the user's measures, with their functions.
+        metrics: metrics for Prometheus; None: none.
     """
 
     federation: ServerSettings
@@ -126,6 +131,7 @@ class ServerConfig:
     option_entries: dict[str, Entry]
     options: dict[str, Option] = field(compare=False, repr=False)
     measures: tuple[Measure, ...] = field(compare=False, repr=False)
+    metrics: MetricsSettings | None = field(default=None, compare=False)
 
     @property
     def methods(self) -> tuple[Entry, ...]:
@@ -172,12 +178,14 @@ class ClientConfig:
         samples: shape and classes of the samples.
         model: the model.
         data: the site's data; None if the file has no section [data].
+        metrics: metrics for Prometheus; None: none.
     """
 
     site: SiteSettings
     samples: SamplesSection
     model: Entry
     data: Entry | None
+    metrics: MetricsSettings | None = None
 
     @property
     def data_values(self) -> Values:
@@ -264,6 +272,7 @@ def server_from_dict(raw: dict[str, Any], place: Place, folder: Path) -> ServerC
         option_entries=option_entries,
         options=made_options(sections, option_entries),
         measures=measures,
+        metrics=metrics_settings(sections, folder),
     )
     # Make these objects now, so that an error names their section. They are cached.
     sections.construct("local", lambda: config.work, LocalSection)
@@ -322,6 +331,7 @@ def client_from_dict(raw: dict[str, Any], place: Place, folder: Path) -> ClientC
         data=resolve("data set", registry.datasets(), data, sections.place_in("data"))
         if data
         else None,
+        metrics=metrics_settings(sections, folder),
     )
     if config.data is not None:
         registry.refuse_simulated_only(config.data.values, sections.place)

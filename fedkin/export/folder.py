@@ -22,12 +22,15 @@ from fedkin.data.table_transform import transform_of
 from fedkin.export import architecture
 from fedkin.export.backbones import Files, backbone_files, card_facts
 from fedkin.export.formats import ADAPTER_FORMATS, SUFFIXES, check_format, encoded_model
+from fedkin.export.model_card import NO_OPTIONS, CardOptions, ModelScores, model_card
 from fedkin.export.predictor import Predictor
 from fedkin.task_types.catalogue import values_of
 from fedkin.task_types.survival import Survival
 from fedkin.task_types.task_type import TaskType
 
 CARD = "card.json"
+CARDS = "cards"  # folder with a folder for each model, which has its card
+README = "README.md"
 DEFINITION = "model.py"
 # The card's entry about scaled samples.
 FROM_UINT8 = "uint8 pixels divided by 255"
@@ -57,11 +60,13 @@ class ModelEntry:
         predictor: the model.
         clients: names of the clients that use the model.
         facts: further facts that ``card.json`` tells about the model, such as the test accuracy.
+        scores: the evaluated clients of the model, for its README; None if there are none.
     """
 
     predictor: Predictor
     clients: Sequence[str] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
+    scores: ModelScores | None = None
 
 
 def write(
@@ -70,8 +75,9 @@ def write(
     folder: Path,
     format: str,
     with_backbone: bool = False,
+    options: CardOptions = NO_OPTIONS,
 ) -> Path:
-    """Write models into a new or empty folder.
+    """Write models into a new or empty folder, with a card of each (README.md).
 
     Args:
         entries: one or more models of the same architecture.
@@ -80,6 +86,7 @@ def write(
         folder: the folder of the export.
         format: ``safetensors``, ``torch`` or ``onnx``; for adapters also ``peft`` or ``merged``.
         with_backbone: whether to copy the backbone of adapters into the folder.
+        options: what the user says about the cards.
 
     Returns:
         The path of ``card.json``.
@@ -126,8 +133,30 @@ def write(
     if format == "torch" and plain is not None:
         definition = Path(__file__).with_name("plain_torch.py")
         write_atomic(folder / DEFINITION, definition.read_text())
+    for entry, described in zip(entries, card["models"], strict=True):
+        _write_readme(folder, card, entry=described, scores=entry.scores, options=options)
     write_atomic(folder / CARD, json.dumps(card, indent=2) + "\n")
     return folder / CARD
+
+
+def _write_readme(
+    folder: Path,
+    card: Mapping[str, Any],
+    entry: Mapping[str, Any],
+    scores: ModelScores | None,
+    options: CardOptions,
+) -> None:
+    """Write the card of a model: in the model's own folder, or else in ``cards``. Lines that are
+    there already say how to use the model, and stay."""
+    file = folder / entry["file"]
+    own = card["format"] in ADAPTER_FORMATS
+    readme = (file.parent if own else folder / CARDS / file.stem) / README
+    with storage_errors(readme):
+        readme.parent.mkdir(parents=True, exist_ok=True)
+        use = readme.read_text() if readme.exists() else ""
+    # The title of the card stands above.
+    use = use.partition("\n")[2]
+    write_atomic(readme, model_card(card, entry, scores, options, use=use))
 
 
 def _model_files(predictor: Predictor, name: str, format: str) -> Files:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 SUFFIXES = {"safetensors": ".safetensors", "torch": ".pt", "onnx": ".onnx"}
 ADAPTER_FORMATS = ("peft", "merged")
+MLFLOW = "mlflow"  # a folder with an export, which ``service.mlflow_folder`` writes
 _OPSET = 20
 
 
@@ -37,7 +38,7 @@ def check_format(format: str) -> str:
     """Return a format's name if it is known. Raises ConfigError for an unknown format."""
     known = (*SUFFIXES, *ADAPTER_FORMATS)
     if format not in known:
-        raise ConfigError(unknown("format", str(format), known))
+        raise ConfigError(unknown("format", str(format), (*known, MLFLOW)))
     return format
 
 

@@ -91,12 +91,14 @@ class Export:
         card: contents of ``card.json``.
         given: the user's model, needed if neither fedkin nor the exported file contains its code.
         backbone: folder of the backbone of adapters; None: the copy in the export.
+        threads: threads of ONNX Runtime for one prediction; None: its own choice.
     """
 
     folder: Path
     card: dict[str, Any]
     given: Any = None
     backbone: str | Path | None = None
+    threads: int | None = None
 
     @cached_property
     def samples(self) -> ExportedSamples:
@@ -163,7 +165,10 @@ class Export:
         labels = self.card["labels"]
         if self.card["format"] == "onnx":
             runtime = library("onnxruntime", "an ONNX export", "onnx")
-            session = runtime.InferenceSession(content, providers=["CPUExecutionProvider"])
+            options = runtime.SessionOptions()
+            if self.threads is not None:
+                options.intra_op_num_threads = self.threads
+            session = runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
             return OnnxModel(
                 name=entry["name"],
                 session=session,

@@ -10,6 +10,7 @@ from fedkin.config import registry
 from fedkin.core.errors import ConfigError
 from fedkin.core.site_names import stored_names
 from fedkin.data.client_names import ClientNames
+from fedkin.export.model_card import NO_OPTIONS, CardOptions
 from fedkin.run.folder import checkpoint, run_folder
 from fedkin.run.folder.resuming import how_to_resume
 from fedkin.run.run import SUMMARY, Run
@@ -25,6 +26,7 @@ def export_folder(
     last_checkpoint: bool = False,
     with_backbone: bool = False,
     backbone: Path | None = None,
+    options: CardOptions = NO_OPTIONS,
 ) -> Path:
     """Write the models of a stored run into a new folder.
 
@@ -36,6 +38,7 @@ def export_folder(
             unfinished.
         with_backbone: whether to copy the backbone of adapters into the folder.
         backbone: folder of the backbone of adapters, if it is not where the run had it.
+        options: what the user says about the cards.
 
     Returns:
         The path of the model card.
@@ -55,7 +58,9 @@ def export_folder(
             "last checkpoint (--checkpoint)"
         )
     if not last_checkpoint:
-        return Run.load(run, backbone=backbone).export(path, format, with_backbone)
+        return Run.load(run, backbone=backbone).export(
+            path, format, with_backbone, license=options.license, card_clients=options.clients
+        )
     # A checkpoint names the class of its state, which must be imported before it is read.
     registry.define_states(config.method_name)
     newest, digest = checkpoint.newest(run / run_folder.CHECKPOINTS)
@@ -81,4 +86,5 @@ def export_folder(
         path=path,
         format=format,
         with_backbone=with_backbone,
+        options=options,
     )

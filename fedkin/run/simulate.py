@@ -25,7 +25,7 @@ from fedkin.options.base import Option
 from fedkin.options.with_options import by_section, simulated
 from fedkin.run.callbacks import Callback, OnRound, by_kind
 from fedkin.run.experiment import Experiment
-from fedkin.run.folder.lock import folder_lock
+from fedkin.run.folder.lock import folder_checks, folder_lock
 from fedkin.run.interruption import interruptible
 from fedkin.run.run import Run
 from fedkin.run.run_description import (
@@ -43,6 +43,7 @@ from fedkin.scenarios.shift import Shift
 from fedkin.simulation.torch import wrap_module
 from fedkin.simulation.workers import AnyModel, ModelWithWorkers
 from fedkin.task_types.classification import task_type_of_samples
+from fedkin.tracking.operated import operated, tracker_of
 from fedkin.tracking.registry import make_trackers
 from fedkin.tracking.tracker import Tracker
 
@@ -195,9 +196,12 @@ def execute(
 
     Raises the errors of ``simulate``.
     """
-    trackers = make_trackers(track, out)
+    metrics = tracker_of(config.metrics)
+    trackers = make_trackers([*track, *metrics], out)
     experiment, methods = from_config(config, resume, on_round)
-    return _run(dataclasses.replace(experiment, trackers=trackers), methods, out)
+    experiment = dataclasses.replace(experiment, trackers=trackers)
+    with operated(config.metrics, metrics, folder_checks(out)):
+        return _run(experiment, methods, out)
 
 
 def _named(method: Method) -> tuple[Values, Method]:

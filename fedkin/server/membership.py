@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Int
 
 from fedkin.core.errors import ConfigError
+from fedkin.core.log_events import event
 from fedkin.core.schema import MAX_COUNT
 from fedkin.server.handshake import Handshake, check
 from fedkin.server.message import InvalidMessageError, RpcMessage
@@ -93,6 +94,16 @@ class Membership:
         return self.registry.online_clients(
             node for node in self._online if node.node_id not in suspects
         )
+
+    def site_states(self) -> dict[str, str]:
+        """The state of each accepted or refused node, by name: ``online``, ``absent`` or
+        ``refused``. Nodes that were removed for good are left out."""
+        suspects = self.request_round.suspects
+        reachable = [node for node in self._online if node.node_id not in suspects]
+        removed = self.removed()
+        states = {name: "absent" for name in self.registry.members if name not in removed}
+        states |= dict.fromkeys(self.registry.online_names(reachable), "online")
+        return states | dict.fromkeys(self.registry.refusals, "refused")
 
     def candidates(self) -> list[str]:
         """Names of the nodes that may take part but have not been accepted yet."""
@@ -321,5 +332,7 @@ class Membership:
         except InvalidMessageError as error:
             self.registry.refuse(candidate.node, name, str(error))
             return
-        _log.info("%s takes part: clients %d to %d", name, info.first, info.first + info.count - 1)
+        last = info.first + info.count - 1
+        facts = event("site_accepted", site=name)
+        _log.info("%s takes part: clients %d to %d", name, info.first, last, extra=facts)
         self._save(self.registry.memory())

@@ -19,6 +19,7 @@ from jaxtyping import Int
 
 from fedkin.core.errors import CheckpointError
 from fedkin.core.identifiers import is_name
+from fedkin.core.log_events import event
 from fedkin.core.site_names import REGISTRY, names_of_clients
 from fedkin.server.message import InvalidMessageError, one_line
 from fedkin.server.transport import OnlineNode
@@ -234,6 +235,7 @@ class NodeRegistry:
                 one_line(name or node.name, 64),
                 node.node_id,
                 reason,
+                extra=event("site_refused", site=label),
             )
 
     def _label(self, node: OnlineNode, name: str) -> str:
@@ -250,14 +252,14 @@ class NodeRegistry:
         for node_id in node_ids:
             self.refused.pop(node_id, None)
 
+    def online_names(self, nodes: Iterable[OnlineNode]) -> list[str]:
+        """Names of the accepted nodes among these nodes."""
+        online = {node.node_id for node in nodes}
+        return [name for name in self.members if self._node_ids.get(name) in online]
+
     def online_clients(self, nodes: Iterable[OnlineNode]) -> Int[np.ndarray, "c"]:
         """Ids of the clients of these nodes, ascending."""
-        online = {node.node_id for node in nodes}
-        ids = [
-            member.ids
-            for name, member in self.members.items()
-            if self._node_ids.get(name) in online
-        ]
+        ids = [self.members[name].ids for name in self.online_names(nodes)]
         return np.sort(np.concatenate([np.zeros(0, np.int64), *ids]))
 
     def rows_by_node(self, clients: Int[np.ndarray, "n"]) -> list[NodeRows]:

@@ -8,11 +8,17 @@ from typing import Any
 
 from fedkin.core.errors import ConfigError, unknown
 from fedkin.tracking.mlflow import MLflow
+from fedkin.tracking.prometheus import Prometheus
 from fedkin.tracking.tensorboard import TensorBoard
 from fedkin.tracking.tracker import Tracker
 from fedkin.tracking.wandb import WandB
 
-TRACKERS: dict[str, type] = {"tensorboard": TensorBoard, "mlflow": MLflow, "wandb": WandB}
+TRACKERS: dict[str, type] = {
+    "tensorboard": TensorBoard,
+    "mlflow": MLflow,
+    "wandb": WandB,
+    "prometheus": Prometheus,
+}
 
 
 def make_trackers(track: Any, folder: Path | None) -> list[Tracker]:
@@ -38,10 +44,16 @@ def make_trackers(track: Any, folder: Path | None) -> list[Tracker]:
         kind = type(tracker).__name__
         if kind in [type(other).__name__ for other in trackers]:
             raise ConfigError(f"the tracker {kind} is given twice; remove one")
-        if folder is None and isinstance(tracker, tuple(TRACKERS.values())):
+        if folder is None and _needs_folder(tracker):
             raise ConfigError(
                 f"track: {kind} writes its files into the run's folder; pass out=, the folder of "
                 "the run"
             )
         trackers.append(tracker)
     return trackers
+
+
+def _needs_folder(tracker: Tracker) -> bool:
+    """Whether a tracker writes its files into the run's folder. Trackers of users do not."""
+    known = isinstance(tracker, tuple(TRACKERS.values()))
+    return bool(getattr(tracker, "needs_folder", known))

@@ -9,7 +9,7 @@ from fedkin.core.errors import ConfigError
 
 ALLOWED = {
     "run": run.SECTIONS,
-    "comparison": (*run.SECTIONS, "compare"),
+    "comparison": (*(name for name in run.SECTIONS if name != "metrics"), "compare"),
     "server": server.SERVER,
     "site": server.CLIENT,
     "peer": (*peer.SECTIONS, "network.tls"),

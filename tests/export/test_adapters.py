@@ -182,6 +182,7 @@ def test_an_export_names_its_backbone_and_does_not_have_it(
     assert str(tmp_path) not in card.read_text()
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
         "card.json",
+        "cards",
         "cluster-0.safetensors",
     ]
     with pytest.raises(ConfigError, match=r"adapters of the backbone 'tiny' \(digest .*--backbone"):

@@ -46,6 +46,7 @@ ABOUT = {  # the purpose of a package, in two words
     "simulation.ray": "many machines",
     "config": "TOML, schemas",
     "export": "models out",
+    "service": "HTTP, MLflow",
     "server": "Flower",
     "p2p": "Zenoh",
     "tracking": "TensorBoard ...",

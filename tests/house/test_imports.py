@@ -43,18 +43,20 @@ PACKAGES: dict[str, str] = {
     "simulation.torch": "core task_types models data simulation simulation.jax",
     "simulation.ray": "core data simulation",
     "config": "core measures task_types methods models data scenarios options simulation.torch",
-    "export": "core task_types models data simulation simulation.torch config",
+    "export": "core measures task_types models data simulation simulation.torch config",
+    "service": "core data task_types export",
     "server": "core task_types measures tasks config",
     "p2p": "core security task_types tasks methods simulation config",
-    "run.folder": "core models data options simulation config",
+    "run.folder": "core models data tracking options simulation config",
     "run.metrics": "core task_types measures tasks methods options options.monitor simulation "
     "run.folder",
     "run.trained": "core task_types measures tasks data scenarios options options.secret "
-    "simulation simulation.torch config export run.folder",
+    "simulation simulation.torch config export service run.folder",
     "run": "core measures task_types methods data scenarios tracking options options.robust "
-    "simulation simulation.torch config run.folder run.metrics run.trained",
+    "simulation simulation.torch config export run.folder run.metrics run.trained",
     "server.deploy": "core measures task_types security secret data tracking options simulation "
-    "simulation.torch config export server run.folder run.metrics run.trained run reporting",
+    "simulation.torch config export service server run.folder run.metrics run.trained run "
+    "reporting",
     "analysis": "core clustering measures tasks methods data tracking options options.secret "
     "options.privacy simulation simulation.ray config run.folder run.metrics run",
     "analysis.compare": "core measures data config run.folder run analysis",
@@ -67,8 +69,9 @@ PACKAGES: dict[str, str] = {
     "reporting.html": "core measures tasks data simulation config run.folder run.metrics run "
     "analysis analysis.compare analysis.serving reporting",
     "estimator": "core task_types data config export run.trained run",
-    "cli": "core measures data config export p2p run.folder run.trained run server.deploy "
-    "analysis analysis.compare analysis.advise analysis.serving reporting reporting.html papers",
+    "cli": "core measures data tracking config export service p2p run.folder run.trained run "
+    "server.deploy analysis analysis.compare analysis.advise analysis.serving reporting "
+    "reporting.html papers",
     # fedkin/__init__.py gathers the public names, fedkin/__main__.py is the command.
     "": "every package",
 }

@@ -533,3 +533,19 @@ def test_a_node_with_another_initial_model_may_take_part() -> None:
     membership.begin_round(2)
     np.testing.assert_array_equal(membership.online_clients(), [0, 1, 2])
     assert not membership.same_start
+
+
+# --- states of sites
+
+
+def test_each_site_is_online_absent_or_refused() -> None:
+    transport, membership = started("a", "b", "c")
+    transport.leave(99)
+    transport.join(1, refusing("no column age"), name="berlin")
+    transport.clock.sleep(1.0)
+    membership.begin_round(1)
+    membership.begin_round(2)
+    states = {"a": "online", "b": "absent", "c": "online", "berlin": "refused"}
+    assert membership.site_states() == states
+    membership.removed = lambda: ["b"]
+    assert "b" not in membership.site_states()

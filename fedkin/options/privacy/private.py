@@ -35,6 +35,7 @@ from fedkin.options.privacy.settings import Mechanism, PrivacySettings
 from fedkin.options.privacy.statement import NOT_PRIVATE, statement
 from fedkin.options.secret.secret_record import secret_record
 from fedkin.options.secret.secret_settings import SecretSettings
+from fedkin.tracking.prometheus import Prometheus
 from fedkin.tracking.tensorboard import TensorBoard
 
 _log = logging.getLogger("fedkin")
@@ -128,7 +129,7 @@ def check_privacy(settings: PrivacySettings, runs: Sequence[RunFacts]) -> None:
             "computed from clients' scores, which no noise covers: leave them out"
         )
     for tracker in main.trackers:
-        if not isinstance(tracker, TensorBoard):
+        if not isinstance(tracker, (TensorBoard, Prometheus)):
             raise ConfigError(
                 f"privacy: the tracker {type(tracker).__name__} would send clients' scores, which "
                 "no noise covers, to another place: leave it out (tensorboard writes into the "

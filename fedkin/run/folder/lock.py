@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
 from fedkin.core.errors import StorageError
 from fedkin.core.storage import storage_errors
+from fedkin.tracking.health import Check, disk_check
 
 
 def folder_lock(folder: Path | None) -> AbstractContextManager[None]:
@@ -66,7 +68,7 @@ def _held(folder: Path) -> Iterator[None]:
         _acquire(lock, folder, owner)
         try:
             with storage_errors(folder):
-                owner.write_text(f"process {os.getpid()} on {socket.gethostname()}")
+                owner.write_text(_own_name())
             yield
         finally:
             owner.unlink(missing_ok=True)
@@ -90,6 +92,25 @@ def _acquire(lock: FileLock, folder: Path, owner: Path) -> None:
             raise StorageError(
                 f"{folder} is in use by {_owner(owner)}; wait until it has ended, or stop it"
             ) from None
+
+
+def folder_checks(folder: Path | None) -> dict[str, Callable[[], Check | None]]:
+    """The health checks of a process that writes into a run's folder: that it holds the lock, and
+    that the disk has room. Empty for a run without a folder."""
+    if folder is None:
+        return {}
+    return {"lock": partial(_lock_check, folder), "disk": partial(disk_check, folder)}
+
+
+def _lock_check(folder: Path) -> Check:
+    """Whether this process holds the lock of a run's folder."""
+    owner = _owner(lock_file(folder).with_suffix(".owner"))
+    return Check("pass" if owner == _own_name() else "fail", f"the lock is held by {owner}")
+
+
+def _own_name() -> str:
+    """The name of this process in the file next to a lock."""
+    return f"process {os.getpid()} on {socket.gethostname()}"
 
 
 def _owner(path: Path) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +13,17 @@ from fedkin.config.description import Description
 from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED
 from fedkin.export.folder import ModelEntry, score_facts, share_facts, write
+from fedkin.export.formats import MLFLOW
+from fedkin.export.model_card import NO_OPTIONS, CardOptions, ModelScores
 from fedkin.export.predictor import Predictor
 from fedkin.options import SECTIONS
 from fedkin.run.trained.models import TrainedModels
+from fedkin.service.mlflow_folder import INNER, write_mlflow
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_STATEMENT = "privacy.json"  # of a run with [privacy]
 
 
 def export(
@@ -27,6 +34,7 @@ def export(
     path: Path,
     format: str,
     with_backbone: bool = False,
+    options: CardOptions = NO_OPTIONS,
 ) -> Path:
     """Write the models of a run into a new folder, with a model card.
 
@@ -38,6 +46,7 @@ def export(
         path: the new folder.
         format: ``safetensors``, ``torch`` or ``onnx``; for adapters also ``peft`` or ``merged``.
         with_backbone: whether to copy the backbone of adapters into the folder.
+        options: what the user says about the cards.
 
     Returns:
         The path of the model card.
@@ -84,7 +93,10 @@ def export(
     vocabulary = getattr(trained.parts.samples, "vocabulary", None)
     facts |= {} if vocabulary is None else {"words": len(vocabulary)}
     entries = [_entry(trained, predictor, clients) for predictor in predictors]
-    return write(entries, facts, path, format=format, with_backbone=with_backbone)
+    write_as = partial(write, entries, facts, with_backbone=with_backbone, options=options)
+    if format == MLFLOW:
+        return write_mlflow(partial(write_as, format=INNER), path)
+    return write_as(path, format=format)
 
 
 def _named(data: dict[str, Any], option: str, default: str) -> str:
@@ -118,10 +130,37 @@ def _entry(
         return ModelEntry(predictor, names)
     own = clients["client"].isin(numbers).to_numpy()
     samples = clients["test_samples"].to_numpy()[own]
+    scored = _scores(predictor, clients.loc[own])
     if predictor.predicts_numbers:
         measures = predictor.task_type.measures
         scores = {name: clients[name].to_numpy()[own] for name in measures if name in clients}
-        return ModelEntry(predictor, names, score_facts(scores, samples))
+        return ModelEntry(predictor, names, score_facts(scores, samples), scored)
     correct = clients["correct"].to_numpy()[own]
-    measure = predictor.task_type.measures[0]
-    return ModelEntry(predictor, names, share_facts(measure, correct, samples))
+    facts = share_facts(predictor.task_type.measures[0], correct, samples)
+    return ModelEntry(predictor, names, facts, scored)
+
+
+def stored_statement(folder: Path | None) -> dict[str, Any] | None:
+    """The privacy statement in a run's folder; None if it has none, or a damaged one."""
+    if folder is None:
+        return None
+    try:
+        statement = json.loads((folder / _STATEMENT).read_text())
+    except (OSError, ValueError):
+        return None
+    return statement if isinstance(statement, dict) else None
+
+
+def _scores(predictor: Predictor, own: pd.DataFrame) -> ModelScores | None:
+    """The scores of a model's clients, from their rows of the table of clients; None without the
+    score."""
+    measure = predictor.task_type.names.score
+    if measure not in own:
+        return None
+    return ModelScores(
+        train_samples=own["train_samples"].to_numpy(),
+        test_samples=own["test_samples"].to_numpy(),
+        scores=own[measure].to_numpy(),
+        measure=measure,
+        higher_is_better=predictor.task_type.measure.sign > 0,
+    )

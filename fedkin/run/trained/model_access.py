@@ -36,6 +36,7 @@ class ModelAccess:
     memory: dict[str, np.ndarray]
     folder: Path | None
     fingerprint: str
+    final: Record
     made_of: Ingredients | None
 
     @cached_property
@@ -208,19 +209,29 @@ class ModelAccess:
         return self.trained.fine_tune(self.trained.client_number(client), epochs)
 
     def export(
-        self, path: str | Path, format: str = "safetensors", with_backbone: bool = False
+        self,
+        path: str | Path,
+        format: str = "safetensors",
+        with_backbone: bool = False,
+        *,
+        license: str = "",
+        card_clients: str = "count",
     ) -> Path:
         """Write the models into a new folder: a file for each cluster (or for each client with a
-        personal model), and ``card.json``, which describes each model and lists its clients.
+        personal model), a card of each for readers (``README.md``), and ``card.json``, which
+        describes each model and lists its clients.
 
         Args:
             path: the new folder.
             format: ``safetensors`` (layers by name), ``torch`` (a ``state_dict``) or ``onnx`` (the
                 whole computation). For adapters of a backbone (``fk.lora``): ``peft`` (a folder for
                 each model that the library peft loads) or ``merged`` (a whole model for
-                transformers, whose weights have the adapters added).
+                transformers, whose weights have the adapters added). ``mlflow``: a model of all
+                clusters for MLflow.
             with_backbone: whether a ``safetensors`` export of adapters gets a copy of the backbone.
                 Otherwise, loading it needs the backbone's folder.
+            license: identifier of the models' licence for the cards, such as ``apache-2.0``.
+            card_clients: how cards tell which clients use a model: ``count``, ``hash`` or ``name``.
 
         Returns:
             The path of the model card.
@@ -232,8 +243,10 @@ class ModelAccess:
                 ``model_for``.
             StorageError: the folder is not empty, or cannot be written.
         """
-        from fedkin.run.trained.exporting import export
+        from fedkin.export.model_card import CardOptions
+        from fedkin.run.trained.exporting import export, stored_statement
 
+        privacy = self.final.get("privacy") or stored_statement(self.folder)
         return export(
             self.trained,
             self.config,
@@ -242,6 +255,7 @@ class ModelAccess:
             path=user_path(path),
             format=format,
             with_backbone=with_backbone,
+            options=CardOptions(license, card_clients, privacy),
         )
 
     def evaluate(

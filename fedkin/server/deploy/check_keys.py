@@ -50,11 +50,22 @@ def check_server_keys(
     return results
 
 
+def check_server_certificate(folder: Path, now: datetime.datetime | None = None) -> CheckResult:
+    """Check how long the server's certificate is valid."""
+    path = folder / CERTIFICATE
+    return run_check("certificate", lambda: _expiry("certificate", _certificate(path), path, now))
+
+
+def check_site_authority(folder: Path, now: datetime.datetime | None = None) -> CheckResult:
+    """Check how long the authority's certificate at a site is valid."""
+    ca = folder / SITE_CA
+    return run_check("authority", lambda: _expiry("authority", _certificate(ca), ca, now))
+
+
 def check_site_keys(folder: Path, now: datetime.datetime | None = None) -> list[CheckResult]:
     """Check the authority's certificate at a site, and the site's key."""
-    ca = folder / SITE_CA
     return [
-        run_check("authority", lambda: _expiry("authority", _certificate(ca), ca, now)),
+        check_site_authority(folder, now),
         run_check("node key", lambda: _node_key(folder)),
         check_secret(folder / NODE_KEY),
     ]

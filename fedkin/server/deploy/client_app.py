@@ -13,7 +13,7 @@ import os
 import tomllib
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
@@ -31,10 +31,22 @@ app = ClientApp()
 
 def wants_worker(config: Path) -> bool:
     """Whether a site's client.toml asks for a worker; False if the file cannot be read."""
+    sections = _sections(config)
+    client = {} if sections is None else sections.get("client", {})
+    return sections is not None and isinstance(client, dict) and _is_warm(client)
+
+
+def _is_warm(client: dict[str, Any]) -> bool:
+    """Whether the section [client] asks for a worker, which is the default."""
+    return client.get("worker", "warm") == "warm"
+
+
+def _sections(config: Path) -> dict[str, Any] | None:
+    """The sections of a site's client.toml; None if the file cannot be read."""
     try:
-        return tomllib.loads(config.read_text()).get("client", {}).get("worker", "warm") == "warm"
-    except (OSError, ValueError, AttributeError):
-        return False
+        return tomllib.loads(config.read_text())
+    except (OSError, ValueError):
+        return None
 
 
 @app.train()
@@ -43,25 +55,52 @@ def wants_worker(config: Path) -> bool:
 def handle(message: Message, context: Context) -> Message:
     """The reply to a message, from the site's worker or from a node made in this process."""
     path = context.node_config.get("config")
-    if isinstance(path, str) and wants_worker(Path(path)):
-        refused = partial(_note_refusal, Path(path))
-        try:
-            worker = SiteWorker(Path(path), os.getppid(), refused)
-            reply = worker.reply(record_to_parts(message.content))
-            return Message(parts_to_record(reply), reply_to=message)
-        except (WorkerLinkError, ValueError) as error:
-            _log.warning("the site's worker does not answer: %s", error)
-    # The site wants no worker, or its worker does not answer, so this process makes the node. These
-    # imports are slow, and are not needed if a worker answers.
+    config = Path(path) if isinstance(path, str) else None
+    reply = None
+    if config is not None and wants_worker(config):
+        reply = _reply_of_worker(message, config)
+    if reply is None:
+        reply = _reply_of_node(message, context, config)
+    if config is not None and (_sections(config) or {}).get("metrics"):
+        _count(message, reply, config)
+    return reply
+
+
+def _reply_of_worker(message: Message, config: Path) -> Message | None:
+    """The reply of the site's worker; None if it does not answer."""
+    try:
+        worker = SiteWorker(config, os.getppid(), partial(_note_refusal, config))
+        reply = worker.reply(record_to_parts(message.content))
+        return Message(parts_to_record(reply), reply_to=message)
+    except (WorkerLinkError, ValueError) as error:
+        _log.warning("the site's worker does not answer: %s", error)
+        return None
+
+
+def _reply_of_node(message: Message, context: Context, config: Path | None) -> Message:
+    """The reply of a node that this process makes. The imports are slow, and are not needed if a
+    worker answers."""
     from fedkin.server.deploy.build_node import node_from_flower_config
     from fedkin.server.flower_transport import reply_here
 
     def make_node() -> Node:
         return node_from_flower_config(dict(context.node_config), dict(context.run_config))
 
-    if not isinstance(path, str):
+    if config is None:
         return reply_here(message, make_node)
-    return reply_here(message, make_node, site_name(Path(path)), partial(_note_refusal, Path(path)))
+    return reply_here(message, make_node, site_name(config), partial(_note_refusal, config))
+
+
+def _count(message: Message, reply: Message, config: Path) -> None:
+    """Count the bytes of a reply, for a site whose client.toml has a section [metrics]."""
+    from fedkin.config.server import load_client
+    from fedkin.server.deploy.site_metrics import SiteMetrics
+    from fedkin.server.message import operation_of
+
+    metrics = SiteMetrics(load_client(config).metrics, config.absolute().parent)
+    metrics.count(
+        operation_of(record_to_parts(message.content)), record_to_parts(reply.content).size
+    )
 
 
 def _note_refusal(config: Path, reason: str) -> None:

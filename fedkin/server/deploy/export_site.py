@@ -4,6 +4,7 @@ site's last local training."""
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,16 +18,25 @@ from fedkin.core.errors import ConfigError, ModelError
 from fedkin.data.federated import FederatedData
 from fedkin.data.table_transform import TableTransform, scaling_transform
 from fedkin.export.folder import ModelEntry, write
+from fedkin.export.formats import MLFLOW
+from fedkin.export.model_card import NO_OPTIONS, CardOptions
 from fedkin.export.predictor import Predictor
 from fedkin.server.column_messages import scaling_in
 from fedkin.server.deploy.build_node import labelled_values, scaled_values
+from fedkin.service.mlflow_folder import INNER, write_mlflow
 from fedkin.simulation.torch import wrap_module
 from fedkin.task_types.task_type import TaskType
 
 _SUFFIX = "-models.safetensors"
 
 
-def export_site(config: ClientConfig, path: Path, format: str, with_backbone: bool = False) -> Path:
+def export_site(
+    config: ClientConfig,
+    path: Path,
+    format: str,
+    with_backbone: bool = False,
+    options: CardOptions = NO_OPTIONS,
+) -> Path:
     """Write the models that a site stored in its newest run.
 
     ``cluster`` is the model of the site's cluster. ``personal`` is the cluster's model after the
@@ -37,6 +47,7 @@ def export_site(config: ClientConfig, path: Path, format: str, with_backbone: bo
         path: path of a new folder.
         format: ``safetensors``, ``torch`` or ``onnx``; for adapters also ``peft`` or ``merged``.
         with_backbone: whether to copy the backbone of adapters into the folder.
+        options: what the user says about the cards.
 
     Returns:
         The path of the model card.
@@ -90,7 +101,10 @@ def export_site(config: ClientConfig, path: Path, format: str, with_backbone: bo
     }
     if config.samples.words is not None:
         facts["words"] = config.samples.words
-    return write(entries, facts, path, format=format, with_backbone=with_backbone)
+    write_as = partial(write, entries, facts, with_backbone=with_backbone, options=options)
+    if format == MLFLOW:
+        return write_mlflow(partial(write_as, format=INNER), path)
+    return write_as(path, format=format)
 
 
 def _feature_names(config: ClientConfig) -> tuple[str, ...] | None:

@@ -33,6 +33,7 @@ from flwr.supercore.inflatable.inflatable_utils import (
 from flwr.supercore.run import RunNotRunningException
 from flwr.supernode.fleet_http_connection import http_request_response
 
+from fedkin.core.log_events import event
 from fedkin.server.deploy.worker_client import WorkerFailure
 from fedkin.server.deploy.worker_link import WorkerLinkError
 from fedkin.server.flower_record import parts_to_record, record_to_parts
@@ -164,7 +165,8 @@ def _answer_next(connection: Connection, answer: Answer) -> bool:
     message.metadata.__dict__["_message_id"] = tree.object_id
     fetched = time.monotonic()
     parts = record_to_parts(message.content)
-    name = f"round {one_line(message.metadata.group_id, 20)}, {operation_of(parts)}"
+    task = operation_of(parts)
+    name = f"round {one_line(message.metadata.group_id, 20)}, {task}"
     reply = _reply(message, parts, name, answer)
     answered = time.monotonic()
     _send(connection, run, reply, answered - fetched)
@@ -174,6 +176,7 @@ def _answer_next(connection: Connection, answer: Answer) -> bool:
         fetched - start,
         answered - fetched,
         time.monotonic() - answered,
+        extra=event("message", round=one_line(message.metadata.group_id, 20), task=task),
     )
     return True
 

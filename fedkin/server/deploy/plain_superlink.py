@@ -12,6 +12,9 @@ import os
 import re
 import threading
 from io import BufferedIOBase
+from pathlib import Path
+
+from fedkin.server.deploy.log_files import keep_output_small
 
 _COLOUR = re.compile(rb"\x1b\[[\d;]*m")
 _OUTPUTS = (1, 2)  # the numbers of standard output and standard error
@@ -57,6 +60,7 @@ def _finish(target: BufferedIOBase, copier: threading.Thread) -> None:
 
 def main() -> None:
     """Run the SuperLink with the options of the command line."""
+    keep_output_small(Path("superlink.log"), _OUTPUTS[0])
     plain_output()
     from flwr.superlink.cli import flower_superlink
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 import secrets
-import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
 
 import numpy as np
 from filelock import FileLock, Timeout
@@ -24,6 +23,7 @@ from fedkin.config.server import ServerConfig
 from fedkin.core.codec import decode, encode
 from fedkin.core.columns import CommonScaling
 from fedkin.core.errors import CheckpointError, FedkinError, StorageError
+from fedkin.core.log_events import event
 from fedkin.core.method import Method
 from fedkin.core.records import Record
 from fedkin.core.requirements import requirements_of
@@ -43,6 +43,7 @@ from fedkin.run.trained.ingredients import Ingredients
 from fedkin.run.worlds import ClientFacts, Digests, Methods, OpenWorld, named_methods
 from fedkin.server.column_summaries import column_summaries, label_statistics, scale_columns
 from fedkin.server.deploy.build_node import HANDSHAKE_SEED
+from fedkin.server.deploy.server_metrics import ServerMetrics
 from fedkin.server.handshake import make_handshake, model_digest
 from fedkin.server.membership import Membership
 from fedkin.server.node_registry import Memory
@@ -51,12 +52,12 @@ from fedkin.server.request_round import RequestRound
 from fedkin.server.transport import Transport
 from fedkin.simulation.workers import check_samples
 from fedkin.task_types.label_words import label_words
+from fedkin.tracking.health import Checks
 from fedkin.tracking.registry import make_trackers
 
 _TIMEOUT = 180.0  # seconds to wait until another server ends
 _POLL = 0.5  # seconds between attempts
 _log = logging.getLogger("fedkin")
-_FORMAT = logging.Formatter("%(asctime)s fedkin %(levelname)s: %(message)s", "%H:%M:%S")
 
 
 def serve(
@@ -65,6 +66,7 @@ def serve(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
     removed: Callable[[], Collection[str]] = tuple,
+    checks: Checks = MappingProxyType({}),
 ) -> Run:
     """Run a server's configuration with the clients that a transport reaches.
 
@@ -76,9 +78,10 @@ def serve(
         clock: returns the time in seconds.
         sleep: waits for a number of seconds.
         removed: returns the names of the sites that were removed for good.
+        checks: further health checks of the page in [metrics], by name.
 
     Raises:
-        ConfigError, ModelError, CheckpointError: as in ``simulate``.
+        ConfigError, ModelError, CheckpointError, MissingExtra: as in ``simulate``.
         StorageError: as in ``simulate``, or another server uses the folder.
     """
     folder = Path(config.federation.folder)
@@ -88,7 +91,9 @@ def serve(
             worlds = RemoteWorlds(
                 config, RequestRound(transport, config.federation, clock, sleep), removed
             )
-            run = _serve(config, worlds, state)
+            metrics = ServerMetrics(config, worlds.membership)
+            with metrics.shown(checks):
+                run = _serve(config, worlds, state, metrics)
             state.finish()
             return run
         except Exception as error:
@@ -98,14 +103,17 @@ def serve(
             state.stop()
 
 
-def _serve(config: ServerConfig, worlds: RemoteWorlds, state: StateWriter) -> Run:
-    """Run a server's configuration while ``state`` stores which sites take part.
+def _serve(
+    config: ServerConfig, worlds: RemoteWorlds, state: StateWriter, metrics: ServerMetrics
+) -> Run:
+    """Run a server's configuration while ``state`` stores which sites take part, and ``metrics``
+    counts.
 
     Raises the errors of ``serve``.
     """
     folder = Path(config.federation.folder)
-    trackers = make_trackers(config.federation.track, folder)
-    state.follow(worlds.membership)
+    trackers = make_trackers([*config.federation.track, *metrics.trackers], folder)
+    state.follow(worlds.membership, metrics.write)
     selected = named_methods(config.methods)
     resume = holds_run(folder)
     experiment = Experiment(
@@ -133,9 +141,9 @@ class StateWriter:
         self.state = FederationState()
         write_state(self.path, self.state)
 
-    def follow(self, membership: Membership) -> None:
+    def follow(self, membership: Membership, and_then: Callable[[], None]) -> None:
         """Write the state to its file whenever ``membership`` (the nodes that take part) may have
-        changed."""
+        changed, and call ``and_then``."""
 
         def write() -> None:
             members = membership.registry
@@ -151,6 +159,7 @@ class StateWriter:
                     nodes={node.info.name: node.node_id for node in online},
                 )
             )
+            and_then()
 
         membership.on_change = write
 
@@ -346,35 +355,10 @@ def log_round(record: Record, rounds: int) -> None:
         if record.get(kind):
             parts.append(f"{record[kind]} {kind}")
     text = ", ".join(parts) or "done"
-    _log.info("%s, round %d of %d: %s", record["method"], record["round"], rounds, text)
-
-
-def log_to(stream: Any = None) -> None:
-    """Show fedkin's log from level INFO on. In Flower's processes only warnings are shown by
-    default."""
-    log = logging.getLogger("fedkin")
-    if not log.handlers:
-        handler = logging.StreamHandler(stream or sys.stderr)
-        handler.setFormatter(_FORMAT)
-        log.addHandler(handler)
-        log.propagate = False
-    log.setLevel(logging.INFO)
-
-
-def log_to_file(path: Path) -> None:
-    """Append fedkin's log to a file too. If the file cannot be written, a warning is logged, and
-    the run continues."""
-    log = logging.getLogger("fedkin")
-    try:
-        handler = logging.FileHandler(path, encoding="utf-8")
-    except OSError as error:
-        reason = error.strerror
-        log.warning(
-            "%s cannot be written (%s), so fedkin deploy logs does not show this run", path, reason
-        )
-        return
-    handler.setFormatter(_FORMAT)
-    log.addHandler(handler)
+    facts = event("round", method=record["method"], round=record["round"], rounds=rounds)
+    _log.info(
+        "%s, round %d of %d: %s", record["method"], record["round"], rounds, text, extra=facts
+    )
 
 
 class RegistryFile:

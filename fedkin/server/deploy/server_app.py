@@ -14,8 +14,10 @@ from fedkin.core.errors import ConfigError, FedkinError
 from fedkin.reporting.draw import draw
 from fedkin.run.run import Run
 from fedkin.server.deploy import deployment_folder as files
+from fedkin.server.deploy.log_files import log_to, log_to_file
 from fedkin.server.deploy.removed_sites import removed_names
-from fedkin.server.deploy.run_server import error_line, log_to, log_to_file, serve
+from fedkin.server.deploy.run_server import error_line, serve
+from fedkin.server.deploy.server_metrics import deployment_checks
 from fedkin.server.flower_transport import FlowerTransport
 
 _log = logging.getLogger("fedkin")
@@ -36,7 +38,7 @@ def main(grid: Grid, context: Context) -> None:
     Flower's configuration of the run (``context.run_config``) has the file's path as its entry
     ``config``. Raises RunFailedError for an error of fedkin. Every error is logged first.
     """
-    log_to()
+    log_to(service="fedkin-server")
     try:
         finished = _serve(grid, context)
     except FedkinError as error:
@@ -61,7 +63,10 @@ def _serve(grid: Grid, context: Context) -> Run:
     log_to_file(Path(path).parent / files.SERVER_LOG)
     folder = Path(path).parent
     finished = serve(
-        load_server(Path(path)), FlowerTransport(grid), removed=partial(removed_names, folder)
+        load_server(Path(path)),
+        FlowerTransport(grid),
+        removed=partial(removed_names, folder),
+        checks=deployment_checks(folder),
     )
     draw(finished)
     return finished

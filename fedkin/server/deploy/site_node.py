@@ -15,8 +15,10 @@ from fedkin.config.server import ClientConfig, load_client
 from fedkin.core.errors import ConfigError, MissingExtra
 from fedkin.server.deploy import deployment_folder as files
 from fedkin.server.deploy.deployment_folder import Address
+from fedkin.server.deploy.log_files import keep_output_small, log_to
 from fedkin.server.deploy.place import refuse_copy
-from fedkin.server.deploy.run_server import log_to
+from fedkin.server.deploy.processes import SITE, Program
+from fedkin.server.deploy.site_metrics import SiteMetrics
 from fedkin.server.deploy.site_state import note_refusal
 from fedkin.server.deploy.worker_client import SiteWorker
 from fedkin.server.deploy.worker_link import WorkerLinkError
@@ -51,6 +53,7 @@ def run_site(folder: Path) -> None:
     # The file names below are relative to the site's folder.
     os.chdir(home)
     if needs_supernode(config):
+        _refuse_page(config)
         _become_supernode(secure)
     try:
         from fedkin.server.deploy.flower_node import NodeRefusedError, run_node
@@ -58,7 +61,8 @@ def run_site(folder: Path) -> None:
         raise MissingExtra(
             "a site needs Flower, which is not installed: pip install 'fedkin[flower]'"
         ) from error
-    log_to()
+    log_to(service="fedkin-site")
+    keep_output_small(Program(home, SITE).log)
     signal.signal(signal.SIGTERM, _stop)
     worker = SiteWorker(Path(files.CLIENT), os.getpid(), partial(note_refusal, home))
     try:
@@ -66,14 +70,16 @@ def run_site(folder: Path) -> None:
     except WorkerLinkError as error:
         note_refusal(home, str(error))
         raise ConfigError(f'{error}; or set worker = "none" under [client]') from error
+    metrics = SiteMetrics(config.metrics, home)
     try:
-        run_node(
-            address=str(address),
-            answer=worker.reply,
-            ca=Path(files.SITE_CA) if secure else None,
-            key=Path(files.NODE_KEY) if secure else None,
-            connected=partial(note_refusal, home, ""),
-        )
+        with metrics.shown(address):
+            run_node(
+                address=str(address),
+                answer=metrics.counted(worker.reply),
+                ca=Path(files.SITE_CA) if secure else None,
+                key=Path(files.NODE_KEY) if secure else None,
+                connected=partial(note_refusal, home, ""),
+            )
     except (Stopped, KeyboardInterrupt):
         _log.info("the site has left")
     except NodeRefusedError:
@@ -82,6 +88,15 @@ def run_site(folder: Path) -> None:
         time.sleep(_AGAIN)
         # Flower ends a refused process, so the site goes on in a new one with the same process id.
         os.execv(sys.executable, [sys.executable, "-m", "fedkin.cli", "deploy", "node", str(home)])
+
+
+def _refuse_page(config: ClientConfig) -> None:
+    """Raise ConfigError if a site that runs Flower's SuperNode is to show a page of metrics."""
+    if config.metrics is not None and config.metrics.port is not None:
+        raise ConfigError(
+            "metrics.port: this site runs Flower's SuperNode, in which no process stays that could "
+            "show a page; leave port out, so that the metrics are in a text file"
+        )
 
 
 def needs_supernode(config: ClientConfig) -> bool:

@@ -15,6 +15,7 @@ from pathlib import Path
 from fedkin.core.errors import ConfigError
 from fedkin.server.deploy import deployment_folder as files
 from fedkin.server.deploy import flower_commands, plain_superlink
+from fedkin.server.deploy.log_files import rotate_output
 from fedkin.server.deploy.processes import SITE, STARTER, SUPERLINK, Program, Started, start
 from fedkin.server.deploy.selection import Selection
 
@@ -63,6 +64,8 @@ def start_parts(selection: Selection, missing: Missing, say: Say) -> None:
     register: list[str] = []
     if selection.server and _is_secure(selection):
         register = [part.name for part in missing.sites]
+    for part in missing.sites:
+        rotate_output(part.log)
     # Programs append to their logs, so only what follows the present end is of this start.
     offsets = {part: _size(part.log) for part in missing.sites}
     starter = None
@@ -100,7 +103,9 @@ def start_superlink(folder: Path) -> Started:
     address = files.read_address(folder / files.FLOWER)
     options = [word for line in files.superlink_options(address) for word in line]
     command = [sys.executable, "-m", plain_superlink.__name__, *options]
-    process = start(Program(folder, SUPERLINK), command, _variables(folder))
+    program = Program(folder, SUPERLINK)
+    rotate_output(program.log)
+    process = start(program, command, _variables(folder))
     time.sleep(_PAUSE)
     _refuse_ended(process, folder)
     return process

@@ -242,8 +242,12 @@ def _has_all_rounds(config: ServerConfig) -> bool:
 
 
 def _fresh(log: Path, offset: int) -> tuple[list[str], int]:
-    """The complete lines that a log has after an offset in bytes, and the offset after them."""
-    data = log.read_bytes()[offset:] if log.exists() else b""
+    """The complete lines that a log has after an offset in bytes, and the offset after them. A log
+    that is shorter was rotated, and is read from its start."""
+    content = log.read_bytes() if log.exists() else b""
+    if len(content) < offset:
+        offset = 0
+    data = content[offset:]
     whole = data[: data.rfind(b"\n") + 1]
     return whole.decode(errors="replace").splitlines(), offset + len(whole)
 

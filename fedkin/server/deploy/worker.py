@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedkin import __version__
+from fedkin.server.deploy.log_files import keep_output_small
 from fedkin.server.deploy.worker_link import (
+    LOG,
     SOCKET,
     WorkerLinkError,
     check_peer,
@@ -28,11 +30,13 @@ from fedkin.server.deploy.worker_link import (
     worker_folder,
 )
 from fedkin.server.frames import Frames, read_frame, write_frame
+from fedkin.tracking.json_log import formatter
 
 if TYPE_CHECKING:
     from fedkin.server.node import Node
 
 _log = logging.getLogger("fedkin")
+_FORMAT = logging.Formatter("%(asctime)s %(name)s %(levelname)s: %(message)s", "%H:%M:%S")
 _CHECK = 0.5  # seconds between checks that the site runs
 _READ_TIMEOUT = 60.0  # seconds within which a message must arrive on a new connection
 
@@ -222,13 +226,14 @@ def main(arguments: list[str]) -> None:
     The arguments are the path of client.toml, the id of the site's process, and that process's
     mark.
     """
-    logging.basicConfig(
-        format="%(asctime)s %(name)s %(levelname)s: %(message)s", datefmt="%H:%M:%S"
-    )
+    logging.basicConfig()
+    (handler,) = logging.getLogger().handlers
+    handler.setFormatter(formatter(_FORMAT, "fedkin-site"))
     _log.setLevel(logging.INFO)
     config = Path(arguments[0])
     site = int(arguments[1])
     mark = arguments[2]
+    keep_output_small(worker_folder(config) / LOG)
     try:
         Worker(config, site, mark).serve()
     except WorkerLinkError as error:
