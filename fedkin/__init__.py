@@ -93,6 +93,7 @@ if TYPE_CHECKING:
     from fedkin.options.personal.parts import PersonalHead as PersonalHead
     from fedkin.options.personal.parts import PersonalModel as PersonalModel
     from fedkin.options.privacy.client_dp import ClientDP as ClientDP
+    from fedkin.options.quorum.minimum_replies import MinimumReplies as MinimumReplies
     from fedkin.options.robust.robust import RobustAggregation as RobustAggregation
     from fedkin.options.secret.secret_sums import SecretSums as SecretSums
     from fedkin.options.server_optimizer import FedAdagrad as FedAdagrad
@@ -173,6 +174,7 @@ _HOME = {
     "GaussianNoise": "fedkin.options.noise.data_noise",
     "LateReplies": "fedkin.options.late.late_replies",
     "Monitor": "fedkin.options.monitor.monitor",
+    "MinimumReplies": "fedkin.options.quorum.minimum_replies",
     "Ledger": "fedkin.core.ledger",
     "LocalTraining": "fedkin.core.training",
     "Measure": "fedkin.measures.measure",

@@ -8,6 +8,13 @@ OF_OPTIONS = (
     Measure("late_used", title="late replies used so far", unit="count", direction="neither"),
     Measure("late_dropped", title="late replies dropped so far", unit="count", direction="lower"),
     Measure(
+        "clusters_waiting",
+        title="clusters that kept their model because too few replies came",
+        unit="count",
+        direction="lower",
+        kept="round",
+    ),
+    Measure(
         "monitor_evidence",
         title="largest evidence that a client no longer fits (natural logarithm)",
         head="evidence",

@@ -120,6 +120,9 @@ SECTIONS = {
         repeatable=False,
         is_problem=True,
     ),
+    "quorum": OptionSection(
+        "quorum", {"per_cluster": "fedkin.options.quorum.minimum_replies:MinimumReplies"}
+    ),
     "late": OptionSection(
         "way to use late replies",
         {"replies": "fedkin.options.late.late_replies:LateReplies"},

@@ -32,6 +32,8 @@ ORDER = (
     "personal",
     # Takes each model's change in a round, after all averaging, as a gradient.
     "server_optimizer",
+    # Drops the replies of clusters with too few of them, before any option averages the others.
+    "quorum",
     # Answers the requests for means by the method and by the options above.
     "robust",
     # Adds late replies to a mean.

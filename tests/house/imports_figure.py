@@ -32,6 +32,7 @@ ABOUT = {  # the purpose of a package, in two words
     "options.noise": "noise in data",
     "options.late": "late replies",
     "options.monitor": "watched clusters",
+    "options.quorum": "enough replies",
     "options.secret": "secret sums",
     "options.privacy": "noisy sums",
     "task_types": "kinds of labels",

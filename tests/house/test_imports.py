@@ -36,6 +36,7 @@ PACKAGES: dict[str, str] = {
     "options.noise": "core data scenarios options",
     "options.late": "aggregation core options",
     "options.monitor": "core measures tasks options",
+    "options.quorum": "core options",
     "options.secret": "core security secret tasks options",
     "options.privacy": "core secret tracking options options.secret",
     "simulation": "core task_types data scenarios simulation.jax simulation.ray",

@@ -1,0 +1,1 @@
+"""A smallest number of replies for each cluster."""
