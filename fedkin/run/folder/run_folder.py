@@ -11,7 +11,7 @@
   clusters.
 * timings.jsonl: a line for each round, with seconds. It is a separate file, since seconds always
   differ.
-* checkpoints/: the two newest checkpoints.
+* checkpoints/: the two newest checkpoints; all of them with ``run.keep_checkpoints``.
 * privacy.*, release/: the privacy cost of a private run, in total and for each noisy sum; the
   values that may be released.
 * secret.jsonl: a line for each round with secure aggregation: numbers of secret sums and clients,
@@ -56,7 +56,7 @@ from fedkin.core.world import World
 from fedkin.data.table_transform import TableTransform
 from fedkin.options import SECTIONS
 from fedkin.run.folder import checkpoint, integrity
-from fedkin.run.folder.checkpoint import Checkpoint
+from fedkin.run.folder.checkpoint import NEWEST, Checkpoint
 from fedkin.run.folder.data_path import place_of_data
 from fedkin.run.folder.fingerprint import (
     determining_part,
@@ -279,6 +279,7 @@ class Folder:
             self.path / CHECKPOINTS,
             replace(state, records=self._digests.values()),
             self.fingerprint,
+            keep=None if self.description.run.get("keep_checkpoints") else NEWEST,
         )
 
     def _add(self, name: str, record: Record) -> None:
