@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from fedkin.core.requirements import ModelParts as ModelParts
     from fedkin.core.requirements import Requirements as Requirements
     from fedkin.core.requirements import RoundNeeds as RoundNeeds
+    from fedkin.core.requirements import Separation as Separation
     from fedkin.core.schedule import Schedule as Schedule
     from fedkin.core.training import SGD as SGD
     from fedkin.core.training import Adam as Adam
@@ -198,6 +199,7 @@ _HOME = {
     "Requirements": "fedkin.core.requirements",
     "RobustAggregation": "fedkin.options.robust.robust",
     "RoundNeeds": "fedkin.core.requirements",
+    "Separation": "fedkin.core.requirements",
     "Run": "fedkin.run.run",
     "SGD": "fedkin.core.training",
     "STOP": "fedkin.run.stopping",
