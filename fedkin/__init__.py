@@ -102,6 +102,8 @@ if TYPE_CHECKING:
     from fedkin.options.server_optimizer import FedYogi as FedYogi
     from fedkin.reporting.draw import draw as draw
     from fedkin.reporting.html.report import report as report
+    from fedkin.run.forget.forget import forget as forget
+    from fedkin.run.forget.forgotten import Forgotten as Forgotten
     from fedkin.run.run import Run as Run
     from fedkin.run.simulate import simulate as simulate
     from fedkin.run.stopping import STOP as STOP
@@ -171,6 +173,7 @@ _HOME = {
     "FedYogi": "fedkin.options.server_optimizer",
     "FedBias": "fedkin.options.personal.parts",
     "FedkinError": "fedkin.core.errors",
+    "Forgotten": "fedkin.run.forget.forgotten",
     "GaussianNoise": "fedkin.options.noise.data_noise",
     "LateReplies": "fedkin.options.late.late_replies",
     "Monitor": "fedkin.options.monitor.monitor",
@@ -199,7 +202,6 @@ _HOME = {
     "Requirements": "fedkin.core.requirements",
     "RobustAggregation": "fedkin.options.robust.robust",
     "RoundNeeds": "fedkin.core.requirements",
-    "Separation": "fedkin.core.requirements",
     "Run": "fedkin.run.run",
     "SGD": "fedkin.core.training",
     "STOP": "fedkin.run.stopping",
@@ -208,6 +210,7 @@ _HOME = {
     "Scores": "fedkin.tasks.evaluate",
     "Scoring": "fedkin.config.plan",
     "SecretSums": "fedkin.options.secret.secret_sums",
+    "Separation": "fedkin.core.requirements",
     "SimulatedWorld": "fedkin.simulation.engine",
     "State": "fedkin.core.method",
     "StorageError": "fedkin.core.errors",
@@ -226,6 +229,7 @@ _HOME = {
     "cox_loss": "fedkin.measures.cox_loss",
     "survival_curves": "fedkin.run.trained.survival",
     "draw": "fedkin.reporting.draw",
+    "forget": "fedkin.run.forget.forget",
     "jax_client": "fedkin.server.deploy.custom_clients",
     "ks_similarity": "fedkin.analysis.ks_similarity",
     "lora": "fedkin.models.lora",

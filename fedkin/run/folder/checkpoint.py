@@ -230,6 +230,12 @@ def of_round(folder: Path, round: int) -> Checkpoint:
         raise CheckpointError(f"{path} cannot be read: {error}") from error
 
 
+def remove(folder: Path, round: int) -> None:
+    """Delete the checkpoint of a round."""
+    with storage_errors(folder):
+        (folder / _file_name(round)).unlink(missing_ok=True)
+
+
 def _file_name(round: int) -> str:
     """The file name of a round's checkpoint."""
     return f"round-{round:06d}.safetensors"

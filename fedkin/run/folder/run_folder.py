@@ -18,6 +18,7 @@
   and the sums that were lost, with reasons.
 * clients.parquet: a row for each client, after the last round.
 * summary.json: the numbers of the final table.
+* forgotten.json: what was trained again, if clients were removed (``fk.forget``).
 * SHA256SUMS: digests of the files of a finished run (``sha256sum --check SHA256SUMS``).
 * figure.png, .svg: accuracy and cluster sizes over the rounds. ``fk.draw`` or ``fedkin run`` draws
   these figures.
@@ -79,6 +80,7 @@ CHECKPOINTS = "checkpoints"
 CLIENTS = "clients.parquet"
 SUMMARY = "summary.json"
 AGAINST = "against"
+FORGOTTEN = "forgotten.json"
 # Characters in the name of a user's method, module:Class, that folder names do not allow.
 _NO_FOLDER = re.compile(r"[^\w.+-]")
 _AT_THE_END = (CLIENTS, SUMMARY, integrity.SUMS)
@@ -93,6 +95,7 @@ SUMMED = (
     TIMINGS,
     CLIENTS,
     SUMMARY,
+    FORGOTTEN,
 )
 _DRAWN = tuple(
     f"{name}.{kind}" for name in ("figure", "topology", "membership") for kind in ("png", "svg")
@@ -106,6 +109,7 @@ _OWN = (
     TIMINGS,
     CLIENTS,
     SUMMARY,
+    FORGOTTEN,
     *_OF_OPTIONS,
     integrity.SUMS,
     *_DRAWN,
