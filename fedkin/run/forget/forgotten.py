@@ -88,6 +88,9 @@ def record_of(
         "rounds_replayed": plan.rounds - plan.start,
         "first_tainted_round": [None if one == NEVER else int(one) for one in plan.first],
         "clusters_replayed": list(range(len(after.models))) if plan.why_all else trained.tolist(),
+        # The number of each recorded cluster in this run: a clustering without the site may number
+        # the same clusters in another order.
+        "numbers_of_recorded_clusters": method.numbers.tolist(),
         "why_all_clusters": plan.why_all,
         "planned": cost(plan, plan.client_rounds),
         "measured": {

@@ -7,6 +7,7 @@ replaced by the recorded ones, in the rounds in which these are stored.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,6 +25,8 @@ from fedkin.run.forget.history import History
 from fedkin.run.forget.plan import ReplayPlan
 from fedkin.tasks.losses import Losses
 from fedkin.tasks.train import Train
+
+_log = logging.getLogger("fedkin")
 
 
 class PartitionChangedError(Exception):
@@ -62,6 +65,9 @@ class ReplayedMethod:
         # if clients choose them, or leave them, because of the removal.
         self.starts = plan.starts.copy()
         self._skips = not plan.why_all
+        # The number of each recorded cluster in this replay, since a clustering may number the same
+        # clusters in another order.
+        self.numbers = np.arange(history.clusters)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__dict__["method"], name)
@@ -85,7 +91,9 @@ class ReplayedMethod:
         self, world: World, state: Any, cohort: Int[np.ndarray, "n"], stream: Stream
     ) -> State:
         """A round in which only the clients of some clusters train."""
-        proxy = ReplayWorld(world, lambda rows: self._trained_rows(rows, cohort, stream.round))
+        proxy = ReplayWorld(
+            world, lambda rows: self._trained_rows(rows, cohort, stream.round), self._removed
+        )
         after = self.method.round(proxy, state, cohort, stream)
         self.cost.client_rounds += len(np.setdiff1d(proxy.asked, self._removed))
         self._check_clusters(after)
@@ -102,11 +110,32 @@ class ReplayedMethod:
     def _check_start(self, state: State) -> None:
         """Train the clusters whose clients differ from those of the recorded start."""
         self._check_clusters(state)
-        recorded = self._history.assignments[0]
-        others = np.setdiff1d(np.arange(len(recorded)), self._removed)
-        moved = others[state.assignment[others] != recorded[others]]
-        changed = np.concatenate([state.assignment[moved], recorded[moved]])
-        self.starts[changed[changed != UNASSIGNED]] = 0
+        others = np.setdiff1d(np.arange(len(state.assignment)), self._removed)
+        now = state.assignment[others]
+        self.numbers = same_numbers(self._history.assignments[0][others], now, len(self.starts))
+        starts = self.starts.copy()
+        self.starts[self.numbers] = starts
+        moved = now != self._recorded(0)[others]
+        changed = np.concatenate([now[moved], self._recorded(0)[others][moved]])
+        self._train_also(changed, round=0)
+
+    def _recorded(self, round: int) -> Int[np.ndarray, "N"]:
+        """The recorded assignment after a round, with the replay's numbers of clusters."""
+        recorded = self._history.assignments[round]
+        return np.where(recorded == UNASSIGNED, UNASSIGNED, self.numbers[recorded])
+
+    def _train_also(self, changed: Int[np.ndarray, "c"], round: int) -> None:
+        """Train further clusters after a round. ``changed`` may have repetitions and UNASSIGNED."""
+        changed = np.unique(changed[changed != UNASSIGNED])
+        changed = changed[self.starts[changed] > round]
+        self.starts[changed] = round
+        if len(changed):
+            _log.warning(
+                "without the removed clients, other clients train cluster %s from round %d on than "
+                "in the recorded run, so it is trained again too",
+                ", ".join(map(str, changed.tolist())),
+                round + 1,
+            )
 
     def _check_clusters(self, state: State) -> None:
         """Raise PartitionChangedError if there are not as many clusters as in the recorded run."""
@@ -149,7 +178,7 @@ class ReplayedMethod:
             cohort: all clients of the round.
             round: the round.
         """
-        recorded = self._history.assignments[round]
+        recorded = self._recorded(round)
         replied = clients[cluster != UNASSIGNED]
         trained = cluster[cluster != UNASSIGNED]
         moved = recorded[replied] != trained
@@ -167,7 +196,7 @@ class ReplayedMethod:
                 f"in round {round} other clients train cluster {changed[0]} than in the recorded "
                 f"run, which has no checkpoint of round {round - 1}"
             )
-        self.starts[changed] = round - 1
+        self._train_also(changed, round - 1)
 
     def _with_recorded(self, state: State, round: int) -> State:
         """The state with the recorded models of the clusters that were not trained."""
@@ -177,8 +206,10 @@ class ReplayedMethod:
         recorded = self._history.models(round)
         if recorded is None:
             return state
+        renumbered = np.empty_like(recorded)
+        renumbered[self.numbers] = recorded
         models = state.models.copy()
-        models[skipped] = recorded[skipped]
+        models[skipped] = renumbered[skipped]
         return replace(state, models=models)
 
 
@@ -222,11 +253,18 @@ class ReplayWorld(WorldProxy):
     Args:
         world: the wrapped world.
         trained: which rows of a training task must train.
+        removed: clients that never reply.
     """
 
-    def __init__(self, world: World, trained: Callable[[AskedRows], Bool[np.ndarray, "n"]]) -> None:
+    def __init__(
+        self,
+        world: World,
+        trained: Callable[[AskedRows], Bool[np.ndarray, "n"]],
+        removed: Int[np.ndarray, "g"],
+    ) -> None:
         super().__init__(world)
         self._trained = trained
+        self._removed = removed
         self.asked = np.zeros(0, np.int64)  # clients that were asked to train
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
@@ -235,7 +273,7 @@ class ReplayWorld(WorldProxy):
             if task.work is not None:
                 self.asked = np.append(self.asked, clients)
             return self._world.run(task, clients, stream)
-        cluster = _Clusters(self._world, task, clients, stream)
+        cluster = _Clusters(self._world, task, clients, stream, self._removed)
         trains = self._trained(AskedRows(clients, cluster))
         self.asked = np.append(self.asked, clients[trains])
         if trains.all():
@@ -253,15 +291,22 @@ class _Clusters:
         task: the training task.
         clients: the client of each row.
         stream: the stream of the task, so that the same clients do not reply.
+        removed: clients that never reply, so that they are not asked for losses.
     """
 
     def __init__(
-        self, world: World, task: Train, clients: Int[np.ndarray, "n"], stream: Stream | None
+        self,
+        world: World,
+        task: Train,
+        clients: Int[np.ndarray, "n"],
+        stream: Stream | None,
+        removed: Int[np.ndarray, "g"],
     ) -> None:
         self._world = world
         self._task = task
         self._clients = clients
         self._stream = stream
+        self._removed = removed
         self._chosen: Int[np.ndarray, "n"] | None = None
 
     def __call__(self) -> Int[np.ndarray, "n"]:
@@ -272,11 +317,35 @@ class _Clusters:
         return self._chosen
 
     def _ask(self) -> Int[np.ndarray, "n"]:
-        """Ask all clients for their losses, by which they choose as in ``Train``."""
-        losses: Float[np.ndarray, "n K"]
-        reply = self._world.run(Losses(self._task.models), self._clients, self._stream)
+        """Ask the clients for their losses, by which they choose as in ``Train``."""
+        rows = np.flatnonzero(~np.isin(self._clients, self._removed))
+        reply = self._world.run(Losses(self._task.models), self._clients[rows], self._stream)
+        losses: Float[np.ndarray, "r K"]
         losses = np.where(np.isnan(reply.losses), np.inf, reply.losses)
-        return np.where(reply.arrived, np.argmin(losses, axis=1), UNASSIGNED)
+        chosen = np.full(len(self._clients), UNASSIGNED)
+        chosen[rows] = np.where(reply.arrived, np.argmin(losses, axis=1), UNASSIGNED)
+        return chosen
+
+
+def same_numbers(
+    recorded: Int[np.ndarray, "n"], now: Int[np.ndarray, "n"], clusters: int
+) -> Int[np.ndarray, "K"]:
+    """The number that each recorded cluster has now: each is paired with the cluster that has most
+    of its clients, so that as many clients as possible are in the same cluster.
+
+    Args:
+        recorded: recorded cluster of each client, or UNASSIGNED.
+        now: the client's present cluster, or UNASSIGNED.
+        clusters: K, the number of clusters.
+    """
+    from scipy.optimize import linear_sum_assignment  # slow to load
+
+    both = (recorded != UNASSIGNED) & (now != UNASSIGNED)
+    overlap = np.zeros((clusters, clusters), np.int64)
+    np.add.at(overlap, (recorded[both], now[both]), 1)
+    # In a tie, a cluster keeps its number.
+    rows, numbers = linear_sum_assignment(2 * overlap * clusters + np.eye(clusters), maximize=True)
+    return numbers[np.argsort(rows)].astype(np.int64)
 
 
 def _completed(
