@@ -114,8 +114,8 @@ def known_clients(world: World) -> Int[np.ndarray, "c"] | None:
 
 
 def scored_clients(world: World, round: int) -> Int[np.ndarray, "c"]:
-    """Ids of the clients that count in the scores of a round, ascending: the reachable ones, without
-    clients that never reply by design (``Population.silent``).
+    """Ids of the clients that count in the scores of a round, ascending: the reachable ones without
+    those that never reply by design (``Population.silent``).
 
     Args:
         world: the world.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import TypeGuard
 
 import numpy as np
 from jaxtyping import Bool, Int
@@ -135,19 +136,25 @@ def _silent(ids: object) -> tuple[int, ...] | None:
     """Ids of silent clients, ascending; None if there are none. Raises ConfigError for other
     values."""
     if not isinstance(ids, (list, tuple)) or not all(_is_id(each) for each in ids):
-        raise ConfigError(f"silent must be a list of client ids from 0 up, such as [3]; got {ids!r}")
+        raise ConfigError(
+            f"silent must be a list of client ids from 0 up, such as [3]; got {ids!r}"
+        )
     return tuple(sorted({int(each) for each in ids})) or None
 
 
 def _is_id(value: object) -> bool:
     """Whether a value is an integer of at least 0."""
-    is_integer = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    return is_integer and int(value) >= 0
+    return _is_integer(value) and int(value) >= 0
 
 
 def _is_count(value: object) -> bool:
     """Whether a value is an integer of at least 1."""
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and int(value) > 0
+    return _is_integer(value) and int(value) > 0
+
+
+def _is_integer(value: object) -> TypeGuard[int]:
+    """Whether a value is an integer, of Python or of NumPy."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 @lru_cache(maxsize=2)

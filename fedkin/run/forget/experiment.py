@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -169,5 +168,3 @@ class Recorded:
             number = record["round"]
             begun.append(record, {"round": number}, migrations.get(number))
         begun.keep(stored)
-
-

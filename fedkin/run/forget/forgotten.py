@@ -125,7 +125,9 @@ def other_models(before: State, after: State, plan: ReplayPlan) -> Int[np.ndarra
     everyone = np.arange(len(before.assignment))
     others = np.setdiff1d(everyone, plan.clients)
     has = (before.assignment[others] != UNASSIGNED) | (after.assignment[others] != UNASSIGNED)
-    return others[has & np.array([_differs(before, after, client) for client in others], bool)]
+    return others[
+        has & np.array([_differs(before, after, client) for client in others.tolist()], bool)
+    ]
 
 
 def _differs(before: State, after: State, client: int) -> bool:

@@ -88,4 +88,3 @@ def _is_unknown_option(section: str, values: object) -> bool:
     """Whether a section of a description is an option of a user's class."""
     known = ("python", "data", "model", "method", "local", "scenario", "shift", "run")
     return section not in (*known, *SECTIONS) and isinstance(values, dict)
-

@@ -146,7 +146,7 @@ class ReplayedMethod:
             )
 
     def _trained_rows(
-        self, rows: AskedRows, cohort: Int[np.ndarray, "n"], round: int
+        self, rows: AskedRows, cohort: Int[np.ndarray, "a"], round: int
     ) -> Bool[np.ndarray, "n"]:
         """Mask of the rows (clients) that must train.
 
@@ -167,7 +167,7 @@ class ReplayedMethod:
         self,
         clients: Int[np.ndarray, "n"],
         cluster: Int[np.ndarray, "n"],
-        cohort: Int[np.ndarray, "n"],
+        cohort: Int[np.ndarray, "a"],
         round: int,
     ) -> None:
         """Train clusters from this round on whose clients differ from those of the recorded round.
