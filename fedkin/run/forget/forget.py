@@ -170,7 +170,9 @@ def _target(run: Run, out: str | Path | None, replace: bool) -> Path | None:
     if not replace:
         target = user_path(out) if out is not None else None
         if target is not None:
-            refuse_others(target, ("config.toml", *SUMMED))
+            refuse_others(target, SUMMED)
+            if target.exists() and any(target.iterdir()):
+                raise StorageError(f"{target} is not empty; choose another folder")
         return target
     if out is not None:
         raise ConfigError("out and replace exclude each other: give a folder, or replace the run")
@@ -218,9 +220,7 @@ def _move(work: Path, target: Path, replace: bool) -> None:
         if replace:
             shutil.move(target, work / "before")
         elif target.exists():
-            if any(target.iterdir()):
-                raise StorageError(f"{target} is not empty; choose another folder")
-            target.rmdir()
+            target.rmdir()  # it is empty
         shutil.move(work / "run", target)
 
 

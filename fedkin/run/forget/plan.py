@@ -118,7 +118,7 @@ def obstacle_of(history: History, sections: Iterable[str], validated: bool) -> s
 
 
 def evaluation_interval(plan: ReplayPlan, evaluate_every: int, kept: list[int]) -> int:
-    """Rounds from one evaluation of the replay to the next; 0: only after the last round.
+    """Rounds from one evaluation of the replay to the next, as ``Scoring.evaluate_every``.
 
     Clusters that are not trained again have models only in rounds with a checkpoint, so all
     clusters can be evaluated only there.
@@ -131,11 +131,9 @@ def evaluation_interval(plan: ReplayPlan, evaluate_every: int, kept: list[int]) 
     if (plan.starts <= plan.start).all() or not evaluate_every:
         return evaluate_every
     later = [round for round in kept if round > 0]
-    if not later:
-        return 0
     step = math.gcd(*later)
-    if later != list(range(step, later[-1] + 1, step)):
-        return 0
+    if not later or later != list(range(step, later[-1] + 1, step)):
+        return plan.rounds
     return math.lcm(evaluate_every, step)
 
 

@@ -131,8 +131,8 @@ class ReplayedMethod:
         self.starts[changed] = round
         if len(changed):
             _log.warning(
-                "without the removed clients, other clients train cluster %s from round %d on than "
-                "in the recorded run, so it is trained again too",
+                "without the removed clients, cluster %s gets other clients than in the recorded "
+                "run, so its model is trained again from round %d on",
                 ", ".join(map(str, changed.tolist())),
                 round + 1,
             )
@@ -193,7 +193,7 @@ class ReplayedMethod:
             return
         if round - 1 and self._history.models(round - 1) is None:
             raise PartitionChangedError(
-                f"in round {round} other clients train cluster {changed[0]} than in the recorded "
+                f"in round {round} cluster {changed[0]} gets other clients than in the recorded "
                 f"run, which has no checkpoint of round {round - 1}"
             )
         self._train_also(changed, round - 1)

@@ -13,6 +13,7 @@ import fedkin as fk
 from tests.run.forget.removal_world import LEAVER, ROUNDS, data, simulated
 
 FEDGROUP = fk.FedGroup(clusters=3, alpha=4, eta_g=0.0)
+PRETRAINED = 6  # a client of the cold start of "fedgroup, random"
 METHODS = {
     "fedavg": fk.FedAvg(),
     "fedprox": fk.FedProx(mu=0.1),
@@ -140,9 +141,11 @@ def test_another_partition_without_stored_models_repeats_everything(tmp_path: Pa
     method = METHODS["fedgroup, random"]
     plans: list[Any] = []
     run = simulated(method, tmp_path / "run")
-    done = fk.forget(run, [LEAVER], on_plan=plans.append)
-    equal(done.run, simulated(method, silent=[LEAVER]))
-    assert plans[-1].why_all == done.record["why_all_clusters"]
+    done = fk.forget(run, [PRETRAINED], on_plan=plans.append)
+    equal(done.run, simulated(method, silent=[PRETRAINED]))
+    assert [bool(plan.why_all) for plan in plans] == [False, True]
+    assert "which has no checkpoint of round" in done.record["why_all_clusters"]
+    assert done.record["planned"]["share"] > plans[0].share
 
 
 def test_label_noise_stays_the_same(tmp_path: Path) -> None:
