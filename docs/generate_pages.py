@@ -225,6 +225,7 @@ marked = {
     "data sets": tables.table_of_data_sets(),
     "methods": tables.table_of_papers(page_of),
     "privacy": tables.privacy_table(METHODS),
+    "forget": tables.forget_table(METHODS),
     "secret sums": tables.secret_table(METHODS),
     "shifts": tables.table_of_shifts(),
     **configuration_tables.all_tables(),
