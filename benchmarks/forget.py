@@ -62,7 +62,12 @@ SETTINGS = (
 def made_data() -> FederatedData:
     """Four clusters of six clients: the labels of each cluster are permuted."""
     return fk.planted(
-        "digits", "label_permutation", clusters=CLUSTERS, clients=CLIENTS, samples=60, test_samples=10
+        "mnist",
+        "label_permutation",
+        clusters=CLUSTERS,
+        clients=CLIENTS,
+        samples=150,
+        test_samples=20,
     )
 
 

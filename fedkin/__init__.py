@@ -102,8 +102,8 @@ if TYPE_CHECKING:
     from fedkin.options.server_optimizer import FedYogi as FedYogi
     from fedkin.reporting.draw import draw as draw
     from fedkin.reporting.html.report import report as report
-    from fedkin.run.forget.forget import forget as forget
-    from fedkin.run.forget.forgotten import Forgotten as Forgotten
+    from fedkin.removal.forget import forget as forget
+    from fedkin.removal.forgotten import Forgotten as Forgotten
     from fedkin.run.run import Run as Run
     from fedkin.run.simulate import simulate as simulate
     from fedkin.run.stopping import STOP as STOP
@@ -173,7 +173,7 @@ _HOME = {
     "FedYogi": "fedkin.options.server_optimizer",
     "FedBias": "fedkin.options.personal.parts",
     "FedkinError": "fedkin.core.errors",
-    "Forgotten": "fedkin.run.forget.forgotten",
+    "Forgotten": "fedkin.removal.forgotten",
     "GaussianNoise": "fedkin.options.noise.data_noise",
     "LateReplies": "fedkin.options.late.late_replies",
     "Monitor": "fedkin.options.monitor.monitor",
@@ -229,7 +229,7 @@ _HOME = {
     "cox_loss": "fedkin.measures.cox_loss",
     "survival_curves": "fedkin.run.trained.survival",
     "draw": "fedkin.reporting.draw",
-    "forget": "fedkin.run.forget.forget",
+    "forget": "fedkin.removal.forget",
     "jax_client": "fedkin.server.deploy.custom_clients",
     "ks_similarity": "fedkin.analysis.ks_similarity",
     "lora": "fedkin.models.lora",

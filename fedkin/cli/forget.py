@@ -14,7 +14,7 @@ from fedkin.cli.common import check_out, command, ending_on_signals, error_exit
 from fedkin.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from fedkin.run.forget.plan import ReplayPlan
+    from fedkin.removal.plan import ReplayPlan
     from fedkin.run.run import Run
 
 _NO_FOLDER = re.compile(r"[^\w.+-]")  # characters that names of folders do not have
@@ -51,7 +51,7 @@ def forget_command(
 
     The cost is printed before the training starts. RUN is kept unless --replace is given."""
     with error_exit(), ending_on_signals():
-        from fedkin.run.forget.forget import client_names, prepare
+        from fedkin.removal.forget import client_names, prepare
         from fedkin.run.run import Run
 
         if not site:
@@ -66,7 +66,7 @@ def forget_command(
             return
         names = "-".join(_NO_FOLDER.sub("-", name) for name in site)
         target = None if replace else out or run.with_name(f"{run.resolve().name}-without-{names}")
-        _forget(loaded, site, target, every_cluster, as_json)
+        _forget(loaded, site, target, every_cluster=every_cluster, as_json=as_json)
 
 
 def _forget(
@@ -75,8 +75,8 @@ def _forget(
     """Remove clients from a run, with a display of the progress, and print the result. A run
     without a target is replaced."""
     from fedkin.reporting.progress import ProgressDisplay
-    from fedkin.run.forget.cost_text import result_text
-    from fedkin.run.forget.forget import client_names, forget
+    from fedkin.removal.cost_text import result_text
+    from fedkin.removal.forget import client_names, forget
 
     def say(plan: ReplayPlan) -> None:
         _say(plan, client_names(loaded, plan))
@@ -101,7 +101,7 @@ def _forget(
 
 def _say(plan: ReplayPlan, names: list[str]) -> None:
     """Print the plan of a replay before it starts, on standard error."""
-    from fedkin.run.forget.cost_text import plan_text
+    from fedkin.removal.cost_text import plan_text
 
     for line in plan_text(plan, names):
         print(line, file=sys.stderr)

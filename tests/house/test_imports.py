@@ -52,7 +52,7 @@ PACKAGES: dict[str, str] = {
     "simulation simulation.torch config export run.folder",
     "run": "core measures task_types methods data scenarios tracking options options.robust "
     "simulation simulation.torch config run.folder run.metrics run.trained",
-    "run.forget": "core tasks data scenarios options config run.folder run.trained run",
+    "removal": "core tasks data scenarios options config run.folder run.trained run",
     "server.deploy": "core measures task_types security secret data tracking options simulation "
     "simulation.torch config export server run.folder run.metrics run.trained run reporting",
     "analysis": "core clustering measures tasks methods data tracking options options.secret "
@@ -66,7 +66,7 @@ PACKAGES: dict[str, str] = {
     "reporting.html": "core measures tasks data simulation config run.folder run.metrics run "
     "analysis analysis.compare analysis.serving reporting",
     "estimator": "core task_types data config export run.trained run",
-    "cli": "core measures data config export p2p run.folder run.trained run run.forget "
+    "cli": "core measures data config export p2p run.folder run.trained run removal "
     "server.deploy analysis analysis.compare analysis.advise analysis.serving reporting "
     "reporting.html papers",
     # fedkin/__init__.py gathers the public names, fedkin/__main__.py is the command.

@@ -18,7 +18,7 @@
   and the sums that were lost, with reasons.
 * clients.parquet: a row for each client, after the last round.
 * summary.json: the numbers of the final table.
-* forgotten.json: what was trained again, if clients were removed (``fk.forget``).
+* forgotten.json: the record of a removal of clients (``fk.forget``).
 * SHA256SUMS: digests of the files of a finished run (``sha256sum --check SHA256SUMS``).
 * figure.png, .svg: accuracy and cluster sizes over the rounds. ``fk.draw`` or ``fedkin run`` draws
   these figures.

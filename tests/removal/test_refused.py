@@ -9,8 +9,8 @@ import pytest
 
 import fedkin as fk
 from fedkin.core.errors import CheckpointError, ConfigError, StorageError
-from fedkin.run.forget.refusals import check_run
-from tests.run.forget.removal_world import LEAVER, data, simulated
+from fedkin.removal.refusals import check_run
+from tests.removal.removal_world import LEAVER, data, simulated
 
 LATE = fk.Population(arrivals={6: 1})
 
@@ -31,7 +31,7 @@ def refused(run: fk.Run, clients: list[int | str], *words: str) -> None:
 
 def test_clients(run: fk.Run) -> None:
     refused(run, [99], "0 to 11", "99")
-    refused(run, ["nobody"], "nobody")
+    refused(run, ["ward z"], "ward z")
     refused(run, [], "at least one client")
     refused(run, list(range(12)), "at least one must stay")
     asked = {int(c) for record in run.migrations for c in record["clients"]}

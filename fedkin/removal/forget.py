@@ -25,11 +25,11 @@ from fedkin.run.folder.run_folder import (
     SUMMED,
     refuse_others,
 )
-from fedkin.run.forget.experiment import Recorded
-from fedkin.run.forget.forgotten import Forgotten, record_of
-from fedkin.run.forget.plan import ReplayPlan, takes_part
-from fedkin.run.forget.refusals import check_clients, check_run, took_no_part
-from fedkin.run.forget.replay import PartitionChangedError, ReplayedMethod
+from fedkin.removal.experiment import Recorded
+from fedkin.removal.forgotten import Forgotten, record_of
+from fedkin.removal.plan import ReplayPlan, takes_part
+from fedkin.removal.refusals import check_clients, check_run, took_no_part
+from fedkin.removal.replay import PartitionChangedError, ReplayedMethod
 from fedkin.run.interruption import interruptible
 from fedkin.run.run import Run
 
@@ -65,7 +65,7 @@ def forget(
         on_round: called with the record of every round.
 
     Returns:
-        The new run, and the record of what was replayed.
+        The new run, and the record of the replay.
 
     Raises:
         ConfigError: a client is unknown or took no part; the run has real sites, or options that
@@ -85,16 +85,18 @@ def forget(
     target = _target(loaded, out, replace)
     recorded, plan = prepare(loaded, clients, every_cluster)
     with folder_lock(target), interruptible(), _work_folder(target) as work:
-        plan, after, method = _replayed(recorded, plan, work, on_plan, on_round)
+        plan, after, method = _replayed(
+            recorded, plan, work=work, on_plan=on_plan, on_round=on_round
+        )
         record = record_of(
             loaded,
             after,
-            plan,
-            method,
+            plan=plan,
+            method=method,
             names=client_names(loaded, plan),
             environment=_environment_changes(loaded),
         )
-        _finish(work, plan, method, recorded.history.kept, record)
+        _finish(work, plan, method=method, kept=recorded.history.kept, record=record)
         parts = dataclasses.replace(recorded.parts)
         if target is None:
             return Forgotten(dataclasses.replace(after, folder=None, made_of=parts), record)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedkin.run.forget.taint import (
+from fedkin.removal.taint import (
     NEVER,
     RoundTraces,
     copies_between_all,
@@ -16,7 +16,7 @@ from fedkin.run.forget.taint import (
     rounds_to_replay,
 )
 
-ORACLE = Path(__file__).resolve().parents[2] / "oracles" / "production.json"
+ORACLE = Path(__file__).resolve().parents[1] / "oracles" / "production.json"
 VECTORS = json.loads(ORACLE.read_text())["leave_and_replay"]
 
 

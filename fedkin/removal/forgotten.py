@@ -1,5 +1,5 @@
-"""The record of a removal: what was replayed, from where, at which cost, and who gets another
-model."""
+"""The record of a removal: replayed rounds and clusters, their cost, and the clients that get
+another model."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import numpy as np
 from jaxtyping import Int
 
 from fedkin.core.method import UNASSIGNED, State
-from fedkin.run.forget.plan import ReplayPlan
-from fedkin.run.forget.replay import ReplayedMethod
-from fedkin.run.forget.taint import NEVER
+from fedkin.removal.plan import ReplayPlan
+from fedkin.removal.replay import ReplayedMethod
+from fedkin.removal.taint import NEVER
 from fedkin.run.run import Run
 
 FORM = 1  # version of the record
@@ -37,8 +37,9 @@ class Forgotten:
 
     Attributes:
         run: the new run.
-        record: what was replayed, from which checkpoint, at which cost, digests of the models
-            before and after, and who gets another model (``forgotten.json``).
+        record: the content of ``forgotten.json``: replayed rounds and clusters, the checkpoint
+            before them, the cost, digests of the models before and after, and the clients that get
+            another model.
 
     Examples:
         >>> import fedkin as fk
@@ -121,7 +122,12 @@ def digests(models: np.ndarray) -> list[str]:
 
 
 def other_models(before: State, after: State, plan: ReplayPlan) -> Int[np.ndarray, "c"]:
-    """The clients, without the removed ones, whose models have other bits than before."""
+    """The clients, without the removed ones, whose models have other bits than before.
+
+    Args:
+        before, after: the states at the end of the recorded run and of the replay.
+        plan: the plan, with the removed clients.
+    """
     everyone = np.arange(len(before.assignment))
     others = np.setdiff1d(everyone, plan.clients)
     has = (before.assignment[others] != UNASSIGNED) | (after.assignment[others] != UNASSIGNED)

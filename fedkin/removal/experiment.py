@@ -24,9 +24,9 @@ from fedkin.run.callbacks import OnRound
 from fedkin.run.experiment import Experiment
 from fedkin.run.folder.fingerprint import fingerprint
 from fedkin.run.folder.run_folder import Folder
-from fedkin.run.forget.history import History
-from fedkin.run.forget.plan import ReplayPlan, evaluation_interval, obstacle_of, plan_replay
-from fedkin.run.forget.replay import ReplayedMethod
+from fedkin.removal.history import History
+from fedkin.removal.plan import ReplayPlan, evaluation_interval, obstacle_of, plan_replay
+from fedkin.removal.replay import ReplayedMethod
 from fedkin.run.run import Run
 from fedkin.run.simulated_worlds import SimulatedWorlds
 from fedkin.run.trained.ingredients import Ingredients

@@ -17,7 +17,7 @@ from fedkin.run.folder import checkpoint
 from fedkin.run.folder.checkpoint import Checkpoint
 from fedkin.run.folder.migrations import replay
 from fedkin.run.folder.run_folder import CHECKPOINTS
-from fedkin.run.forget.taint import RoundTraces
+from fedkin.removal.taint import RoundTraces
 from fedkin.run.run import Run
 from fedkin.scenarios.population import Population
 

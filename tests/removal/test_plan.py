@@ -9,12 +9,12 @@ import pytest
 
 import fedkin as fk
 from fedkin.core.requirements import requirements_of
-from fedkin.run.forget.cost_text import plan_text
-from fedkin.run.forget.forget import prepare
-from fedkin.run.forget.plan import ReplayPlan, evaluation_interval
-from fedkin.run.forget.replay import same_numbers
-from fedkin.run.forget.taint import NEVER
-from tests.run.forget.removal_world import LEAVER, ROUNDS, simulated
+from fedkin.removal.cost_text import plan_text
+from fedkin.removal.forget import prepare
+from fedkin.removal.plan import ReplayPlan, evaluation_interval
+from fedkin.removal.replay import same_numbers
+from fedkin.removal.taint import NEVER
+from tests.removal.removal_world import LEAVER, ROUNDS, simulated
 
 GIVEN = fk.Given(groups={str(client): f"group {client % 3}" for client in range(12)})
 

@@ -21,8 +21,8 @@ from fedkin.core.replies import Reply
 from fedkin.core.task import Task
 from fedkin.core.world import World
 from fedkin.core.world_proxy import WorldProxy
-from fedkin.run.forget.history import History
-from fedkin.run.forget.plan import ReplayPlan
+from fedkin.removal.history import History
+from fedkin.removal.plan import ReplayPlan
 from fedkin.tasks.losses import Losses
 from fedkin.tasks.train import Train
 
@@ -273,7 +273,7 @@ class ReplayWorld(WorldProxy):
             if task.work is not None:
                 self.asked = np.append(self.asked, clients)
             return self._world.run(task, clients, stream)
-        cluster = _Clusters(self._world, task, clients, stream, self._removed)
+        cluster = _Clusters(self._world, task, clients, stream=stream, removed=self._removed)
         trains = self._trained(AskedRows(clients, cluster))
         self.asked = np.append(self.asked, clients[trains])
         if trains.all():

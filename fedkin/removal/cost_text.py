@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from fedkin.run.forget.plan import ReplayPlan
-from fedkin.run.forget.taint import NEVER
+from fedkin.removal.plan import ReplayPlan
+from fedkin.removal.taint import NEVER
 
 
 def plan_text(plan: ReplayPlan, names: Sequence[str]) -> list[str]:

@@ -12,15 +12,15 @@ from jaxtyping import Bool, Int
 from fedkin.core.method import UNASSIGNED
 from fedkin.core.requirements import Separation
 from fedkin.options import SECTIONS
-from fedkin.run.forget.history import History
-from fedkin.run.forget.taint import NEVER, first_tainted_rounds, replay_starts
+from fedkin.removal.history import History
+from fedkin.removal.taint import NEVER, first_tainted_rounds, replay_starts
 
 _BY_MODEL = ("by_choice", "by_cluster")
 
 
 @dataclass(frozen=True)
 class ReplayPlan:
-    """What is trained again. Shapes: K clusters, T rounds.
+    """The rounds and clusters of a replay. Shapes: K clusters, T rounds.
 
     Attributes:
         clients: ids of the clients to be removed.

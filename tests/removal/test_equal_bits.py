@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import fedkin as fk
-from tests.run.forget.removal_world import LEAVER, ROUNDS, data, simulated
+from tests.removal.removal_world import LEAVER, ROUNDS, data, simulated
 
 FEDGROUP = fk.FedGroup(clusters=3, alpha=4, eta_g=0.0)
 PRETRAINED = 6  # a client of the cold start of "fedgroup, random"
