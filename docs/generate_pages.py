@@ -30,6 +30,7 @@ TASKS = "fedkin.tasks"
 REFERENCE = {
     "Running": {
         "fedkin.run": "Running",
+        "fedkin.removal": "Removing a client from a run",
         "fedkin.config.plan": "How a run is scored and computed",
         "fedkin.core.progress": "Progress",
         "fedkin.core.training": "Local training",
