@@ -159,7 +159,7 @@ def write(rows: list[dict[str, Any]]) -> None:
 
 def main() -> None:
     """Measure all settings, and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description="Measure the cost of a removal.")
     parser.add_argument("--write", action="store_true", help=f"write the table into {PAGE}")
     arguments = parser.parse_args()
     # The first run compiles the programs, which must not count.

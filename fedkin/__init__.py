@@ -100,10 +100,10 @@ if TYPE_CHECKING:
     from fedkin.options.server_optimizer import FedAdam as FedAdam
     from fedkin.options.server_optimizer import FedAvgM as FedAvgM
     from fedkin.options.server_optimizer import FedYogi as FedYogi
-    from fedkin.reporting.draw import draw as draw
-    from fedkin.reporting.html.report import report as report
     from fedkin.removal.forget import forget as forget
     from fedkin.removal.forgotten import Forgotten as Forgotten
+    from fedkin.reporting.draw import draw as draw
+    from fedkin.reporting.html.report import report as report
     from fedkin.run.run import Run as Run
     from fedkin.run.simulate import simulate as simulate
     from fedkin.run.stopping import STOP as STOP

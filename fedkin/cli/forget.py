@@ -74,9 +74,9 @@ def _forget(
 ) -> None:
     """Remove clients from a run, with a display of the progress, and print the result. A run
     without a target is replaced."""
-    from fedkin.reporting.progress import ProgressDisplay
     from fedkin.removal.cost_text import result_text
     from fedkin.removal.forget import client_names, forget
+    from fedkin.reporting.progress import ProgressDisplay
 
     def say(plan: ReplayPlan) -> None:
         _say(plan, client_names(loaded, plan))

@@ -20,13 +20,13 @@ from fedkin.core.requirements import Separation, requirements_of
 from fedkin.data.table_transform import transform_of
 from fedkin.options import SECTIONS
 from fedkin.options.base import Option
+from fedkin.removal.history import History
+from fedkin.removal.plan import ReplayPlan, evaluation_interval, obstacle_of, plan_replay
+from fedkin.removal.replay import ReplayedMethod
 from fedkin.run.callbacks import OnRound
 from fedkin.run.experiment import Experiment
 from fedkin.run.folder.fingerprint import fingerprint
 from fedkin.run.folder.run_folder import Folder
-from fedkin.removal.history import History
-from fedkin.removal.plan import ReplayPlan, evaluation_interval, obstacle_of, plan_replay
-from fedkin.removal.replay import ReplayedMethod
 from fedkin.run.run import Run
 from fedkin.run.simulated_worlds import SimulatedWorlds
 from fedkin.run.trained.ingredients import Ingredients

@@ -14,6 +14,11 @@ from pathlib import Path
 
 from fedkin.core.errors import ConfigError, StorageError
 from fedkin.core.storage import storage_errors, user_path, write_atomic
+from fedkin.removal.experiment import Recorded
+from fedkin.removal.forgotten import Forgotten, record_of
+from fedkin.removal.plan import ReplayPlan, takes_part
+from fedkin.removal.refusals import check_clients, check_run, took_no_part
+from fedkin.removal.replay import PartitionChangedError, ReplayedMethod
 from fedkin.run.callbacks import OnRound
 from fedkin.run.folder import checkpoint, integrity
 from fedkin.run.folder.fingerprint import environment, environment_changes
@@ -25,11 +30,6 @@ from fedkin.run.folder.run_folder import (
     SUMMED,
     refuse_others,
 )
-from fedkin.removal.experiment import Recorded
-from fedkin.removal.forgotten import Forgotten, record_of
-from fedkin.removal.plan import ReplayPlan, takes_part
-from fedkin.removal.refusals import check_clients, check_run, took_no_part
-from fedkin.removal.replay import PartitionChangedError, ReplayedMethod
 from fedkin.run.interruption import interruptible
 from fedkin.run.run import Run
 

@@ -12,12 +12,12 @@ from jaxtyping import Bool, Float, Int
 from fedkin.config.plan import Plan
 from fedkin.core.method import UNASSIGNED
 from fedkin.core.randomness import Stream
+from fedkin.removal.taint import RoundTraces
 from fedkin.run.cohort_selection import select_cohort
 from fedkin.run.folder import checkpoint
 from fedkin.run.folder.checkpoint import Checkpoint
 from fedkin.run.folder.migrations import replay
 from fedkin.run.folder.run_folder import CHECKPOINTS
-from fedkin.removal.taint import RoundTraces
 from fedkin.run.run import Run
 from fedkin.scenarios.population import Population
 
