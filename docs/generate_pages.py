@@ -30,6 +30,7 @@ TASKS = "fedkin.tasks"
 REFERENCE = {
     "Running": {
         "fedkin.run": "Running",
+        "fedkin.removal": "Removing a client from a run",
         "fedkin.config.plan": "How a run is scored and computed",
         "fedkin.core.progress": "Progress",
         "fedkin.core.training": "Local training",
@@ -225,6 +226,7 @@ marked = {
     "data sets": tables.table_of_data_sets(),
     "methods": tables.table_of_papers(page_of),
     "privacy": tables.privacy_table(METHODS),
+    "forget": tables.forget_table(METHODS),
     "secret sums": tables.secret_table(METHODS),
     "shifts": tables.table_of_shifts(),
     **configuration_tables.all_tables(),

@@ -12,10 +12,12 @@ import dataclasses
 import inspect
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from fedkin.config.registry import method_rows
+from fedkin.core.errors import FedkinError
+from fedkin.core.requirements import Separation, requirements_of
 from fedkin.data import DATASETS
 from fedkin.data.about import AboutData
 from fedkin.methods.about import About
@@ -33,6 +35,21 @@ HEADS = (
     "K",
     "what leaves a client for it",
 )
+# What a replay without a client trains again, by ``Separation.models``.
+REPLAYED = {
+    "unknown": "everything",
+    "one": "the one model, from the first round of the client",
+    "by_choice": "the client's clusters, if the models of all rounds are stored",
+    "by_cluster": "the client's clusters",
+}
+# Values of options that may make the models of a method more or less separate.
+OTHER_VALUES = {
+    "eta_g": (0.0, 0.01),
+    "newcomers": ("loss", "latest"),
+    "migration": ("loss",),
+    "averaging": ("gradients",),
+    "shared_base": (True,),
+}
 # Methods with options that change the answer of their defaults.
 BY_EXAMPLES = {"IFCA(weighting='examples')": IFCA(weighting="examples")}
 
@@ -161,3 +178,40 @@ def _answer_of_secret_sums(method: Any) -> str:
         )
     reason = refusal.partition(", and secret sums")[0].partition("; secret.")[0]
     return "no: " + reason.partition(" ")[2]
+
+
+def forget_table(methods: dict[str, type]) -> str:
+    """What ``fk.forget`` trains again, by the methods' declarations. Methods that mix all models
+    with all their options share the last row."""
+    rows = []
+    others = []
+    for name, kind in sorted(methods.items()):
+        default = _separation(kind)
+        variants = list(_variants(kind, default))
+        if default.models == "unknown" and not variants:
+            others.append(f"`{name}`")
+            continue
+        changed = "; ".join(f"`{option}`: {REPLAYED[models]}" for option, models in variants)
+        rows.append(f"| `{name}` | {REPLAYED[default.models]} | {changed} |\n")
+    last = f"| {', '.join(others)} | {REPLAYED['unknown']} | |\n"
+    head = "| method | trained again | with other options |\n|---|---|---|\n"
+    return head + "".join(rows) + last
+
+
+def _separation(kind: Callable[..., Any], **options: Any) -> Separation:
+    """How far a client's updates spread among the models of a method with these options."""
+    return requirements_of(kind(**options)).separation
+
+
+def _variants(kind: type, default: Separation) -> Iterator[tuple[str, str]]:
+    """Options of a method that make its models more or less separate, as ``option = value``, with
+    the answer."""
+    fields = {field.name for field in dataclasses.fields(kind)}
+    for option, values in OTHER_VALUES.items():
+        for value in values if option in fields else ():
+            try:
+                found = _separation(kind, **{option: value})
+            except FedkinError:  # the method has not this value
+                continue
+            if found.models != default.models:
+                yield f"{option} = {json.dumps(value)}", found.models

@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from fedkin.core.requirements import ModelParts as ModelParts
     from fedkin.core.requirements import Requirements as Requirements
     from fedkin.core.requirements import RoundNeeds as RoundNeeds
+    from fedkin.core.requirements import Separation as Separation
     from fedkin.core.schedule import Schedule as Schedule
     from fedkin.core.training import SGD as SGD
     from fedkin.core.training import Adam as Adam
@@ -100,6 +101,8 @@ if TYPE_CHECKING:
     from fedkin.options.server_optimizer import FedAdam as FedAdam
     from fedkin.options.server_optimizer import FedAvgM as FedAvgM
     from fedkin.options.server_optimizer import FedYogi as FedYogi
+    from fedkin.removal.forget import forget as forget
+    from fedkin.removal.forgotten import Forgotten as Forgotten
     from fedkin.reporting.draw import draw as draw
     from fedkin.reporting.html.report import report as report
     from fedkin.run.run import Run as Run
@@ -171,6 +174,7 @@ _HOME = {
     "FedYogi": "fedkin.options.server_optimizer",
     "FedBias": "fedkin.options.personal.parts",
     "FedkinError": "fedkin.core.errors",
+    "Forgotten": "fedkin.removal.forgotten",
     "GaussianNoise": "fedkin.options.noise.data_noise",
     "LateReplies": "fedkin.options.late.late_replies",
     "Monitor": "fedkin.options.monitor.monitor",
@@ -208,6 +212,7 @@ _HOME = {
     "Scores": "fedkin.tasks.evaluate",
     "Scoring": "fedkin.config.plan",
     "SecretSums": "fedkin.options.secret.secret_sums",
+    "Separation": "fedkin.core.requirements",
     "SimulatedWorld": "fedkin.simulation.engine",
     "State": "fedkin.core.method",
     "StorageError": "fedkin.core.errors",
@@ -226,6 +231,7 @@ _HOME = {
     "cox_loss": "fedkin.measures.cox_loss",
     "survival_curves": "fedkin.run.trained.survival",
     "draw": "fedkin.reporting.draw",
+    "forget": "fedkin.removal.forget",
     "jax_client": "fedkin.server.deploy.custom_clients",
     "ks_similarity": "fedkin.analysis.ks_similarity",
     "lora": "fedkin.models.lora",

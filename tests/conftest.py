@@ -66,6 +66,8 @@ LEVELS = {
     "papers": "simulation",
     "process": "process",
     "process/test_examples.py": "example",
+    "removal": "simulation",
+    "removal/test_taint.py": "unit",
     "reporting": "simulation",
     "run": "simulation",
     "scenarios": "unit",

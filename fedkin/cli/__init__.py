@@ -19,6 +19,7 @@ from fedkin.cli.deploy import deploy_app
 from fedkin.cli.eps import eps_command
 from fedkin.cli.evaluate import evaluate_command
 from fedkin.cli.export import export_command
+from fedkin.cli.forget import forget_command
 from fedkin.cli.methods import methods_command
 from fedkin.cli.peer import peer_app
 from fedkin.cli.place import place_command
@@ -55,6 +56,7 @@ app.command("audit")(audit_command)
 app.command("eps")(eps_command)
 app.command("evaluate")(evaluate_command)
 app.command("export")(export_command)
+app.command("forget")(forget_command)
 app.command("predict")(predict_command)
 app.command("place")(place_command)
 app.command("serve")(serve_command)

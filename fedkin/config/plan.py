@@ -50,6 +50,8 @@ class Scoring:
     Args:
         evaluate_every: rounds from one evaluation to the next. 0: only after the last round.
         checkpoint_every: rounds from one checkpoint to the next.
+        keep_checkpoints: whether all checkpoints stay in the run's folder, not only the newest two.
+            ``fk.forget`` then repeats fewer rounds and fewer clusters.
         target: score for ``rounds_to_target`` in the summary: an accuracy (a share), or an error in
             units of the label, which is reached from above.
         global_model: whether to evaluate the mean of the cluster models as well.
@@ -74,6 +76,7 @@ class Scoring:
 
     evaluate_every: NotNegative = 1
     checkpoint_every: Positive = 10
+    keep_checkpoints: bool = False
     target: Goal | None = None
     global_model: bool = False
     patience: Positive | None = None

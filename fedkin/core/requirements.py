@@ -123,6 +123,30 @@ class ModelParts:
 
 
 @dataclass(frozen=True)
+class Separation:
+    """How far a client's updates spread among a method's models. It decides what ``fk.forget`` must
+    train again.
+
+    Attributes:
+        models: ``unknown`` if any model may hold something of any client. ``one``: there is one
+            model, and in a round only clients of the cohort work for it. ``by_choice``: also, a
+            model changes only by the training of clients that are assigned to it after the round
+            (``tasks.train``), but decisions of a round may read the models. ``by_cluster``: as
+            ``by_choice``, and no decision of a round reads the models.
+        because: the name of the method's option whose present value makes the answer ``unknown`` or
+            ``by_choice``. Empty: no option does.
+
+    Examples:
+        >>> import fedkin as fk
+        >>> fk.Separation(models="by_cluster")
+        Separation(models='by_cluster', because='')
+    """
+
+    models: Literal["unknown", "one", "by_choice", "by_cluster"] = "unknown"
+    because: str = ""
+
+
+@dataclass(frozen=True)
 class RoundNeeds:
     """Rounds for which a method is designed. It runs with other rounds too, after a warning.
 
@@ -203,6 +227,7 @@ class Requirements:
         reads: replies of single clients that the method reads.
         changes: how models change, in addition to averaging.
         parts: parts of models that stay on clients, or must be shared.
+        separation: how far a client's updates spread among the models.
         rounds: rounds for which the method is designed.
         memory: memory that grows with the number of clients.
         data: requirements for the clients' data.
@@ -227,6 +252,7 @@ class Requirements:
     reads: ClientReads = ClientReads()
     changes: ModelChanges = ModelChanges()
     parts: ModelParts = ModelParts()
+    separation: Separation = Separation()
     rounds: RoundNeeds = RoundNeeds()
     memory: MemoryNeeds = MemoryNeeds()
     data: DataNeeds = DataNeeds()

@@ -113,6 +113,19 @@ def known_clients(world: World) -> Int[np.ndarray, "c"] | None:
     return world.known_clients() if isinstance(world, RegisteringWorld) else None
 
 
+def scored_clients(world: World, round: int) -> Int[np.ndarray, "c"]:
+    """Ids of the clients that count in the scores of a round, ascending: the reachable ones without
+    those that never reply by design (``Population.silent``).
+
+    Args:
+        world: the world.
+        round: the round.
+    """
+    reachable = world.clients(round)
+    silent = getattr(world, "silent_clients", ())
+    return reachable[~np.isin(reachable, silent)] if len(silent) else reachable
+
+
 def client_names(world: World) -> Sequence[str] | None:
     """The names of all clients, for messages; None if the world knows no names."""
     return getattr(world, "client_names", None)

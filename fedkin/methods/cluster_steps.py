@@ -8,8 +8,9 @@ clients that a function gets.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 import numpy as np
@@ -20,6 +21,7 @@ from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.model_spec import BYTES_PER_NUMBER
 from fedkin.core.randomness import Stream
+from fedkin.core.requirements import Separation
 from fedkin.core.task import Task
 from fedkin.core.training import LocalTraining
 from fedkin.core.validation import check_choice, check_not_negative
@@ -34,6 +36,7 @@ from fedkin.tasks.train import TrainingReply
 
 WEIGHTING = ("simple", "examples", "first_client")
 BY_LOSS = "loss"
+NONE: Mapping[str, Any] = MappingProxyType({})
 # The test with which clients detect a shift of their data, after which they are placed again.
 Migration = Literal["none", "label_blind", "label_aware", "label_quantiles", "loss"]
 MIGRATION = get_args(Migration)
@@ -85,6 +88,30 @@ def shared_head(method: Any) -> str:
         method: a method with the field ``newcomers``.
     """
     return "losses of all models (newcomers = 'loss')" if method.newcomers == "loss" else ""
+
+
+def separation(method: Any, mixing: Mapping[str, Any] = NONE, choosing: bool = False) -> Separation:
+    """How far a client's updates spread among the models of a method that uses the steps in this
+    file.
+
+    Args:
+        method: a method with the field ``eta_g`` and, if it has them, ``newcomers`` and
+            ``migration``.
+        mixing: further options, each with the value with which every model gets something of every
+            client.
+        choosing: whether the method itself compares the models in every round.
+    """
+    if method.eta_g:
+        return Separation("unknown", because="eta_g")
+    for option, value in mixing.items():
+        if getattr(method, option) == value:
+            return Separation("unknown", because=option)
+    if choosing:
+        return Separation("by_choice")
+    for option in ("newcomers", "migration"):
+        if getattr(method, option, None) == BY_LOSS:
+            return Separation("by_choice", because=option)
+    return Separation("by_cluster")
 
 
 def sends(method: Any) -> str:

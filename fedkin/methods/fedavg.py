@@ -23,7 +23,7 @@ from jaxtyping import Float, Int
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
-from fedkin.core.requirements import Requirements
+from fedkin.core.requirements import Requirements, Separation
 from fedkin.core.training import LocalTraining
 from fedkin.core.world import World
 from fedkin.methods.about import About
@@ -50,7 +50,7 @@ class FedAvg:
     )
 
     def requirements(self) -> Requirements:
-        return Requirements(keeps_clusters=True)
+        return Requirements(keeps_clusters=True, separation=Separation("one"))
 
     def init(self, world: World, stream: Stream) -> State:
         return single_model_state(world, stream)

@@ -43,6 +43,7 @@ from fedkin.core.validation import check_choices, check_not_negative, check_posi
 from fedkin.core.world import World
 from fedkin.measures.cosine import dissimilarity
 from fedkin.measures.ternary import base_directions, ternary_similarity
+from fedkin.methods import cluster_steps
 from fedkin.methods.about import (
     COLD_START_CLIENTS,
     COMPARED_PART,
@@ -113,9 +114,7 @@ class FedGroup:
     eta_g: float = 0.01  # learning rate between clusters; 0: clusters share nothing
     mu: float = 0.0  # weight of the proximal term; above 0 this is FedGrouProx
     components: int = 3  # number of base directions: three, hence "ternary"
-    centers: Literal["kmeans", "random"] = (
-        "kmeans"  # how clusters are formed; "random": the RCC ablation
-    )
+    centers: Literal["kmeans", "random"] = "kmeans"  # how clusters are formed; "random": RCC
     # How clients outside the cold start are placed. "similarity": by their updates from w_0,
     # "latest": eq. 10 as printed, "random": the RAC ablation.
     newcomers: Literal["similarity", "latest", "random"] = "similarity"
@@ -135,6 +134,7 @@ class FedGroup:
         return Requirements(
             clients=AtLeast(self.clusters, because="clusters"),
             reads=ClientReads(updates="single"),
+            separation=cluster_steps.separation(self, {"newcomers": "latest"}),
         )
 
     def init(self, world: World, stream: Stream) -> FedGroupState:

@@ -22,7 +22,7 @@ from jaxtyping import Int
 from fedkin.core.method import State
 from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
-from fedkin.core.requirements import Requirements
+from fedkin.core.requirements import Requirements, Separation
 from fedkin.core.validation import check_not_negative
 from fedkin.core.world import World
 from fedkin.methods.about import PROXIMAL_WEIGHT, About
@@ -56,7 +56,7 @@ class FedProx:
         check_not_negative("mu", self.mu)
 
     def requirements(self) -> Requirements:
-        return Requirements(keeps_clusters=True)
+        return Requirements(keeps_clusters=True, separation=Separation("one"))
 
     def init(self, world: World, stream: Stream) -> State:
         return single_model_state(world, stream)

@@ -135,6 +135,7 @@ class FlexCFL:
             clients=AtLeast(self.clusters, because="clusters"),
             reads=ClientReads(updates="single", standing=cluster_steps.standing_tasks(self)),
             parts=ModelParts(shared_head=cluster_steps.shared_head(self)),
+            separation=cluster_steps.separation(self),
         )
 
     def init(self, world: World, stream: Stream) -> FlexCFLState:

@@ -27,7 +27,7 @@ from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
-from fedkin.core.requirements import ClientReads, Requirements
+from fedkin.core.requirements import ClientReads, Requirements, Separation
 from fedkin.core.world import World, client_names
 from fedkin.methods.about import About
 from fedkin.methods.fedavg import train_and_average
@@ -85,7 +85,11 @@ class Given:
 
     def requirements(self) -> Requirements:
         sends = "" if self.groups else "a hash of its group's name"
-        return Requirements(reads=ClientReads(sends=sends), keeps_clusters=True)
+        return Requirements(
+            reads=ClientReads(sends=sends),
+            separation=Separation("by_cluster"),
+            keeps_clusters=True,
+        )
 
     def init(self, world: World, stream: Stream) -> GivenState:
         start = world.initial(stream.child("model"))

@@ -21,8 +21,7 @@ numbers. Clusters have no common start, so newcomers cannot be placed by directi
 
 The random initial models determine the clusters: one model may attract the clients of two true
 clusters (docs/results-planted.md counts how often). A cluster that no client chose keeps its model.
-IFCA-MIG (FlexCFL, section 5.3): a client that detects a shift of its data chooses again, selected
-or not, for k more messages.
+IFCA-MIG (FlexCFL, section 5.3): clients whose data have shifted choose again: k more messages each.
 """
 
 from __future__ import annotations
@@ -49,6 +48,7 @@ from fedkin.tasks.train import TrainingReply, train
 
 # Names of the options with which the method reads single updates, for messages.
 _SINGLE = "averaging, weighting or shared_base (averages of models by examples need means only)"
+_MIXING = {"averaging": "gradients", "shared_base": True}  # all clients change every model
 _WHOLE = 2**31 - 1  # batch size larger than any client's data: one batch of all samples
 
 
@@ -87,8 +87,7 @@ class IFCA:
     # weights of clients in a mean; "first_client" is FlexCFL's error, as coded
     weighting: Literal["simple", "examples", "first_client"] = "simple"
     shared_base: bool = False  # all layers except the last are shared, and trained by all clients
-    # how new clients are placed; "round": they choose when they are first selected
-    newcomers: Literal["round", "loss", "random"] = "round"
+    newcomers: Literal["round", "loss", "random"] = "round"  # "round": clients choose at selection
     migration: cluster_steps.Migration = "none"  # shift test of clients
     threshold: float = 0.2  # largest change of labels without a shift, in the unit of migration
     eta_g: float = 0.0  # learning rate between clusters; 0: clusters share nothing
@@ -112,6 +111,7 @@ class IFCA:
             model=ModelNeeds(last_layer=self.shared_base, because="shared_base"),
             reads=reads,
             parts=ModelParts(shared_head="losses of all models"),
+            separation=cluster_steps.separation(self, _MIXING, choosing=True),
         )
 
     def init(self, world: World, stream: Stream) -> State:

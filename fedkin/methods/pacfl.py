@@ -52,7 +52,7 @@ from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
-from fedkin.core.requirements import ClientReads, DataNeeds, MemoryNeeds, Requirements
+from fedkin.core.requirements import ClientReads, DataNeeds, MemoryNeeds, Requirements, Separation
 from fedkin.core.validation import check_choice, check_not_negative, check_positive_integer
 from fedkin.core.world import World
 from fedkin.measures.principal_angles import FORMS, angles_between, orthonormal, side_by_side
@@ -115,6 +115,7 @@ class PACFL:
     def requirements(self) -> Requirements:
         return Requirements(
             reads=ClientReads(sends="bases of subspaces of its samples"),
+            separation=Separation("by_cluster"),
             memory=MemoryNeeds(compares_all=True),
             data=DataNeeds(classes="compares the samples of each class"),
         )

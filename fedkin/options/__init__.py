@@ -27,6 +27,8 @@ class OptionSection(NamedTuple):
         repeatable: whether the training of a run with the option can be repeated without some
             samples. False if the repetition's rounds would differ from those of the run, or would
             cost privacy again.
+        by_client: whether the option changes only each client's own data, so that the models of
+            clusters stay as separate as the method keeps them.
         is_problem: whether the option describes the problem, so that it cannot be tuned, and not a
             solution.
         extra: the extra of the package fedkin that the option needs; empty for none.
@@ -38,6 +40,7 @@ class OptionSection(NamedTuple):
     only_simulated: bool = False
     files: tuple[str, ...] = ()
     repeatable: bool = True
+    by_client: bool = False
     is_problem: bool = False
     extra: str = ""
 
@@ -107,11 +110,13 @@ SECTIONS = {
             "pair": "fedkin.options.noise.data_noise:PairFlips",
         },
         only_simulated=True,
+        by_client=True,
     ),
     "feature_noise": OptionSection(
         "feature noise",
         {"gaussian": "fedkin.options.noise.data_noise:GaussianNoise"},
         only_simulated=True,
+        by_client=True,
     ),
     "attack": OptionSection(
         "attack",

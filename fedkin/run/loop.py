@@ -13,7 +13,7 @@ from fedkin.config.plan import Plan
 from fedkin.core.method import UNASSIGNED, ClientRemark, Method, State
 from fedkin.core.randomness import Stream
 from fedkin.core.records import Record
-from fedkin.core.world import World, client_names
+from fedkin.core.world import World, client_names, scored_clients
 from fedkin.measures.measure import Measure
 from fedkin.measures.table import EXTRA
 from fedkin.methods.decentralized import PeerState
@@ -389,7 +389,7 @@ class _Recorder:
         round = run_state.round
         state = run_state.state
         truth = self.ground_truth()
-        reachable = self.instrumented.clients(round)
+        reachable = scored_clients(self.instrumented.world, round)
         observations = self.instrumented.observations
         clustering = self.cluster_metrics.record(
             round,

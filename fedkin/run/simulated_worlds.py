@@ -102,6 +102,7 @@ class SimulatedWorlds:
         # Check that at least one client is reachable in every round, despite late arrivals and
         # leaving.
         with error_context("scenario"):
+            self.population.check_silent(self.clients)
             for round in (0, *world.population.arrivals, *world.population.departures):
                 world.clients(min(round, plan.rounds))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import TypeGuard
 
 import numpy as np
 from jaxtyping import Bool, Int
@@ -35,6 +36,9 @@ class Population:
             the order of arrival; all other clients take part from the start.
         departures: number of clients that leave for good, by round. The clients with the lowest
             remaining ids leave.
+        silent: ids of clients that never reply to anything and are in no score, although they are
+            drawn into cohorts as all others. This is the run that ``fk.forget`` repeats. None: no
+            client.
 
     Examples:
         >>> import fedkin as fk
@@ -48,6 +52,7 @@ class Population:
     stragglers: float = 0.0
     arrivals: dict[int, int] = field(default_factory=dict)
     departures: dict[int, int] = field(default_factory=dict)
+    silent: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         for name in ("dropout", "mute", "stragglers"):
@@ -59,6 +64,17 @@ class Population:
                         f"{name} must map rounds to numbers of clients, both integers of at least "
                         f"1, such as {{5: 20}}; got {round!r}: {count!r}"
                     )
+        if self.silent is not None:
+            object.__setattr__(self, "silent", _silent(self.silent))
+
+    def check_silent(self, total: int) -> None:
+        """Raise ConfigError if silent clients are not among ``total`` clients, or if no other
+        client is left."""
+        unknown = [client for client in self.silent or () if client >= total]
+        if unknown:
+            raise ConfigError(f"silent: {unknown[0]} is not a client; ids are 0 to {total - 1}")
+        if len(self.silent or ()) >= total:
+            raise ConfigError("silent names every client; at least one must reply")
 
     def departed(self, round: int) -> Int[np.ndarray, "g"]:
         """Ids of the clients that have left for good by this round."""
@@ -116,9 +132,29 @@ class Population:
         return np.array([draws.client(int(c)).random() for c in clients])
 
 
+def _silent(ids: object) -> tuple[int, ...] | None:
+    """Ids of silent clients, ascending; None if there are none. Raises ConfigError for other
+    values."""
+    if not isinstance(ids, (list, tuple)) or not all(_is_id(each) for each in ids):
+        raise ConfigError(
+            f"silent must be a list of client ids from 0 up, such as [3]; got {ids!r}"
+        )
+    return tuple(sorted({int(each) for each in ids})) or None
+
+
+def _is_id(value: object) -> bool:
+    """Whether a value is an integer of at least 0."""
+    return _is_integer(value) and int(value) >= 0
+
+
 def _is_count(value: object) -> bool:
     """Whether a value is an integer of at least 1."""
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and int(value) > 0
+    return _is_integer(value) and int(value) > 0
+
+
+def _is_integer(value: object) -> TypeGuard[int]:
+    """Whether a value is an integer, of Python or of NumPy."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 @lru_cache(maxsize=2)

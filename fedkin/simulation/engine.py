@@ -142,6 +142,11 @@ class SimulatedWorld:
         return self.data.client_names
 
     @property
+    def silent_clients(self) -> tuple[int, ...]:
+        """Ids of clients that never reply and are in no score."""
+        return self.population.silent or ()
+
+    @property
     def update_memory(self) -> int:
         """Bytes that the updates of all clients of one task may take together, if the method needs
         only their means.
@@ -342,11 +347,12 @@ class SimulatedWorld:
         """Which rows fail, i.e. get no reply from their client (a row is a client and its model).
 
         A client that never replies does not fail in a local task (``task.local``), for which no
-        message is sent.
+        message is sent. A silent client fails in every task.
         """
         population = self.population
+        silent = np.isin(clients, self.silent_clients)
         if not (task.can_be_lost and (population.dropout or population.mute or task.between_peers)):
-            return np.zeros(len(clients), bool)
+            return silent
         # A client fails in all its rows or in none.
         distinct, row = np.unique(clients, return_inverse=True)
         failed = np.zeros(len(distinct), bool)
@@ -356,7 +362,7 @@ class SimulatedWorld:
             failed |= population.never_responding(distinct, stream)
         if task.between_peers:
             failed |= ~np.isin(distinct, self.clients(self._now.round))
-        return failed[row.ravel()]
+        return failed[row.ravel()] | silent
 
 
 def _check_ids(ids: Int[np.ndarray, "N"] | None, clients: int) -> Int[np.ndarray, "N"]:

@@ -17,7 +17,7 @@ from fedkin.methods.about import NOTHING
 from fedkin.scenarios.shifts import SHIFTS
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-TABLES = ["data sets", "methods", "privacy", "secret sums", "shifts"]
+TABLES = ["data sets", "forget", "methods", "privacy", "secret sums", "shifts"]
 
 
 def test_every_method_has_a_row() -> None:
@@ -117,3 +117,11 @@ def test_every_data_set_has_a_description() -> None:
     rows = chart.table_of_data_sets().splitlines()[2:]
     assert [row.split("`")[1] for row in rows] == list(DATASETS)
     assert "| `mnist` | 1,000 | 70,000 | handwritten digits 28x28 |" in rows
+
+
+def test_what_a_removal_trains_again() -> None:
+    table = chart.forget_table(METHODS)
+    assert "| `fedgroup` | everything | `eta_g = 0.0`: the client's clusters |\n" in table
+    assert "| `pacfl` | the client's clusters |  |\n" in table
+    assert "| `ifca` | the client's clusters, if the models of all rounds are stored | " in table
+    assert all(f"`{name}`" in table for name in METHODS)

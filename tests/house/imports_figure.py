@@ -55,6 +55,7 @@ ABOUT = {  # the purpose of a package, in two words
     "run.metrics": "scores of a round",
     "run.trained": "models of a run",
     "run": "rounds, results",
+    "removal": "a site leaves",
     "server.deploy": "init, check, run",
     "analysis": "seeds, statistics",
     "analysis.compare": "grids",

@@ -55,6 +55,7 @@ PACKAGES: dict[str, str] = {
     "simulation simulation.torch config export service run.folder",
     "run": "core measures task_types methods data scenarios tracking options options.robust "
     "simulation simulation.torch config export run.folder run.metrics run.trained",
+    "removal": "core tasks data scenarios options config run.folder run.trained run",
     "server.deploy": "core measures task_types security secret data tracking options simulation "
     "simulation.torch config export service server run.folder run.metrics run.trained run "
     "reporting",
@@ -71,7 +72,7 @@ PACKAGES: dict[str, str] = {
     "analysis analysis.compare analysis.serving reporting",
     "estimator": "core task_types data config export run.trained run",
     "cli": "core measures data tracking config export service p2p run.folder run.trained run "
-    "server.deploy analysis analysis.compare analysis.advise analysis.serving reporting "
+    "removal server.deploy analysis analysis.compare analysis.advise analysis.serving reporting "
     "reporting.html papers",
     # fedkin/__init__.py gathers the public names, fedkin/__main__.py is the command.
     "": "every package",

@@ -33,6 +33,7 @@ TaskError Tracker TrainingReply WorkerError World __version__ as_model data
 models torch_model non_iid_index planted repeat RepeatedRuns simulate EpsStudy study_eps
 Advice advise Requirements subspace_angles ks_similarity cluster_objectives
 AtLeast ClientReads DataNeeds MemoryNeeds ModelChanges ModelNeeds ModelParts RoundNeeds
+Separation forget Forgotten
 Clustered Comparison compare conformal_quantile corrected_interval cox_loss draw lora mase report
 jax_client torch_client STOP ClusteredRegressor serve survival_curves
 """.split()

@@ -352,3 +352,18 @@ def test_the_memory_of_many_clients_is_stored_in_few_bytes(tmp_path: Path) -> No
     back = checkpoint.load(tmp_path, "run", many, 3)
     assert back is not None and np.array_equal(back.state.assignment, state.assignment)
     assert all(np.array_equal(back.memory[name], array) for name, array in memory.items())
+
+
+def test_all_checkpoints_may_stay(tmp_path: Path) -> None:
+    for round in (0, 2, 10):
+        checkpoint.save(tmp_path, kept(round), "run", keep=None)
+    assert checkpoint.stored_rounds(tmp_path) == [0, 2, 10]
+    assert checkpoint.of_round(tmp_path, 2).round == 2
+    checkpoint.remove(tmp_path, 2)
+    checkpoint.remove(tmp_path, 2)  # it is gone already
+    assert checkpoint.stored_rounds(tmp_path) == [0, 10]
+    (tmp_path / "round-000010.safetensors").write_bytes(b"damaged")
+    with pytest.raises(CheckpointError, match="round-000010.safetensors cannot be read"):
+        checkpoint.of_round(tmp_path, 10)
+    with pytest.raises(CheckpointError, match="round-000003.safetensors cannot be read"):
+        checkpoint.of_round(tmp_path, 3)

@@ -24,6 +24,7 @@ from fedkin.core.records import Record
 from fedkin.core.shared_rows import SharedRows
 from fedkin.core.storage import storage_errors, write_atomic
 
+NEWEST = 2  # number of checkpoints that a run keeps, unless it keeps all
 LAYOUT = "6"  # version of the header; files of other versions are refused
 _BEST = "best/"  # prefix of the best round's arrays
 _MEMORY = "memory/"  # prefix of arrays that are not part of the state
@@ -81,14 +82,14 @@ class Checkpoint:
     records: dict[str, str] = field(default_factory=dict)
 
 
-def save(folder: Path, checkpoint: Checkpoint, run: str, keep: int = 2) -> Path:
+def save(folder: Path, checkpoint: Checkpoint, run: str, keep: int | None = NEWEST) -> Path:
     """Write a checkpoint, and remove all but the newest ones.
 
     Args:
         folder: folder of the run's checkpoints; created if missing.
         checkpoint: the checkpoint.
         run: the run's fingerprint.
-        keep: number of checkpoints to keep.
+        keep: number of checkpoints to keep; None: all.
 
     Raises:
         StorageError: the disk is full or cannot be written.
@@ -121,11 +122,12 @@ def save(folder: Path, checkpoint: Checkpoint, run: str, keep: int = 2) -> Path:
     with storage_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     header["digest"] = content_digest(header, arrays)
-    path = folder / f"round-{checkpoint.round:06d}.safetensors"
+    path = folder / _file_name(checkpoint.round)
     write_atomic(path, encode(header, arrays))
-    with storage_errors(folder):
-        for old in _newest_first(folder)[keep:]:
-            old.unlink()
+    if keep is not None:
+        with storage_errors(folder):
+            for old in _newest_first(folder)[keep:]:
+                old.unlink()
     return path
 
 
@@ -207,7 +209,41 @@ def any_in(folder: Path) -> bool:
 def last_round(folder: Path) -> int | None:
     """The round of the newest checkpoint in a folder; None if there is none."""
     newest_first = _newest_first(folder)
-    return int(newest_first[0].stem.removeprefix("round-")) if newest_first else None
+    return _round_of(newest_first[0]) if newest_first else None
+
+
+def stored_rounds(folder: Path) -> list[int]:
+    """The rounds of all checkpoints in a folder, ascending. Damaged ones are among them."""
+    return sorted(_round_of(path) for path in _newest_first(folder))
+
+
+def of_round(folder: Path, round: int) -> Checkpoint:
+    """The checkpoint of a round.
+
+    Raises:
+        CheckpointError: it is missing or damaged.
+    """
+    path = folder / _file_name(round)
+    try:
+        return _read(path).checkpoint
+    except _DamageError as error:
+        raise CheckpointError(f"{path} cannot be read: {error}") from error
+
+
+def remove(folder: Path, round: int) -> None:
+    """Delete the checkpoint of a round."""
+    with storage_errors(folder):
+        (folder / _file_name(round)).unlink(missing_ok=True)
+
+
+def _file_name(round: int) -> str:
+    """The file name of a round's checkpoint."""
+    return f"round-{round:06d}.safetensors"
+
+
+def _round_of(path: Path) -> int:
+    """The round of a checkpoint file, by its name."""
+    return int(path.stem.removeprefix("round-"))
 
 
 def damaged(folder: Path) -> dict[str, str]:

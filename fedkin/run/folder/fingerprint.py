@@ -42,6 +42,7 @@ _WITHOUT_EFFECT = {
     "seeds",
     "against",
     "checkpoint_every",
+    "keep_checkpoints",
     "target",
     "devices",
     "patience",

@@ -11,13 +11,14 @@
   clusters.
 * timings.jsonl: a line for each round, with seconds. It is a separate file, since seconds always
   differ.
-* checkpoints/: the two newest checkpoints.
+* checkpoints/: the two newest checkpoints; all of them with ``run.keep_checkpoints``.
 * privacy.*, release/: the privacy cost of a private run, in total and for each noisy sum; the
   values that may be released.
 * secret.jsonl: a line for each round with secure aggregation: numbers of secret sums and clients,
   and the sums that were lost, with reasons.
 * clients.parquet: a row for each client, after the last round.
 * summary.json: the numbers of the final table.
+* forgotten.json: the record of a removal of clients (``fk.forget``).
 * SHA256SUMS: digests of the files of a finished run (``sha256sum --check SHA256SUMS``).
 * figure.png, .svg: accuracy and cluster sizes over the rounds. ``fk.draw`` or ``fedkin run`` draws
   these figures.
@@ -56,7 +57,7 @@ from fedkin.core.world import World
 from fedkin.data.table_transform import TableTransform
 from fedkin.options import SECTIONS
 from fedkin.run.folder import checkpoint, integrity
-from fedkin.run.folder.checkpoint import Checkpoint
+from fedkin.run.folder.checkpoint import NEWEST, Checkpoint
 from fedkin.run.folder.data_path import place_of_data
 from fedkin.run.folder.fingerprint import (
     determining_part,
@@ -79,6 +80,7 @@ CHECKPOINTS = "checkpoints"
 CLIENTS = "clients.parquet"
 SUMMARY = "summary.json"
 AGAINST = "against"
+FORGOTTEN = "forgotten.json"
 # Characters in the name of a user's method, module:Class, that folder names do not allow.
 _NO_FOLDER = re.compile(r"[^\w.+-]")
 _AT_THE_END = (CLIENTS, SUMMARY, integrity.SUMS)
@@ -93,6 +95,7 @@ SUMMED = (
     TIMINGS,
     CLIENTS,
     SUMMARY,
+    FORGOTTEN,
 )
 _DRAWN = tuple(
     f"{name}.{kind}" for name in ("figure", "topology", "membership") for kind in ("png", "svg")
@@ -106,6 +109,7 @@ _OWN = (
     TIMINGS,
     CLIENTS,
     SUMMARY,
+    FORGOTTEN,
     *_OF_OPTIONS,
     integrity.SUMS,
     *_DRAWN,
@@ -279,6 +283,7 @@ class Folder:
             self.path / CHECKPOINTS,
             replace(state, records=self._digests.values()),
             self.fingerprint,
+            keep=None if self.description.run.get("keep_checkpoints") else NEWEST,
         )
 
     def _add(self, name: str, record: Record) -> None:

@@ -12,7 +12,7 @@ from fedkin.core.method import UNASSIGNED, AssignedModels, State
 from fedkin.core.randomness import Stream
 from fedkin.core.strict_json import finite_or_none
 from fedkin.core.task import Task
-from fedkin.core.world import World, known_clients
+from fedkin.core.world import World, known_clients, scored_clients
 from fedkin.measures.scores import ScoreNames
 from fedkin.methods.decentralized import PeerState
 from fedkin.options.with_options import evaluation_task
@@ -145,7 +145,7 @@ def score(
         MethodError: the state's evaluation task does not support ``split``, and ``split`` is not
             ``test``.
     """
-    reachable = world.clients(round)
+    reachable = scored_clients(world, round)
     assigned_clients = reachable[state.assignment[reachable] != UNASSIGNED]
     cluster = state.assignment[assigned_clients]
     excluded = int(state.excluded()[reachable].sum())

@@ -14,7 +14,7 @@ from fedkin.core.errors import FedkinError
 from fedkin.core.method import UNASSIGNED, Method, State
 from fedkin.core.randomness import Stream
 from fedkin.core.records import Record
-from fedkin.core.world import World
+from fedkin.core.world import World, scored_clients
 from fedkin.measures.measure import Measure
 from fedkin.measures.scores import OTHER_MEASURES, ScoreNames, names_in
 from fedkin.methods.cluster_steps import cluster_by_loss
@@ -194,7 +194,7 @@ def score_all_clients(
         return _score(scored)
     if scored.sizes is not None:
         return None
-    reachable = world.clients(stream.round)
+    reachable = scored_clients(world, stream.round)
     newcomers = _without_cluster(state, reachable)
     if not isinstance(world, SimulatedWorld) or len(newcomers) > MAX_PLACED:
         return None
