@@ -26,7 +26,7 @@ from fedkin.config.run import DECLARED, LocalSection, described_run, resolve_aga
 from fedkin.config.samples_section import SamplesSection, with_columns
 from fedkin.config.schema import DEFAULT, Place, Values, toml_values
 from fedkin.config.score_goals import check_goals
-from fedkin.config.server_settings import ServerSettings, SiteSettings
+from fedkin.config.server_settings import DisclosureSettings, ServerSettings, SiteSettings
 from fedkin.core.codec import digest
 from fedkin.core.errors import ConfigError
 from fedkin.core.storage import user_path
@@ -41,7 +41,7 @@ from fedkin.task_types.task_type import TaskType
 OPTIONS = tuple(name for name, section in SECTIONS.items() if not section.only_simulated)
 SERVER = ("federation", "samples", "model", "method", *OPTIONS, "local", "run")
 METHOD = "fedavg"  # name of the method if the file has none
-CLIENT = ("client", "samples", "model", "data")
+CLIENT = ("client", "samples", "model", "data", "disclosure")
 
 
 # What declares the keys of each section of a server's and of a site's file.
@@ -55,6 +55,7 @@ CLIENT_DECLARED = {
     "client": one_class(SiteSettings),
     "samples": one_class(SamplesSection),
     **{name: DECLARED[name] for name in ("model", "data")},
+    "disclosure": one_class(DisclosureSettings),
 }
 
 
@@ -172,12 +173,14 @@ class ClientConfig:
         samples: shape and classes of the samples.
         model: the model.
         data: the site's data; None if the file has no section [data].
+        disclosure: the site's disclosure floors; None if the file has no section [disclosure].
     """
 
     site: SiteSettings
     samples: SamplesSection
     model: Entry
     data: Entry | None
+    disclosure: DisclosureSettings | None = None
 
     @property
     def data_values(self) -> Values:
@@ -321,6 +324,9 @@ def client_from_dict(raw: dict[str, Any], place: Place, folder: Path) -> ClientC
         ),
         data=resolve("data set", registry.datasets(), data, sections.place_in("data"))
         if data
+        else None,
+        disclosure=sections.validate("disclosure", DisclosureSettings)
+        if "disclosure" in sections
         else None,
     )
     if config.data is not None:

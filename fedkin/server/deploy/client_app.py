@@ -19,7 +19,7 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from fedkin.server.deploy.worker_client import SiteWorker
-from fedkin.server.deploy.worker_link import WorkerLinkError, site_name
+from fedkin.server.deploy.worker_link import WorkerLinkError
 from fedkin.server.flower_record import parts_to_record, record_to_parts
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ def handle(message: Message, context: Context) -> Message:
     # The site wants no worker, or its worker does not answer, so this process makes the node. These
     # imports are slow, and are not needed if a worker answers.
     from fedkin.server.deploy.build_node import node_from_flower_config
+    from fedkin.server.deploy.site_outbox import site_outbox
     from fedkin.server.flower_transport import reply_here
 
     def make_node() -> Node:
@@ -61,7 +62,8 @@ def handle(message: Message, context: Context) -> Message:
 
     if not isinstance(path, str):
         return reply_here(message, make_node)
-    return reply_here(message, make_node, site_name(Path(path)), partial(_note_refusal, Path(path)))
+    outbox = site_outbox(Path(path))
+    return reply_here(message, make_node, outbox, partial(_note_refusal, Path(path)))
 
 
 def _note_refusal(config: Path, reason: str) -> None:
