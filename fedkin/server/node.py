@@ -120,6 +120,8 @@ class Node:
     scaled_world: Callable[[Int[np.ndarray, "c"], CommonScaling], NodeWorld] | None = None
     # Below these floors the node refuses a request; None: it has none.
     floors: Floors | None = None
+    # Number of samples of each client in a split, such as ``test``; None: as in ``samples``.
+    split_sizes: Callable[[str], Int[np.ndarray, "c"]] | None = None
 
     def handle(self, request: RpcMessage) -> RpcMessage:
         """The reply to a request.
@@ -196,9 +198,13 @@ class Node:
         """The facts about a reply for the site's ledger: the fewest subjects behind any of its
         numbers, and why the server asks."""
         count = "samples" if self.floors is None else self.floors.settings.count
-        subjects = [
-            subjects_behind(task, clients, self.samples, count) for task in (asked, *standing)
-        ]
+        subjects = []
+        for task in (asked, *standing):
+            split = getattr(task, "split", "train")
+            samples = self.samples
+            if split != "train" and self.split_sizes is not None:
+                samples = self.split_sizes(split)
+            subjects.append(subjects_behind(task, clients, samples, count))
         return {"subjects": min(subjects), "purpose": _purpose(type(asked))}
 
     def _world(self, ids: Int[np.ndarray, "c"], scaling: CommonScaling | None) -> NodeWorld:

@@ -93,7 +93,7 @@ def test_a_line_that_cannot_be_written_is_an_error(
     with pytest.raises(StorageError, match="No space left"):
         write(ledger)
     (tmp_path / "file").write_text("")
-    with pytest.raises(StorageError, match="Not a directory|File exists"):
+    with pytest.raises(StorageError, match=r"Not a directory|File exists"):
         write(SiteLedger(tmp_path / "file"))
 
 

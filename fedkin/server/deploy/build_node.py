@@ -138,6 +138,7 @@ def build_node(
         disk=NodeDisk(Path(site.folder)),
         scaled_world=lambda ids, scaling: world_of(scaled.by(scaling), ids),
         floors=floors,
+        split_sizes=lambda split: whole.part(split).sizes,
     )
 
 
