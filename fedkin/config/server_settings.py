@@ -110,7 +110,8 @@ class DisclosureSettings:
     subjects: Positive = 10
     # What a subject is: a training sample, or a client (where a column names persons as clients).
     count: Literal["samples", "clients"] = "samples"
-    # Fewest training samples of a class behind a number about this class, if it has any.
+    # Fewest training samples of a class behind a number about this class, and fewest samples in a
+    # cell of a histogram, if there are any.
     per_class: Positive = 5
     test: Positive = 10  # fewest test samples behind a score
     # Names of the tasks that the site answers; None: all.

@@ -24,8 +24,6 @@ TASKS = "tasks"  # header entry of the server's handshake: tasks that its method
 SINGLE = "single"  # header entry of the server's handshake: whether updates are of single clients
 _BYTES = 4  # bytes of a number of a model
 _CHOOSE = "or choose another method (fedkin methods lists them)"
-# Axes of arrays with a number for each of the model's parameters, or for each of its sent part.
-_MODEL_AXES = ("P", "p")
 
 
 class DisclosureError(FedkinError):
@@ -132,12 +130,14 @@ class Floors:
         self._check_classes(task, clients)
 
     def check_reply(self, task: Task, arrays: Mapping[str, np.ndarray]) -> None:
-        """Check a reply before it is sent. Raises DisclosureError for too many models.
+        """Check a reply before it is sent. Raises DisclosureError for too many models, or a
+        histogram with a cell of too few samples.
 
         Args:
             task: the task that was done.
             arrays: arrays of the reply.
         """
+        self._check_histograms(task, arrays)
         limit = self.settings.models
         models = models_in(task, arrays)
         if limit is not None and models > limit:
@@ -176,13 +176,34 @@ class Floors:
         counts = self.class_counts()[clients]
         if _is_summed(task):
             counts = counts.sum(axis=0)
-        few = counts[(counts > 0) & (counts < self.settings.per_class)]
-        if few.size:
+        few = _few(counts, self.settings.per_class)
+        if few is not None:
             raise DisclosureError(
                 "per_class",
-                f"a number about a class in the reply to {task.name} would stand for "
-                f"{int(few.min())} samples, but this site's floor is {self.settings.per_class}",
+                f"a number about a class in the reply to {task.name} would stand for {few} "
+                f"samples, but this site's floor is {self.settings.per_class}",
             )
+
+    def _check_histograms(self, task: Task, arrays: Mapping[str, np.ndarray]) -> None:
+        """Raise DisclosureError for a histogram with a cell of too few samples. Every array with
+        several whole numbers for each client, or for all clients, counts as one."""
+        for name, array in task.up.carried.items():
+            if name not in arrays or not array.axes or np.dtype(array.dtype).kind != "i":
+                continue
+            few = _few(np.asarray(arrays[name]), self.settings.per_class)
+            if few is not None:
+                raise DisclosureError(
+                    "per_class",
+                    f"a cell of {name} in the reply to {task.name} would stand for {few} samples, "
+                    f"but this site's floor is {self.settings.per_class}",
+                )
+
+
+def _few(counts: np.ndarray, floor: int) -> int | None:
+    """The smallest number of samples that is below a floor; None if there is none. Zero says
+    nothing about a sample."""
+    few = counts[(counts > 0) & (counts < floor)]
+    return int(few.min()) if few.size else None
 
 
 def subjects_behind(
@@ -215,10 +236,12 @@ def subjects_behind(
 
 def models_in(task: Task, arrays: Mapping[str, np.ndarray]) -> int:
     """The number of vectors with a number for each of the model's parameters in a reply."""
+    # In a task with models, p is the number of the parameters that are sent.
+    of_models = ("P", "p") if hasattr(task, "models") else ("P",)
     total = 0
     for name, array in task.up.carried.items():
         axes = array.axes.split()
-        if name in arrays and axes and axes[-1] in _MODEL_AXES:
+        if name in arrays and axes and axes[-1] in of_models:
             total += int(np.prod(np.shape(arrays[name])[:-1], dtype=np.int64))
     return total
 
