@@ -44,7 +44,7 @@ PACKAGES: dict[str, str] = {
     "simulation.ray": "core data simulation",
     "config": "core measures task_types methods models data scenarios options simulation.torch",
     "export": "core task_types models data simulation simulation.torch config",
-    "server": "core task_types measures tasks config",
+    "server": "core task_types measures security tasks config",
     "p2p": "core security task_types tasks methods simulation config",
     "run.folder": "core models data options simulation config",
     "run.metrics": "core task_types measures tasks methods options simulation run.folder",

@@ -19,7 +19,8 @@ from fedkin.server.egress_outbox import Outbox, Receiver
 def site_outbox(config: Path) -> Outbox:
     """The outbox of a site. Its ledger is next to client.toml.
 
-    It is made even if the files are damaged, since a refusal is a message, too.
+    It is made even if the files are damaged, since a refusal is a message, too. The site's name is
+    empty then.
 
     Args:
         config: path of the site's client.toml.
@@ -31,7 +32,7 @@ def site_outbox(config: Path) -> Outbox:
     federation = client.get("federation", "") if isinstance(client, dict) else ""
     return Outbox(
         ledger=SiteLedger(folder),
-        site=site_name(config) or folder.name,
+        site=site_name(config),
         receiver=Receiver(str(federation)[:64], _address(folder), _certificate(folder)),
         floors={} if disclosure is None else toml_values(disclosure),
         bytes_per_round=None if disclosure is None else disclosure.bytes_per_round,
