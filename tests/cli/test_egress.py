@@ -14,14 +14,16 @@ from typer.testing import CliRunner
 
 from fedkin.cli import app
 from fedkin.config.server import load_server
+from fedkin.security.statements import Statement, read_private_key, sign
 from fedkin.server.deploy import egress_report
 from fedkin.server.deploy.run_server import serve
+from fedkin.server.message import RpcMessage
 from tests.refusals import refused
 from tests.server.egress_sites import outbox_of, recorded
 from tests.server.memory_transport import MemoryTransport
 from tests.server.small_federations import clustered_data, model_of, node_of
 
-cryptography = pytest.importorskip("cryptography", reason="needs pip install 'fedkin[flower]'")
+pytest.importorskip("cryptography", reason="needs pip install 'fedkin[flower]'")
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -120,8 +122,6 @@ def test_changes_are_found_and_end_with_status_1(fed: Path) -> None:
 
 def test_a_site_killed_before_it_sent_is_told(fed: Path) -> None:
     outbox = outbox_of(fed / "site-0", "site-0")
-    from fedkin.server.message import RpcMessage
-
     line = json.loads(lines_of(fed)[-1])
     request = RpcMessage({"operation": "train", "run": line["run"], "round": 9})
     outbox.seal(request, RpcMessage())
@@ -213,8 +213,6 @@ def test_a_signed_statement(fed: Path, tmp_path: Path) -> None:
 
 
 def test_statements_about_other_things_are_refused(fed: Path, tmp_path: Path) -> None:
-    from fedkin.security.statements import Statement, read_private_key, sign
-
     private, public = keys(tmp_path)
     key = read_private_key(private)
     other = tmp_path / "other.json"
