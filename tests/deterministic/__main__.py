@@ -12,7 +12,15 @@ from typing import Any, NamedTuple
 
 from tests.deterministic import federation, peer_federation, peer_schedule, schedule
 from tests.deterministic.every_write import ALL, all_violations
-from tests.deterministic.shrinking import Found, find, find_kill, find_ledgers, find_peers, smallest, story
+from tests.deterministic.shrinking import (
+    Found,
+    find,
+    find_kill,
+    find_ledgers,
+    find_peers,
+    smallest,
+    story,
+)
 
 _PART = 25  # schedules of one process at a time
 
