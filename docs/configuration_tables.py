@@ -25,6 +25,7 @@ PLAIN = (
     "compare",
     "federation",
     "client",
+    "disclosure",
     "samples",
     "peer",
     "network",
