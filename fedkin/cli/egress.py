@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from fedkin.cli.common import error_exit
 from fedkin.core.strict_json import json_text
-
-if TYPE_CHECKING:
-    from fedkin.server.egress_check import LedgerCheck
 
 _FAULTY = 1  # exit status
 _SITE = "The folder of the site, with its client.toml and egress.jsonl."
@@ -67,7 +64,7 @@ def verify_command(
         if as_json:
             print(json_text({**asdict(check), "is_sound": check.is_sound}))
         else:
-            for line in _sentences(check):
+            for line in egress_report.sentences(check):
                 typer.echo(line)
             if run_bytes is not None:
                 typer.echo(run_bytes.sentence())
@@ -123,21 +120,3 @@ def sign_command(
 
         path = egress_report.sign(site, key, out)
         typer.echo(f"{path}: signed; keep a copy where the site cannot change it")
-
-
-def _sentences(check: LedgerCheck) -> list[str]:
-    """The result of a check in words."""
-    total = sum(check.bytes_by_kind.values())
-    kinds = ", ".join(f"{kind} {size:,}" for kind, size in sorted(check.bytes_by_kind.items()))
-    lines = [f"{check.site}: {check.lines:,} lines, {total:,} bytes ({kinds or 'none'})"]
-    if check.received is not None:
-        share = 100 * check.explained_bytes / max(check.received_bytes, 1)
-        lines.append(
-            f"the server has received {check.received:,} messages with "
-            f"{check.received_bytes:,} bytes; the ledger explains {check.explained_bytes:,} "
-            f"({share:.4g}%)"
-        )
-    lines += [f"note: {note}" for note in check.notes]
-    lines += [f"FAULT: {fault}" for fault in check.faults]
-    lines.append("no fault was found" if check.is_sound else "the ledger is not sound")
-    return lines

@@ -41,7 +41,7 @@ class Break(NamedTuple):
     reason: str
 
 
-class Chain(NamedTuple):
+class LineChain(NamedTuple):
     """A chain that was read.
 
     Attributes:
@@ -82,7 +82,7 @@ def parse_line(line: bytes) -> ChainedLine | None:
     return ChainedLine(entries, line_digest(line))
 
 
-def read_chain(lines: Iterable[bytes], start: str = START, first: int = 0) -> Chain:
+def read_chain(lines: Iterable[bytes], start: str = START, first: int = 0) -> LineChain:
     """Read a chain up to its first break.
 
     Args:
@@ -96,18 +96,18 @@ def read_chain(lines: Iterable[bytes], start: str = START, first: int = 0) -> Ch
     for position, line in enumerate(lines):
         parsed = parse_line(line)
         if parsed is None:
-            return Chain(read, Break(position, "is damaged: it is no line that fedkin wrote"))
+            return LineChain(read, Break(position, "is damaged: it is no line that fedkin wrote"))
         reason = _wrong_number(parsed.entries["seq"], first + position)
         if not reason and parsed.entries["prev"] != prev:
             # The numbers are in order, so the line before is not the one that was written.
             if read:
-                return Chain(read[:-1], Break(position - 1, _CHANGED))
+                return LineChain(read[:-1], Break(position - 1, _CHANGED))
             reason = "is not the first line: it names a line before it"
         if reason:
-            return Chain(read, Break(position, reason))
+            return LineChain(read, Break(position, reason))
         read.append(parsed)
         prev = parsed.digest
-    return Chain(read, None)
+    return LineChain(read, None)
 
 
 def _wrong_number(found: int, number: int) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from fedkin.core.errors import ConfigError
 from fedkin.core.object_repr import listed
-from fedkin.security.line_chain import Chain, ChainedLine, parse_line, read_chain
+from fedkin.security.line_chain import ChainedLine, LineChain, parse_line, read_chain
 from fedkin.server.egress_outbox import COUNTED
 from fedkin.server.egress_receipts import Receipt
 
@@ -56,7 +56,7 @@ class LedgerCheck:
         return not self.faults
 
 
-def check_lines(lines: Sequence[bytes], torn: int = 0) -> tuple[LedgerCheck, Chain]:
+def check_lines(lines: Sequence[bytes], torn: int = 0) -> tuple[LedgerCheck, LineChain]:
     """Check the chain of a ledger's lines.
 
     Args:
@@ -108,7 +108,7 @@ def check_against(
     check, chain = check_lines(lines, torn)
     receipts = list(receipts)
     of_site = [receipt for receipt in receipts if receipt.site == check.site]
-    _refuse_other(check, chain, of_site, receipts, run)
+    _refuse_other(check=check, chain=chain, of_site=of_site, receipts=receipts, run=run)
     comparison = _Comparison(chain, of_site)
     return replace(
         check,
@@ -124,7 +124,7 @@ def check_against(
 class _Comparison:
     """Compares the lines of a ledger with the receipts of its site."""
 
-    def __init__(self, chain: Chain, receipts: Sequence[Receipt]) -> None:
+    def __init__(self, chain: LineChain, receipts: Sequence[Receipt]) -> None:
         self._lines = {line.entries["seq"]: line for line in chain.lines}
         self.explained_bytes = 0
         self._unknown: list[str] = []
@@ -190,7 +190,7 @@ class _Comparison:
 
 def _refuse_other(
     check: LedgerCheck,
-    chain: Chain,
+    chain: LineChain,
     of_site: Sequence[Receipt],
     receipts: Sequence[Receipt],
     run: str,

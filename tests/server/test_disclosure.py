@@ -1,4 +1,4 @@
-"""Disclosure floors: a site refuses replies below them, by name, whatever the server asks.
+"""Disclosure floors: a site refuses replies below them, by name, whatever the server asks."""
 
 from __future__ import annotations
 

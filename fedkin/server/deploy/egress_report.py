@@ -206,6 +206,24 @@ def verify_statement(site: Path, file: Path, key: Path) -> Statement:
     return statement
 
 
+def sentences(check: LedgerCheck) -> list[str]:
+    """The result of a check in words."""
+    total = sum(check.bytes_by_kind.values())
+    kinds = ", ".join(f"{kind} {size:,}" for kind, size in sorted(check.bytes_by_kind.items()))
+    lines = [f"{check.site}: {check.lines:,} lines, {total:,} bytes ({kinds or 'none'})"]
+    if check.received is not None:
+        share = 100 * check.explained_bytes / max(check.received_bytes, 1)
+        lines.append(
+            f"the server has received {check.received:,} messages with "
+            f"{check.received_bytes:,} bytes; the ledger explains {check.explained_bytes:,} "
+            f"({share:.4g}%)"
+        )
+    lines += [f"note: {note}" for note in check.notes]
+    lines += [f"FAULT: {fault}" for fault in check.faults]
+    lines.append("no fault was found" if check.is_sound else "the ledger is not sound")
+    return lines
+
+
 def _start_time(since: str) -> str:
     """A time in the form of a ledger's lines. Raises ConfigError for a text that is no time."""
     if not since:
