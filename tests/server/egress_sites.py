@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from fedkin.config.server_settings import DisclosureSettings
 from fedkin.server.disclosure import Floors
@@ -38,7 +39,7 @@ def recorded(make_node: Callable[[], Node], outbox: Outbox) -> Handler:
     return handle
 
 
-def floors_of(samples: Sequence[int], tests: Sequence[int] = (), **settings: Any) -> Floors:
+def floors_of(samples: ArrayLike, tests: Sequence[int] = (), **settings: Any) -> Floors:
     """Floors of a site with such clients, each with half of its samples in one class."""
     sizes = np.array(samples)
     counts = np.stack([sizes - sizes // 2, sizes // 2, 0 * sizes], axis=1)
