@@ -37,6 +37,7 @@ test-rest: test-all ## all tests but those that `make coverage` runs
 chaos: .venv/dev ## federations on random faults (SCHEDULES, 1000, from SEED on, 0), damaged files (CASES, 10000), KILLS (100)
 	$(BIN)/python -m tests.deterministic --schedules $(or $(SCHEDULES),1000) --seed $(or $(SEED),0)
 	$(BIN)/python -m tests.deterministic --kill-one --schedules $(or $(SCHEDULES),1000) --seed $(or $(SEED),0)
+	$(BIN)/python -m tests.deterministic --ledgers --schedules $(or $(SCHEDULES),1000) --seed $(or $(SEED),0)
 	$(BIN)/python -m tests.deterministic --peers --schedules $(or $(SCHEDULES),1000) --seed $(or $(SEED),0)
 	$(BIN)/python -m tests.deterministic --every-write
 	$(BIN)/python -m tests.process.kill_drill --kills $(or $(KILLS),100) --seed $(or $(SEED),0)

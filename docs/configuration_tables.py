@@ -26,6 +26,7 @@ PLAIN = (
     "metrics",
     "federation",
     "client",
+    "disclosure",
     "samples",
     "peer",
     "network",

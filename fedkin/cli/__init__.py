@@ -16,6 +16,7 @@ from fedkin.cli.compare import compare_command
 from fedkin.cli.config import config_app
 from fedkin.cli.data import data_app
 from fedkin.cli.deploy import deploy_app
+from fedkin.cli.egress import egress_app
 from fedkin.cli.eps import eps_command
 from fedkin.cli.evaluate import evaluate_command
 from fedkin.cli.export import export_command
@@ -44,6 +45,7 @@ app.add_typer(data_app, name="data")
 app.add_typer(peer_app, name="peer")
 app.add_typer(deploy_app, name="deploy")
 app.add_typer(config_app, name="config")
+app.add_typer(egress_app, name="egress")
 app.command("run")(run_command)
 app.command("advise")(advise_command)
 app.command("compare")(compare_command)

@@ -40,6 +40,7 @@ CONTENTS = {
     "federation": "the server: clients, deadlines, limits",
     "samples": "shape of a sample and classes, equal in all files of a federation",
     "client": "the site: its name, federation and folder",
+    "disclosure": "floors below which nothing leaves the site; without the section there are none",
     "peer": "the peer: its name, federation, rounds",
     "network": "addresses of this peer and of others",
     "network.tls": "certificates of encrypted connections",

@@ -28,7 +28,7 @@ from fedkin.config.run import DECLARED, LocalSection, described_run, resolve_aga
 from fedkin.config.samples_section import SamplesSection, with_columns
 from fedkin.config.schema import DEFAULT, Place, Values, toml_values
 from fedkin.config.score_goals import check_goals
-from fedkin.config.server_settings import ServerSettings, SiteSettings
+from fedkin.config.server_settings import DisclosureSettings, ServerSettings, SiteSettings
 from fedkin.core.codec import digest
 from fedkin.core.errors import ConfigError
 from fedkin.core.storage import user_path
@@ -43,7 +43,7 @@ from fedkin.task_types.task_type import TaskType
 OPTIONS = tuple(name for name, section in SECTIONS.items() if not section.only_simulated)
 SERVER = ("federation", "samples", "model", "method", *OPTIONS, "local", "run", METRICS)
 METHOD = "fedavg"  # name of the method if the file has none
-CLIENT = ("client", "samples", "model", "data", METRICS)
+CLIENT = ("client", "samples", "model", "data", METRICS, "disclosure")
 
 
 # What declares the keys of each section of a server's and of a site's file.
@@ -59,6 +59,7 @@ CLIENT_DECLARED = {
     "samples": one_class(SamplesSection),
     **{name: DECLARED[name] for name in ("model", "data")},
     METRICS: one_class(MetricsSettings),
+    "disclosure": one_class(DisclosureSettings),
 }
 
 
@@ -179,6 +180,7 @@ class ClientConfig:
         model: the model.
         data: the site's data; None if the file has no section [data].
         metrics: metrics for Prometheus; None: none.
+        disclosure: the site's disclosure floors; None if the file has no section [disclosure].
     """
 
     site: SiteSettings
@@ -186,6 +188,7 @@ class ClientConfig:
     model: Entry
     data: Entry | None
     metrics: MetricsSettings | None = None
+    disclosure: DisclosureSettings | None = None
 
     @property
     def data_values(self) -> Values:
@@ -332,6 +335,9 @@ def client_from_dict(raw: dict[str, Any], place: Place, folder: Path) -> ClientC
         if data
         else None,
         metrics=metrics_settings(sections, folder),
+        disclosure=sections.validate("disclosure", DisclosureSettings)
+        if "disclosure" in sections
+        else None,
     )
     if config.data is not None:
         registry.refuse_simulated_only(config.data.values, sections.place)

@@ -101,6 +101,26 @@ class SiteSettings:
         return list(_numbers_of(self.clients))
 
 
+@settings("disclosure")
+class DisclosureSettings:
+    """The section [disclosure] of a site: floors below which nothing leaves it. The server cannot
+    change them. A site without this section has no floors."""
+
+    # Fewest subjects behind a number that leaves the site.
+    subjects: Positive = 10
+    # What a subject is: a training sample, or a client (where a column names persons as clients).
+    count: Literal["samples", "clients"] = "samples"
+    # Fewest training samples of a class behind a number about this class, and fewest samples in a
+    # cell of a histogram, if there are any.
+    per_class: Positive = 5
+    test: Positive = 10  # fewest test samples behind a score
+    # Names of the tasks that the site answers; None: all.
+    tasks: Annotated[tuple[str, ...], Field(strict=False)] | None = None
+    bytes_per_round: Positive | None = None  # most bytes that leave in a round of a run; None: any
+    # Most vectors with a number for each of the model's parameters in a reply; None: any.
+    models: Positive | None = None
+
+
 def _numbers_of(text: str) -> range:
     """The numbers that a text ``first:end`` stands for; ``end`` is not one of them.
 

@@ -227,9 +227,9 @@ class FEROMA:
         world.run(DescribingModel(state.extractor), clients[~state.informed[clients]])
         reply = world.run(ScoreMoments(state.extractor, labels), clients)
         clients = clients[reply.arrived]
-        descriptors = reply.overall[reply.arrived].reshape(len(clients), -1)
+        descriptors = reply.overall.reshape(len(reply.arrived), -1)[reply.arrived]
         if labels:
-            by_class = reply.by_class[reply.arrived].reshape(len(clients), -1)
+            by_class = reply.by_class.reshape(len(reply.arrived), -1)[reply.arrived]
             descriptors = np.concatenate([descriptors, by_class], axis=1)
         informed = state.informed.copy()
         informed[clients] = True

@@ -13,7 +13,10 @@ from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 
+from fedkin.server.egress_outbox import Outbox
+from fedkin.server.egress_receipts import digest_of_reply
 from fedkin.server.flower_record import parts_to_record, record_to_parts
+from fedkin.server.frames import Frames
 from fedkin.server.message import (
     IN_REPLY,
     IN_REQUEST,
@@ -23,7 +26,7 @@ from fedkin.server.message import (
     one_line,
     to_parts,
 )
-from fedkin.server.node import Node, respond
+from fedkin.server.node import Node, respond, respond_recorded
 from fedkin.server.reply_fetches import ReplyFetches
 from fedkin.server.transport import NodeReply, OnlineNode, SentRequest
 
@@ -54,11 +57,17 @@ def from_record(record: RecordDict) -> tuple[RpcMessage, int]:
 
     Raises InvalidMessageError for any other record.
     """
+    parts = _parts_of(record)
+    return from_parts(parts), parts.size
+
+
+def _parts_of(record: RecordDict) -> Frames:
+    """The bytes of the message in a Flower record. Raises InvalidMessageError for any other
+    record."""
     try:
-        parts = record_to_parts(record)
+        return record_to_parts(record)
     except ValueError as error:
         raise InvalidMessageError(str(error)) from error
-    return from_parts(parts), parts.size
 
 
 def _size(record: RecordDict) -> int:
@@ -135,23 +144,32 @@ def _reply(message: Message) -> NodeReply:
             lost=code in _LOST,
         )
     try:
-        content, size = from_record(message.content)
+        parts = _parts_of(message.content)
+        content = from_parts(parts)
     except InvalidMessageError as error:
         return NodeReply(request_id, RpcMessage({"failed": str(error)}), _size(message.content))
-    return NodeReply(request_id, content, size)
+    digest = digest_of_reply(content, parts)
+    return NodeReply(request_id, content, parts.size, digest=digest)
 
 
-def client_app(make_node: Callable[[dict[str, Any], dict[str, Any]], Node]) -> ClientApp:
+def client_app(
+    make_node: Callable[[dict[str, Any], dict[str, Any]], Node],
+    make_outbox: Callable[[dict[str, Any]], Outbox | None] = lambda node: None,
+) -> ClientApp:
     """A ClientApp whose node answers messages in the app's process.
 
     Args:
         make_node: makes the node from the configurations of the node and of the run.
+        make_outbox: makes the node's outbox from its configuration; None for a node without a
+            ledger.
     """
     app = ClientApp()
 
     def handle(message: Message, context: Context) -> Message:
         return reply_here(
-            message, lambda: make_node(dict(context.node_config), dict(context.run_config))
+            message,
+            lambda: make_node(dict(context.node_config), dict(context.run_config)),
+            make_outbox(dict(context.node_config)),
         )
 
     for register in (app.train, app.evaluate, app.query):
@@ -162,7 +180,7 @@ def client_app(make_node: Callable[[dict[str, Any], dict[str, Any]], Node]) -> C
 def reply_here(
     message: Message,
     make_node: Callable[[], Node],
-    name: str = "",
+    outbox: Outbox | None = None,
     refused: Callable[[str], None] = lambda reason: None,
 ) -> Message:
     """The reply to a message, from a node made in this process.
@@ -170,10 +188,18 @@ def reply_here(
     Args:
         message: the request.
         make_node: makes the node.
-        name: name of the node, for the reply if the node cannot be made.
+        outbox: writes the reply's line into the site's ledger; None for a node without a ledger.
         refused: called with the reason if the reply refuses the request, otherwise with an empty
             text.
     """
-    reply = respond(make_node, lambda: from_record(message.content)[0], name)
+
+    def read() -> RpcMessage:
+        return from_record(message.content)[0]
+
+    if outbox is None:
+        reply = respond(make_node, read)
+        parts = to_parts(reply, IN_REPLY)
+    else:
+        reply, parts = respond_recorded(make_node, read, outbox, IN_REPLY)
     refused(reply.refusal)
-    return Message(to_record(reply, IN_REPLY)[0], reply_to=message)
+    return Message(parts_to_record(parts), reply_to=message)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Int
@@ -52,6 +52,7 @@ class Membership:
         waiting: a line about the clients that the server waits for; empty if it does not wait.
         on_change: called whenever the participating nodes or ``waiting`` may have changed.
         removed: returns the names of the nodes that were removed for good.
+        states: further entries of the server's handshake.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class Membership:
         self.waiting = ""
         self.on_change: Callable[[], None] = lambda: None
         self.removed: Callable[[], Collection[str]] = tuple
+        self.states: dict[str, Any] = {}
         # Whether every node makes the same initial model as the server from one seed.
         self.same_start = True
         self._handshake_bytes = [0, 0]  # sent, received
@@ -260,7 +262,7 @@ class Membership:
         new = [node for node in self.registry.unknown(self._online) if node.node_id not in ids]
         if not new:
             return
-        request = RpcMessage({"operation": "hello", **self.own.header()})
+        request = RpcMessage({"operation": "hello", **self.states, **self.own.header()})
         lifetime = float(self.request_round.settings.deadline)
         messages = self.request_round.transport.push(
             [(node.node_id, request) for node in new], round, lifetime

@@ -37,10 +37,15 @@ class InvalidMessageError(FedkinError):
 
 @dataclass(frozen=True)
 class RpcMessage:
-    """A request to a node, or its reply."""
+    """A request to a node, or its reply.
+
+    ``note`` has facts about a reply for the site's ledger, such as the number of subjects behind
+    it. It is never sent.
+    """
 
     header: dict[str, Any] = field(default_factory=dict)
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
+    note: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def refusal(self) -> str:

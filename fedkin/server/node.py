@@ -8,8 +8,9 @@ disk.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int
@@ -21,8 +22,18 @@ from fedkin.core.schema import MAX_COUNT
 from fedkin.core.task import Task
 from fedkin.core.world import World
 from fedkin.server.column_messages import scaling_arrays, scaling_in
+from fedkin.server.disclosure import (
+    REFUSED_BY,
+    SINGLE,
+    TASKS,
+    DisclosureError,
+    Floors,
+    subjects_behind,
+)
+from fedkin.server.egress_outbox import Outbox
+from fedkin.server.frames import Frames
 from fedkin.server.handshake import Handshake, check
-from fedkin.server.message import InvalidMessageError, RpcMessage
+from fedkin.server.message import IN_REPLY, InvalidMessageError, RpcMessage
 from fedkin.server.node_memory import Disk, NodeMemory, NodeWorld
 from fedkin.server.rpc_client import MOVED
 from fedkin.server.task_messages import (
@@ -57,7 +68,41 @@ def respond(
         header = {"failed": text[:2000]}
         if name:
             header["name"] = name
-        return RpcMessage(header)
+        floor = error.floor if isinstance(error, DisclosureError) else ""
+        return RpcMessage(header, note={REFUSED_BY: floor})
+
+
+def respond_recorded(
+    make_node: Callable[[], Node],
+    read: Callable[[], RpcMessage],
+    outbox: Outbox,
+    whole: int = IN_REPLY,
+) -> tuple[RpcMessage, Frames]:
+    """A node's reply to a request as a message and as bytes, after its line is in the site's
+    ledger.
+
+    Args:
+        make_node: makes the node.
+        read: reads the request.
+        outbox: writes the line.
+        whole: float arrays of more bytes than this become separate frames.
+
+    Raises:
+        StorageError: the line cannot be written, so nothing may be sent.
+    """
+    received: list[RpcMessage] = []
+
+    def read_once() -> RpcMessage:
+        received.append(read())
+        return received[0]
+
+    try:
+        reply = respond(make_node, read_once, outbox.site)
+    except Exception as error:
+        # The engine tells the server the text of an unexpected error.
+        outbox.note_error(next(iter(received), None), f"{type(error).__name__}: {error}")
+        raise
+    return outbox.seal(next(iter(received), None), reply, whole)
 
 
 @dataclass(frozen=True)
@@ -73,6 +118,10 @@ class Node:
     disk: Disk
     # Makes the same world with columns that are scaled as the server says; None if it cannot.
     scaled_world: Callable[[Int[np.ndarray, "c"], CommonScaling], NodeWorld] | None = None
+    # Below these floors the node refuses a request; None: it has none.
+    floors: Floors | None = None
+    # Number of samples of each client in a split, such as ``test``; None: as in ``samples``.
+    split_sizes: Callable[[str], Int[np.ndarray, "c"]] | None = None
 
     def handle(self, request: RpcMessage) -> RpcMessage:
         """The reply to a request.
@@ -88,6 +137,35 @@ class Node:
                 f"this site does not know the task {operation[:40]!r}; install the server's "
                 "version of fedkin here"
             )
+        world, memory = self._opened(request)
+        clients = self._own_clients(request, "clients")
+        asked = self._asked(kind, request, world, memory)
+        standing = _standing_tasks(request)
+        for task in (asked, *standing):
+            if self.floors is not None:
+                self.floors.check_task(task, clients)
+        note = self._note(asked, standing, clients)
+        # A request with a number is done once: if it comes again, the stored reply is sent.
+        call = call_digest(kind, request) if "call" in request.header else ""
+        if call and (stored := memory.replies(operation, call)) is not None:
+            return RpcMessage({}, stored | _answers(world, standing, clients), note)
+        self._deliver(world, request, memory)
+        arrays: dict[str, np.ndarray] = {}
+        if not kind.standing:
+            arrays = self._run(
+                task=asked, world=world, request=request, clients=clients, memory=memory
+            )
+        if call:
+            memory.remember(operation, call, arrays)
+        answers = _answers(world, standing, clients)
+        memory.save()
+        return RpcMessage({}, arrays | answers, note)
+
+    def _opened(self, request: RpcMessage) -> tuple[NodeWorld, NodeMemory]:
+        """The world of the node's clients and their memory, for a request of a run.
+
+        Raises InvalidMessageError if the server does not know these clients.
+        """
         run = request.value("run", str)
         first = request.value("first", int)
         count = request.value("count", int)
@@ -101,32 +179,33 @@ class Node:
                 f"the request gives this site client ids from {first:.3g} on, but an id must be "
                 f"from 0 to {MAX_COUNT}"
             )
-        scaling = scaling_in(request.arrays)
-        world = self._world(first + np.arange(count), scaling)
+        world = self._world(first + np.arange(count), scaling_in(request.arrays))
         server = Handshake.of(RpcMessage(request.value("handshake", dict)))
         check(self.handshake(world.spec), server, "at the site", "at the server")
-        memory = NodeMemory(self.disk, run, world)
-        clients = self._own_clients(request, "clients")
-        # A request with a number is done once: if it comes again, the stored reply is sent.
-        call = call_digest(kind, request) if "call" in request.header else ""
-        if call and (stored := memory.replies(operation, call)) is not None:
-            return RpcMessage({}, stored | self._standing(world, request, clients))
-        self._deliver(world, request, memory)
-        arrays: dict[str, np.ndarray] = {}
-        if not kind.standing:
-            arrays = self._run(
-                kind=kind,
-                world=world,
-                request=request,
-                clients=clients,
-                memory=memory,
-                scaling=scaling,
-            )
-        if call:
-            memory.remember(operation, call, arrays)
-        standing = self._standing(world, request, clients)
-        memory.save()
-        return RpcMessage({}, arrays | standing)
+        return world, NodeMemory(self.disk, run, world)
+
+    def _asked(
+        self, kind: type[Task], request: RpcMessage, world: World, memory: NodeMemory
+    ) -> Task:
+        """The task that a request asks for. Raises InvalidMessageError if it cannot be read."""
+        if kind.standing:
+            return make_task(kind, request.value(kind.standing, dict))
+        return decode_task(kind, request, world.initial, memory.kept)
+
+    def _note(
+        self, asked: Task, standing: Sequence[Task], clients: Int[np.ndarray, "r"]
+    ) -> dict[str, Any]:
+        """The facts about a reply for the site's ledger: the fewest subjects behind any of its
+        numbers, and why the server asks."""
+        count = "samples" if self.floors is None else self.floors.settings.count
+        subjects = []
+        for task in (asked, *standing):
+            split = getattr(task, "split", "train")
+            samples = self.samples
+            if split != "train" and self.split_sizes is not None:
+                samples = self.split_sizes(split)
+            subjects.append(subjects_behind(task, clients, samples, count))
+        return {"subjects": min(subjects), "purpose": _purpose(type(asked))}
 
     def _world(self, ids: Int[np.ndarray, "c"], scaling: CommonScaling | None) -> NodeWorld:
         """The world of the node's clients, with the scaling of a request.
@@ -158,31 +237,33 @@ class Node:
 
     def _run(
         self,
-        kind: type[Task],
+        task: Task,
         world: World,
         request: RpcMessage,
         clients: Int[np.ndarray, "r"],
         memory: NodeMemory,
-        scaling: CommonScaling | None,
     ) -> dict[str, np.ndarray]:
         """Run the task of a request, and return the arrays of the reply."""
-        task = decode_task(kind, request, world.initial, memory.kept)
         # The server sends such an array once. Later requests have only its digest, so the node
         # stores it on disk.
-        new_arrays = [name for name in kept_fields(kind) if name in request.arrays]
+        new_arrays = [name for name in kept_fields(type(task)) if name in request.arrays]
         memory.keep({name: getattr(task, name) for name in new_arrays})
         stream = read_stream(request.header["stream"]) if "stream" in request.header else None
         reply = world.run(task, clients, stream)
+        arrays = encode_reply(task, reply)
+        if self.floors is not None:
+            self.floors.check_reply(task, arrays)
         # Models are stored for a site that is a single client, which can then export them.
         models = task.stored_models(reply) if len(self.samples) == 1 else {}
+        scaling = scaling_arrays(scaling_in(request.arrays))
         try:
             if models:
                 # A model is of use only with the scaling of its columns.
-                self.disk.save_models(memory.run, models | scaling_arrays(scaling))
+                self.disk.save_models(memory.run, models | scaling)
         except StorageError as error:
             # The models are only a service to the site, so a reply is sent even without them.
             _log.error("%s", error)
-        return encode_reply(task, reply)
+        return arrays
 
     def _deliver(self, world: World, request: RpcMessage, memory: NodeMemory) -> None:
         """Carry out the messages that the server kept for these clients until their next request:
@@ -194,27 +275,49 @@ class Node:
             if kind.delivery == "next" and kind.name in request.arrays:
                 world.run(kind(), self._own_clients(request, kind.name))
 
-    def _standing(
-        self, world: World, request: RpcMessage, clients: Int[np.ndarray, "r"]
-    ) -> dict[str, np.ndarray]:
-        """The clients' answers to the standing task; empty if the run has none.
-
-        A standing task is a question that every reply answers, whatever its request asks for.
-        """
-        arrays: dict[str, np.ndarray] = {}
-        for kind in all_tasks():
-            settings = request.header.get(kind.standing) if kind.standing else None
-            if settings is not None:
-                arrays |= world.run(make_task(kind, settings), clients).arrays
-        return arrays
-
     def _hello(self, request: RpcMessage) -> RpcMessage:
         """The reply to the handshake: the node's own handshake, or why it cannot take part."""
         try:
             handshake = self.handshake(self.world(np.arange(len(self.samples))).spec)
             check(handshake, Handshake.of(request), "at the site", "at the server")
-        except InvalidMessageError as error:
+            if self.floors is not None:
+                self.floors.check_start(
+                    tasks=[str(name) for name in request.header.get(TASKS, [])],
+                    single=bool(request.header.get(SINGLE)),
+                    parameters=handshake.parameters,
+                )
+        except (InvalidMessageError, DisclosureError) as error:
             _log.error("%s cannot take part: %s", self.name, error)
-            return RpcMessage({"refused": str(error), "name": self.name})
+            floor = error.floor if isinstance(error, DisclosureError) else ""
+            header = {"refused": str(error), "name": self.name}
+            return RpcMessage(header, note={REFUSED_BY: floor})
         header = {**handshake.header(), "start": self.start(), "name": self.name}
-        return RpcMessage(header, {"samples": self.samples})
+        note = {"subjects": int(self.samples.sum()), "purpose": "Handshake"}
+        return RpcMessage(header, {"samples": self.samples}, note)
+
+
+def _standing_tasks(request: RpcMessage) -> list[Task]:
+    """The standing tasks of a request: questions that every reply answers, whatever its request
+    asks for. The list is empty if the run has none."""
+    tasks = []
+    for kind in all_tasks():
+        settings = request.header.get(kind.standing) if kind.standing else None
+        if settings is not None:
+            tasks.append(make_task(kind, settings))
+    return tasks
+
+
+def _answers(
+    world: World, standing: Sequence[Task], clients: Int[np.ndarray, "r"]
+) -> dict[str, np.ndarray]:
+    """The clients' answers to the standing tasks."""
+    arrays: dict[str, np.ndarray] = {}
+    for task in standing:
+        arrays |= world.run(task, clients).arrays
+    return arrays
+
+
+def _purpose(kind: type[Task]) -> str:
+    """The purpose of a task: the first sentence of its documentation."""
+    text = " ".join((kind.__doc__ or "").split())
+    return text.partition(". ")[0].rstrip(".")[:200]

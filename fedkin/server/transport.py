@@ -35,13 +35,18 @@ class SentRequest:
 
 @dataclass(frozen=True)
 class NodeReply:
-    """The reply to a request, or an error. ``lost`` says that the error happened in transit."""
+    """The reply to a request, or an error.
+
+    ``lost`` says that the error happened in transit. ``digest`` is the digest of the reply's bytes
+    (``egress_receipts.digest_of_reply``).
+    """
 
     request_id: str
     message: RpcMessage | None
     size: int = 0  # bytes
     error: str = ""
     lost: bool = False
+    digest: str = ""
 
     @property
     def succeeded(self) -> bool:

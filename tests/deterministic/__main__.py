@@ -12,7 +12,15 @@ from typing import Any, NamedTuple
 
 from tests.deterministic import federation, peer_federation, peer_schedule, schedule
 from tests.deterministic.every_write import ALL, all_violations
-from tests.deterministic.shrinking import Found, find, find_kill, find_peers, smallest, story
+from tests.deterministic.shrinking import (
+    Found,
+    find,
+    find_kill,
+    find_ledgers,
+    find_peers,
+    smallest,
+    story,
+)
 
 _PART = 25  # schedules of one process at a time
 
@@ -28,6 +36,7 @@ class Kind(NamedTuple):
 _KINDS = {
     "server": Kind(schedule.draw, federation.run_schedule, find),
     "kill one": Kind(schedule.draw_kill, federation.run_schedule, find_kill),
+    "ledgers": Kind(schedule.draw, federation.run_with_ledgers, find_ledgers),
     "peers": Kind(peer_schedule.draw, peer_federation.run_schedule, find_peers),
 }
 
@@ -48,12 +57,18 @@ def main(arguments: list[str]) -> int:
         help="in which one of four sites is killed in a random step",
     )
     kinds.add_argument(
+        "--ledgers",
+        action="store_true",
+        help="of sites that write ledgers, which must explain every reply",
+    )
+    kinds.add_argument(
         "--every-write", action="store_true", help="one fault in every operation on a disk, instead"
     )
     options = parser.parse_args(arguments)
     if options.every_write:
         return every_write(options.processes)
-    kind = _KINDS["peers" if options.peers else "kill one" if options.kill_one else "server"]
+    chosen = {"peers": options.peers, "kill one": options.kill_one, "ledgers": options.ledgers}
+    kind = _KINDS[next((name for name, is_chosen in chosen.items() if is_chosen), "server")]
     seeds = range(options.seed, options.seed + options.schedules)
     start = time.monotonic()
     found: list[Found] = []

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
+from fedkin.server.egress_receipts import digest_of_reply
+from fedkin.server.frames import Frames
 from fedkin.server.message import InvalidMessageError, RpcMessage, decode, encode
 from fedkin.server.reply_fetches import TOGETHER
 from fedkin.server.transport import NodeReply, OnlineNode, SentRequest
@@ -240,7 +242,9 @@ class FakeTransport:
         """The reply as the server is given it, if there is one or never will be."""
         if request.reply is not None:
             try:
-                return NodeReply(request.id, decode(request.reply), len(request.reply))
+                message = decode(request.reply)
+                digest = digest_of_reply(message, Frames(request.reply))
+                return NodeReply(request.id, message, len(request.reply), digest=digest)
             except InvalidMessageError as error:  # as the transport of Flower does
                 return NodeReply(request.id, RpcMessage({"failed": str(error)}), len(request.reply))
         if request.half_until:

@@ -22,6 +22,8 @@ from fedkin.run.folder import fingerprint, run_folder
 from fedkin.run.run import Run
 from fedkin.server.deploy import run_server
 from fedkin.server.deploy.run_server import serve
+from fedkin.server.egress_ledger import SiteLedger
+from fedkin.server.egress_outbox import Outbox
 from tests.deterministic import invariants
 from tests.deterministic.checked_run import Violation as Violation
 from tests.deterministic.checked_run import checked_run
@@ -73,11 +75,13 @@ class Federation:
     Args:
         schedule: what happens.
         folder: an empty one, in memory.
+        ledgers: whether the sites write ledgers of what leaves them.
     """
 
-    def __init__(self, schedule: Schedule, folder: Path) -> None:
+    def __init__(self, schedule: Schedule, folder: Path, ledgers: bool = False) -> None:
         self.schedule = schedule
         self.folder = folder
+        self.ledgers = ledgers
         self.story = list[str]()
         self.clock = FakeClock(QUIET + 3 * GRACE + (schedule.rounds + 3) * 2 * schedule.deadline)
         self.disk = FakeDisk(Random(f"disk {schedule.seed}"))
@@ -87,9 +91,9 @@ class Federation:
         start = 0
         for name, clients in schedule.sites.items():
             self.disk.add(name, folder / name)
-            self.sites[name] = Site(
-                name, np.arange(start, start + clients), folder / name / "state"
-            )
+            outbox = Outbox(SiteLedger(folder / name), name) if ledgers else None
+            numbers = np.arange(start, start + clients)
+            self.sites[name] = Site(name, numbers, folder / name / "state", outbox)
             start += clients
         self.engine = FakeTransport(
             schedule=schedule,
@@ -138,6 +142,8 @@ class Federation:
                     break
             self.trace.end_round()
             invariants.check(self, finished)
+            if self.ledgers:
+                invariants.check_egress(self)
         except Exception as error:
             raise Violation(f"{type(error).__name__}: {error}") from error
         return finished
@@ -261,10 +267,15 @@ class Federation:
         self.engine.forget_messages()
 
 
-def run_schedule(schedule: Schedule) -> Federation:
+def run_schedule(schedule: Schedule, ledgers: bool = False) -> Federation:
     """Run a schedule, and check what must hold. Raises Violation; the federation is its
     ``federation``."""
-    return checked_run(partial(Federation, schedule), _in_place)
+    return checked_run(partial(Federation, schedule, ledgers=ledgers), _in_place)
+
+
+def run_with_ledgers(schedule: Schedule) -> Federation:
+    """Run a schedule with sites that write ledgers, and check these, too. Raises Violation."""
+    return run_schedule(schedule, ledgers=True)
 
 
 @contextmanager

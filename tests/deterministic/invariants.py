@@ -14,6 +14,8 @@ from fedkin.core.method import UNASSIGNED
 from fedkin.run.folder.run_folder import METRICS
 from fedkin.run.loop import run
 from fedkin.run.run import Run
+from fedkin.server.egress_check import check_against, check_lines
+from fedkin.server.egress_receipts import read_receipts, receipts_file
 from fedkin.server.request_round import GRACE
 from tests.deterministic.observed_world import (
     Call,
@@ -87,6 +89,20 @@ def check_ledger(federation: Federation, world: ObservedWorld) -> None:
     expected = [sum(call.down for call in calls), sum(call.up for call in calls)]
     expected += [sum(one[side] for one in messages) for side in (1, 2)]
     assert counted == expected, f"the ledger has {counted}, and {expected} were sent"
+
+
+def check_egress(federation: Federation) -> None:
+    """The sites' ledgers explain every reply that the server has received."""
+    receipts = read_receipts(receipts_file(federation.server.folder / "run"))
+    tampered = {fault.site for fault in federation.schedule.faults if fault.kind == "tamper"}
+    for name, site in federation.sites.items():
+        assert site.outbox is not None
+        ledger = site.outbox.ledger
+        if name not in {receipt.site for receipt in receipts}:
+            continue
+        check = check_against(ledger.lines(), receipts, "the run", ledger.torn())
+        assert not check_lines(ledger.lines())[0].faults
+        assert check.is_sound or name in tampered, f"{name}: {check.faults}"
 
 
 def check_log(federation: Federation) -> None:

@@ -134,6 +134,23 @@ KEPT: dict[str, Schedule] = {
         checkpoint_every=1,
         faults=(Fault("kill_in_step", "site-3", 3, length=38.0, what=IN_REPLY),),
     ),
+    "a round in which no client described its data ended a run": Schedule(
+        1202,
+        "feroma",
+        {"site-0": 1, "site-1": 3, "site-2": 1},
+        rounds=4,
+        cohort=3,
+        wait_for=2,
+        deadline=45.0,
+        quorum=1.0,
+        retries=2,
+        checkpoint_every=1,
+        faults=(
+            Fault("lose_request", "site-0", 1, length=20.65),
+            Fault("refuse", "site-1", 13, length=4.53),
+            Fault("report_lost", "site-1", 7, length=0.35),
+        ),
+    ),
 }
 
 KEPT_PEERS: dict[str, PeerSchedule] = {

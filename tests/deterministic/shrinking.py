@@ -28,6 +28,11 @@ def find_kill(seed: int) -> Found | None:
     return _found(seed, violation_of(schedule.draw_kill(seed), federation.run_schedule))
 
 
+def find_ledgers(seed: int) -> Found | None:
+    """The same where sites write ledgers of what leaves them."""
+    return _found(seed, violation_of(schedule.draw(seed), federation.run_with_ledgers))
+
+
 def find_peers(seed: int) -> Found | None:
     """The same of peers."""
     return _found(seed, violation_of(peer_schedule.draw(seed), peer_federation.run_schedule))

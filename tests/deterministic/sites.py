@@ -12,15 +12,17 @@ from jaxtyping import Int
 from fedkin import __version__
 from fedkin.config.samples_section import SamplesSection
 from fedkin.config.server import DataDescription
+from fedkin.core.errors import StorageError
 from fedkin.core.model_spec import ModelSpec
 from fedkin.core.training import LocalTraining
 from fedkin.models import mlp
 from fedkin.models.model import Model
 from fedkin.server.deploy.build_node import HANDSHAKE_SEED
 from fedkin.server.deploy.node_disk import NodeDisk
+from fedkin.server.egress_outbox import Outbox
 from fedkin.server.handshake import Handshake, make_handshake, model_digest
-from fedkin.server.message import decode, encode
-from fedkin.server.node import Node, respond
+from fedkin.server.message import RpcMessage, decode, encode
+from fedkin.server.node import Node, respond, respond_recorded
 from fedkin.server.task_messages import call_digest
 from fedkin.simulation.fake_world import FakeWorld
 from fedkin.simulation.workers import check_samples
@@ -30,6 +32,7 @@ from tests.deterministic.fake_disk import KilledError
 FEATURES = 2
 HIDDEN = 2
 CLASSES = 3
+WHOLE = 2**40  # no array becomes a separate frame
 SAMPLES = SamplesSection(shape=[FEATURES], classes=CLASSES)
 
 
@@ -86,12 +89,20 @@ class Site:
         name: of the node.
         numbers: of its clients, among all of the federation.
         folder: its disk.
+        outbox: writes its ledger; None: it has none.
     """
 
-    def __init__(self, name: str, numbers: Int[np.ndarray, "c"], folder: Path) -> None:
+    def __init__(
+        self,
+        name: str,
+        numbers: Int[np.ndarray, "c"],
+        folder: Path,
+        outbox: Outbox | None = None,
+    ) -> None:
         self.name = name
         self.numbers = numbers
         self.folder = folder
+        self.outbox = outbox
         self.ids: dict[str, int] = {}  # the first id of its clients, by the name of the run
         self.counted = CountedCalls(len(numbers))
 
@@ -100,14 +111,26 @@ class Site:
         request = decode(data)
         self._check_ids(request.header)
         try:
-            reply = respond(self._node, lambda: request)
+            reply, sent = self._respond(request)
         except KilledError:
-            self.counted.killed(request.header)
+            if "run" in request.header:  # a handshake counts nothing
+                self.counted.killed(request.header)
             raise
         if request.header["operation"] == CountRequests.name and "calls" in reply.arrays:
             key = f"{request.header['run']} {call_digest(CountRequests, request)}"
             self.counted.check(key, request.arrays["clients"], reply.arrays["calls"])
-        return encode(reply)
+        return sent
+
+    def _respond(self, request: RpcMessage) -> tuple[RpcMessage, bytes]:
+        """The reply and its bytes, after its line is in the ledger."""
+        if self.outbox is None:
+            reply = respond(self._node, lambda: request)
+            return reply, encode(reply)
+        try:
+            reply, parts = respond_recorded(self._node, lambda: request, self.outbox, WHOLE)
+        except StorageError as error:  # the line cannot be written, so nothing is sent
+            raise KilledError(str(error)) from error
+        return reply, parts.rest
 
     def _node(self) -> Node:
         samples = 10 + self.numbers

@@ -7,7 +7,7 @@ import pytest
 
 from tests.deterministic import federation, peer_federation, peer_schedule, schedule
 from tests.deterministic.kept_seeds import KEPT, KEPT_PEERS
-from tests.deterministic.shrinking import find, find_kill, find_peers
+from tests.deterministic.shrinking import find, find_kill, find_ledgers, find_peers
 
 _PART = 25
 
@@ -25,6 +25,15 @@ def test_one_of_four_sites_is_killed(part: int) -> None:
     """No other site loses its place, and no round takes longer than its deadline and grace."""
     assert [
         found for seed in range(part * _PART, (part + 1) * _PART) if (found := find_kill(seed))
+    ] == []
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_the_ledgers_of_sites_explain_all_replies(part: int) -> None:
+    """Whatever is killed, lost, repeated or cut from power: a line is on the disk before its
+    message leaves."""
+    assert [
+        found for seed in range(part * _PART, (part + 1) * _PART) if (found := find_ledgers(seed))
     ] == []
 
 

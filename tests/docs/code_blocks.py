@@ -74,6 +74,10 @@ CHECKED_ONLY = {
         "deploy-sites.md",
         "fedkin deploy rotate wards site-0 --public-key",
     ): "as the command before it",
+    (
+        "egress.md",
+        "fedkin egress verify site-0 --against fed",
+    ): "it compares with the run of a federation; tests/cli/test_egress.py runs it",
     ("deploy-backup.md", "fedkin deploy restart"): "as fedkin deploy up of deploy.md",
     ("deploy-backup.md", "fedkin deploy check restored"): "it shows a copy as failed",
     (

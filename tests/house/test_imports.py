@@ -46,7 +46,7 @@ PACKAGES: dict[str, str] = {
     "config": "core measures task_types methods models data scenarios options simulation.torch",
     "export": "core measures task_types models data simulation simulation.torch config",
     "service": "core data task_types export",
-    "server": "core task_types measures tasks config",
+    "server": "core task_types measures security tasks config",
     "p2p": "core security task_types tasks methods simulation config",
     "run.folder": "core models data tracking options simulation config",
     "run.metrics": "core task_types measures tasks methods options options.monitor simulation "

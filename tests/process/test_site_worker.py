@@ -18,11 +18,14 @@ import pytest
 
 from fedkin.config.server import load_client, load_server
 from fedkin.run.folder import checkpoint
+from fedkin.security.line_chain import read_chain
 from fedkin.server.deploy.build_node import node_from_config
 from fedkin.server.deploy.processes import MARK
 from fedkin.server.deploy.run_server import serve
 from fedkin.server.deploy.worker_client import SiteWorker
 from fedkin.server.deploy.worker_link import is_alive, process_mark, worker_folder
+from fedkin.server.egress_ledger import SiteLedger
+from fedkin.server.egress_outbox import EGRESS
 from fedkin.server.message import RpcMessage, from_parts, to_parts
 from fedkin.server.node import respond
 from tests.free_ports import until
@@ -140,8 +143,14 @@ def test_a_worker_that_is_killed_while_it_answers_costs_no_message(
     assert until(lambda: connections(config) > 1)  # the listening one, and ours
     os.kill(first, signal.SIGKILL)
     thread.join(120)
-    assert [reply.header for reply in replies] == [expected.header]
+    assert [without_line(reply) for reply in replies] == [without_line(expected)]
     assert worker_process(config) not in (None, first) and "died while it answered" in caplog.text
+
+
+def without_line(reply: RpcMessage) -> dict[str, object]:
+    """The header of a reply, without the entry that names its line in the site's ledger."""
+    assert EGRESS in reply.header
+    return {name: value for name, value in reply.header.items() if name != EGRESS}
 
 
 def connections(config: Path) -> int:
@@ -176,10 +185,13 @@ def test_flowers_process_for_a_message_hands_it_on_or_answers_itself(
     folder = worker_folder(config)
     folder.chmod(0o755)
     # Without it, in this process.
-    assert said().header == kept.header and "other users can open" in caplog.text
+    assert without_line(said()) == without_line(kept) and "other users can open" in caplog.text
     folder.chmod(0o700)
     process = worker_process(config)
     config.write_text(config.read_text().replace("[client]", '[client]\nworker = "none"'))
     os.kill(process or 0, signal.SIGKILL)
-    assert said().header == kept.header
+    assert without_line(said()) == without_line(kept)
     assert worker_process(config) is None
+    # All three replies have a line in the site's ledger, whichever process wrote it.
+    chain = read_chain(SiteLedger(config.parent).lines())
+    assert chain.broken is None and len(chain.lines) == 3

@@ -363,7 +363,7 @@ def test_all_checkpoints_may_stay(tmp_path: Path) -> None:
     checkpoint.remove(tmp_path, 2)  # it is gone already
     assert checkpoint.stored_rounds(tmp_path) == [0, 10]
     (tmp_path / "round-000010.safetensors").write_bytes(b"damaged")
-    with pytest.raises(CheckpointError, match="round-000010.safetensors cannot be read"):
+    with pytest.raises(CheckpointError, match=r"round-000010\.safetensors cannot be read"):
         checkpoint.of_round(tmp_path, 10)
-    with pytest.raises(CheckpointError, match="round-000003.safetensors cannot be read"):
+    with pytest.raises(CheckpointError, match=r"round-000003\.safetensors cannot be read"):
         checkpoint.of_round(tmp_path, 3)

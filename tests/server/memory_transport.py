@@ -14,6 +14,8 @@ from typing import Any
 
 from fedkin.config.server_settings import ServerSettings
 from fedkin.core.errors import FedkinError
+from fedkin.server.egress_receipts import digest_of_reply
+from fedkin.server.frames import Frames
 from fedkin.server.message import RpcMessage, decode, encode
 from fedkin.server.node import Node
 from fedkin.server.request_round import RequestRound
@@ -185,7 +187,9 @@ class MemoryTransport:
             reply = RpcMessage({"failed": " ".join(str(error).split())})
         except Exception as error:  # as Flower reports it
             return NodeReply(request_id, None, error=f"error 2: {type(error).__name__}: {error}")
-        return NodeReply(request_id, *transmitted(reply))
+        received, size = transmitted(reply)
+        digest = digest_of_reply(received, Frames(encode(reply)))
+        return NodeReply(request_id, received, size, digest=digest)
 
 
 def _gone(request_id: str) -> NodeReply:

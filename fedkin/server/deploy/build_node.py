@@ -15,7 +15,7 @@ from fedkin.config import registry
 from fedkin.config.schema import Values, error_context
 from fedkin.config.series_keys import SERIES_KEYS
 from fedkin.config.server import ClientConfig, load_client
-from fedkin.config.server_settings import SiteSettings
+from fedkin.config.server_settings import DisclosureSettings, SiteSettings
 from fedkin.core.columns import CommonScaling
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.model_spec import ModelSpec
@@ -30,6 +30,7 @@ from fedkin.data.table_transform import RAW_VALUES, scaling_transform
 from fedkin.secret.signed_keys import Identity
 from fedkin.security.signatures import Signer
 from fedkin.server.deploy.node_disk import NodeDisk
+from fedkin.server.deploy.site_floors import floors_of, without_small_tests
 from fedkin.server.handshake import Handshake, make_handshake, model_digest
 from fedkin.server.message import InvalidMessageError
 from fedkin.server.node import Node
@@ -74,6 +75,7 @@ def node_from_config(config: ClientConfig) -> Node:
         site=config.site,
         config_digest=config.shared_digest,
         given_labels=config.samples.label_scale_from,
+        disclosure=config.disclosure,
     )
 
 
@@ -83,6 +85,7 @@ def build_node(
     site: SiteSettings,
     config_digest: str = "",
     given_labels: Mapping[str, float] | None = None,
+    disclosure: DisclosureSettings | None = None,
 ) -> Node:
     """A node that runs some clients of a data set.
 
@@ -95,9 +98,12 @@ def build_node(
             makes the node.
         given_labels: ``label_scale_from`` of [samples]; None if the server computes the statistics
             of labels that are numbers.
+        disclosure: the site's disclosure floors; None: it has none.
     """
     # Other sites have other training samples, and all sites compare with the same constant model.
-    of_site = with_given_constant(data.select(site.client_numbers(data.clients)))
+    whole = with_given_constant(data.select(site.client_numbers(data.clients)))
+    floors = None if disclosure is None else floors_of(whole, disclosure)
+    of_site = whole if floors is None else without_small_tests(whole, floors)
 
     def handshake(spec: ModelSpec) -> Handshake:
         return make_handshake(
@@ -131,6 +137,8 @@ def build_node(
         world=lambda ids: world_of(of_site, ids),
         disk=NodeDisk(Path(site.folder)),
         scaled_world=lambda ids, scaling: world_of(scaled.by(scaling), ids),
+        floors=floors,
+        split_sizes=lambda split: whole.part(split).sizes,
     )
 
 

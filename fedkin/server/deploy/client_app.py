@@ -19,7 +19,7 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from fedkin.server.deploy.worker_client import SiteWorker
-from fedkin.server.deploy.worker_link import WorkerLinkError, site_name
+from fedkin.server.deploy.worker_link import WorkerLinkError
 from fedkin.server.flower_record import parts_to_record, record_to_parts
 
 if TYPE_CHECKING:
@@ -81,6 +81,7 @@ def _reply_of_node(message: Message, context: Context, config: Path | None) -> M
     """The reply of a node that this process makes. The imports are slow, and are not needed if a
     worker answers."""
     from fedkin.server.deploy.build_node import node_from_flower_config
+    from fedkin.server.deploy.site_outbox import site_outbox
     from fedkin.server.flower_transport import reply_here
 
     def make_node() -> Node:
@@ -88,7 +89,8 @@ def _reply_of_node(message: Message, context: Context, config: Path | None) -> M
 
     if config is None:
         return reply_here(message, make_node)
-    return reply_here(message, make_node, site_name(config), partial(_note_refusal, config))
+    outbox = site_outbox(config)
+    return reply_here(message, make_node, outbox, partial(_note_refusal, config))
 
 
 def _count(message: Message, reply: Message, config: Path) -> None:

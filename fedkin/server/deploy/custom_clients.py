@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from fedkin.config.server_settings import SiteSettings
 from fedkin.core.errors import ConfigError, DataError, FedkinError, MissingExtra
 from fedkin.data.federated import FederatedData
 from fedkin.server.deploy.build_node import build_node
+from fedkin.server.egress_ledger import SiteLedger
+from fedkin.server.egress_outbox import Outbox
 from fedkin.server.node import Node
 
 ClientApp = Any  # flwr.clientapp.ClientApp: Flower is imported when an app is made
@@ -148,4 +151,14 @@ def _app(make: Callable[[dict[str, Any], dict[str, Any]], Node]) -> ClientApp:
         raise MissingExtra(
             "a real federation needs Flower, which is not installed: pip install 'fedkin[flower]'"
         ) from error
-    return client_app(make)
+    return client_app(make, _outbox)
+
+
+def _outbox(node: dict[str, Any]) -> Outbox | None:
+    """The outbox of a node, whose ledger is in the node's folder; None for a node without a name,
+    which cannot take part."""
+    try:
+        settings = site(node)
+    except ConfigError:
+        return None
+    return Outbox(SiteLedger(Path(settings.folder)), settings.name)

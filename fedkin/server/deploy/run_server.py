@@ -44,6 +44,8 @@ from fedkin.run.worlds import ClientFacts, Digests, Methods, OpenWorld, named_me
 from fedkin.server.column_summaries import column_summaries, label_statistics, scale_columns
 from fedkin.server.deploy.build_node import HANDSHAKE_SEED
 from fedkin.server.deploy.server_metrics import ServerMetrics
+from fedkin.server.deploy.stated_needs import stated_needs
+from fedkin.server.egress_receipts import RecordingTransport, receipts_file
 from fedkin.server.handshake import make_handshake, model_digest
 from fedkin.server.membership import Membership
 from fedkin.server.node_registry import Memory
@@ -88,9 +90,9 @@ def serve(
     with run_lock(folder):
         state = StateWriter(folder)
         try:
-            worlds = RemoteWorlds(
-                config, RequestRound(transport, config.federation, clock, sleep), removed
-            )
+            recording = RecordingTransport(transport, receipts_file(folder))
+            request_round = RequestRound(recording, config.federation, clock, sleep)
+            worlds = RemoteWorlds(config, request_round, removed)
             metrics = ServerMetrics(config, worlds.membership)
             with metrics.shown(checks):
                 run = _serve(config, worlds, state, metrics)
@@ -225,6 +227,8 @@ class RemoteWorlds:
             signed=secret is not None and bool(secret.values.get("signed")),
         )
         self.membership.removed = removed
+        methods = [entry.made for entry in config.methods]
+        self.membership.states = stated_needs(methods, config.option_entries)
         self._agreed: TableTransform | None = None  # the scaling of all sites, once it is known
         self.task_type = data.task_type  # with the statistics of all sites, once they are known
         self._labels_known = not config.samples.labels_summed

@@ -25,7 +25,6 @@ from fedkin.server.deploy.worker_link import (
     check_peer,
     is_alive,
     open_folder,
-    site_name,
     socket_address,
     worker_folder,
 )
@@ -185,14 +184,16 @@ class Worker:
     def _reply(self, message: Frames) -> tuple[dict[str, Any], Frames | None]:
         """The reply to a message; if an unexpected error happens meanwhile, the text of this error
         and no reply."""
-        from fedkin.server.message import IN_REPLY, from_parts, to_parts
-        from fedkin.server.node import respond
+        from fedkin.server.deploy.site_outbox import site_outbox
+        from fedkin.server.message import IN_REPLY, from_parts
+        from fedkin.server.node import respond_recorded
 
         try:
-            reply = respond(
-                self.loaded.node, lambda: from_parts(message), site_name(self.loaded.config)
+            outbox = site_outbox(self.loaded.config)
+            reply, parts = respond_recorded(
+                self.loaded.node, lambda: from_parts(message), outbox, IN_REPLY
             )
-            return {"refused": reply.refusal}, to_parts(reply, IN_REPLY)
+            return {"refused": reply.refusal}, parts
         except Exception as error:
             # The same as when a client's process fails: the message is lost, the site continues.
             traceback.print_exc()

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from fedkin.core.errors import DataError
+from fedkin.security.line_chain import read_chain
 from fedkin.server.deploy import worker, worker_client, worker_link
 from fedkin.server.deploy.worker import LoadedNode, Worker
 from fedkin.server.deploy.worker_client import SiteWorker, WorkerFailure
@@ -27,6 +28,8 @@ from fedkin.server.deploy.worker_link import (
     process_mark,
     worker_folder,
 )
+from fedkin.server.egress_ledger import SiteLedger
+from fedkin.server.egress_outbox import EGRESS
 from fedkin.server.frames import read_frame, write_frame
 from fedkin.server.message import IN_REPLY, RpcMessage, from_parts, to_parts
 from fedkin.server.node import Node, respond
@@ -87,9 +90,19 @@ def said(site: SiteWorker, request: RpcMessage = HELLO) -> RpcMessage:
     return from_parts(site.reply(to_parts(request)))
 
 
+def without_line(reply: RpcMessage) -> dict[str, object]:
+    """The header of a reply, without the entry that names its line in the site's ledger."""
+    assert EGRESS in reply.header
+    return {name: value for name, value in reply.header.items() if name != EGRESS}
+
+
 def test_the_reply_is_the_nodes_own(site: SiteWorker, workers: Workers) -> None:
     expected = respond(workers.make, lambda: HELLO)
-    assert site.reply(to_parts(HELLO)) == to_parts(expected, IN_REPLY)
+    reply = from_parts(site.reply(to_parts(HELLO)))
+    # The reply also names its line in the site's ledger.
+    head = reply.header.pop(EGRESS)["head"]
+    assert to_parts(reply, IN_REPLY) == to_parts(expected, IN_REPLY)
+    assert read_chain(SiteLedger(workers.config.parent).lines()).head == head
     # The second message starts none.
     assert said(site).header["name"] == "berlin" and workers.started == 1
 
@@ -211,7 +224,7 @@ def test_an_error_of_the_node_is_a_reply(site: SiteWorker, workers: Workers) -> 
         raise DataError("mine.npz\n is not there")
 
     workers.make = make
-    assert said(site).header == {"failed": "mine.npz is not there"}
+    assert without_line(said(site)) == {"failed": "mine.npz is not there"}
 
 
 def test_a_refusal_names_the_site_and_reaches_its_program(workers: Workers) -> None:
@@ -226,7 +239,7 @@ def test_a_refusal_names_the_site_and_reaches_its_program(workers: Workers) -> N
 
     fine = workers.make
     workers.make = make
-    assert said(site).header == {"failed": "mine.npz is not there", "name": "berlin"}
+    assert without_line(said(site)) == {"failed": "mine.npz is not there", "name": "berlin"}
     workers.make = fine
     other = RpcMessage({"operation": "hello", **replace(ABOUT, version="0.0.1").header()})
     assert "install the same version" in said(site, other).header["refused"]

@@ -1,0 +1,175 @@
+"""The ledger of a site: a file with one line for each message that leaves the site.
+
+A line is written and synced to the disk before its message is sent. The lines form a chain
+(``security.line_chain``), and hold no values: only names, shapes, sizes and digests. When the file
+is large, it gets another name, and a new file goes on with the digest of its last line.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from filelock import FileLock, Timeout
+
+from fedkin.core import storage
+from fedkin.core.errors import StorageError
+from fedkin.core.object_repr import shell_command
+from fedkin.core.storage import append_line, drop_torn_line, force_to_disk, storage_errors
+from fedkin.security.line_chain import START, line_digest, line_text, parse_line
+
+LEDGER = "egress.jsonl"
+_FULL_FILES = "egress-*.jsonl"  # files that are full, by the number of their first line
+_LOCK = ".egress.lock"
+LARGEST = 2**24  # bytes of a file, after which the next line begins a new one
+_LONGEST_LINE = 2**16  # bytes
+_TIMEOUT = 60.0  # seconds to wait until another process has written its line
+
+
+class Tail(NamedTuple):
+    """The end of a ledger, after which a line is to be written.
+
+    Attributes:
+        seq: number of the next line.
+        prev: digest of the last line.
+        torn: bytes of a last line that was not complete and has been removed. The process that
+            wrote it was killed, so its message was never sent.
+    """
+
+    seq: int
+    prev: str
+    torn: int
+
+
+class SiteLedger:
+    """The ledger in a folder. Several processes of a site may write to it.
+
+    Args:
+        folder: folder of the site.
+        largest: bytes of a file, after which the next line begins a new one.
+    """
+
+    def __init__(self, folder: Path, largest: int = LARGEST) -> None:
+        self.folder = folder
+        self.path = folder / LEDGER
+        self._largest = largest
+
+    def files(self) -> list[Path]:
+        """The files of the ledger, from the oldest to the present one."""
+        present = [self.path] if self.path.exists() else []
+        return [*sorted(self.folder.glob(_FULL_FILES)), *present]
+
+    def lines(self) -> list[bytes]:
+        """The complete lines of all files, as written. Raises StorageError for a file that cannot
+        be read."""
+        found = []
+        for path in self.files():
+            # The part after the last end of line is empty, or a line that is not complete.
+            found += _content(path).split(b"\n")[:-1]
+        return found
+
+    def torn(self) -> int:
+        """Bytes of a last line that is not complete; 0 if there is none."""
+        return len(_end(self.path).rpartition(b"\n")[2]) if self.path.exists() else 0
+
+    @contextmanager
+    def writing(self) -> Iterator[Tail]:
+        """A context manager in which this process alone may write: call ``append`` once in it.
+
+        Raises:
+            StorageError: the files cannot be read or written, the last line is damaged, or another
+                process has held the lock for a minute.
+        """
+        lock = FileLock(self.folder / _LOCK)
+        with storage_errors(self.path):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            try:
+                lock.acquire(timeout=_TIMEOUT)
+            except Timeout as error:
+                raise StorageError(
+                    f"another process has held {self.folder / _LOCK} for {_TIMEOUT:.0f} s, so no "
+                    "message can be sent; restart the site"
+                ) from error
+        try:
+            torn = self.torn()
+            if torn:
+                drop_torn_line(self.path)
+            yield self._tail(torn)
+        finally:
+            lock.release()
+
+    def append(self, tail: Tail, entries: Mapping[str, Any]) -> Tail:
+        """Write a line after the end of the ledger and sync it to the disk.
+
+        Args:
+            tail: the end of the ledger, from ``writing`` or from the call before.
+            entries: the line's entries, without ``seq`` and ``prev``.
+
+        Returns:
+            The new end; its ``prev`` is the digest of the new line (the head).
+        """
+        text = line_text({**entries, "seq": tail.seq, "prev": tail.prev})
+        self._begin_file_if_full()
+        is_new = not self.path.exists()
+        append_line(self.path, text)
+        force_to_disk(self.path)
+        if is_new:
+            with suppress(OSError):  # not every file system can sync a folder
+                storage.file_system.sync(self.folder)
+        return Tail(tail.seq + 1, line_digest(text.encode()), 0)
+
+    def bytes_of_round(self, run: str, round: int) -> int:
+        """Bytes of the messages of one round of a run so far."""
+        total = 0
+        for line in self.lines():
+            parsed = parse_line(line)
+            if parsed is None:
+                continue
+            entries = parsed.entries
+            if entries.get("run") == run and entries.get("round") == round:
+                total += int(entries["bytes"])
+        return total
+
+    def _tail(self, torn: int) -> Tail:
+        """The end of the ledger."""
+        for path in reversed(self.files()):
+            end = _end(path)
+            if not end:
+                continue
+            parsed = parse_line(end[:-1].rpartition(b"\n")[2])
+            if parsed is None:
+                aside = path.with_name(f"damaged-{path.name}")
+                raise StorageError(
+                    f"the last line of {path} is damaged, so no message can be sent after it; find "
+                    "out who changed the file. To begin a new ledger, move the file: "
+                    f"{shell_command('mv', path, aside)}"
+                )
+            return Tail(parsed.entries["seq"] + 1, parsed.digest, torn)
+        return Tail(0, START, torn)
+
+    def _begin_file_if_full(self) -> None:
+        """Give the present file another name if it is full."""
+        if not self.path.exists() or self.path.stat().st_size < self._largest:
+            return
+        with storage_errors(self.path):
+            with self.path.open("rb") as file:
+                first = parse_line(file.readline(_LONGEST_LINE).rstrip(b"\n"))
+            number = 0 if first is None else first.entries["seq"]
+            storage.file_system.replace(self.path, self.folder / f"egress-{number:012d}.jsonl")
+
+
+def _content(path: Path) -> bytes:
+    """The content of a file. Raises StorageError."""
+    with storage_errors(path, "read"):
+        return path.read_bytes()
+
+
+def _end(path: Path) -> bytes:
+    """The last bytes of a file, more than a line has. Raises StorageError."""
+    with storage_errors(path, "read"), path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - _LONGEST_LINE))
+        return file.read()
