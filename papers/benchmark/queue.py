@@ -27,6 +27,7 @@ STORE = Path("papers/benchmark/results.jsonl")
 # Options that are newer than the stored runs: method, option, and the value without an effect.
 NEWER = (
     ("FlexCFL", "mu", 0.0),
+    ("PACFL", "classwise", False),
     *((method, "part", "all") for method in ("FedGroup", "FlexCFL", "SattlerCFL", "FLHC")),
 )
 

@@ -445,7 +445,12 @@ CASES = {
         needs={"reads.sends": "bases of subspaces of its samples", **OF_CLASSES, **ALL},
         options={"p": 1, "threshold": 20.0},
         as_fedavg={"threshold": 180.0},
-        impossible=({"p": 0}, {"threshold": -1.0}, {"threshold": float("nan")}),
+        impossible=(
+            {"p": 0},
+            {"threshold": -1.0},
+            {"threshold": float("nan")},
+            {"classwise": True, "angle": "sum"},
+        ),
         clusters=3,
         samples=True,
         grows=True,
