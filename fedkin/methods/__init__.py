@@ -31,6 +31,7 @@ from fedkin.methods.flexcfl import FlexCFL as FlexCFL
 from fedkin.methods.sattler import SattlerCFL as SattlerCFL
 from fedkin.methods.flhc import FLHC as FLHC
 from fedkin.methods.ocfl import OCFL as OCFL
+from fedkin.methods.fedgwc import FedGWC as FedGWC
 from fedkin.methods.ifca import IFCA as IFCA
 from fedkin.methods.ifca import IFCAMig as IFCAMig
 from fedkin.methods.fesem import FeSEM as FeSEM

@@ -261,6 +261,15 @@ CASES = {
             {"noise": "none"},
         ),
     ),
+    "fedgwc": Case(
+        needs={
+            "reads.updates": "single",
+            "parts.shared_head": "losses of all models (newcomers = 'loss')",
+            **ALL,
+        },
+        as_fedavg={},
+        impossible=({"gamma": 0.0}, {"eps": -1.0}, {"mean": 2}, {"newcomers": "direction"}),
+    ),
     "selective_reclustering": Case(
         needs={
             "data.classes": "counts wrong classes",
