@@ -18,9 +18,12 @@ take part in the round, with m_i samples; a = n / K_c. In each round, for each c
        Davies-Bouldin index is the split if that index is below 1. Otherwise mse = 1 again
 
 **It cannot see groups whose losses are equally high**, such as rotations or permuted labels: a
-reward depends on losses alone. It separates clients by difficulty, noise and imbalance. In the
-authors' settings it needs thousands of rounds, and the values of mse depend on n and N: a dozen
-clients never get below 1e-5 (try ``eps=1e-3``). If all clients take part, nothing is ever split.
+reward depends on losses alone. It separates clients by difficulty, noise and imbalance. (Twenty
+clients of handwritten digits, cohorts of 5, 200 rounds, eight seeds, ``mean``: random labels of ten
+clients were found with a mean ARI of 0.89. Permuted labels were found in one run, in which the
+joint model favoured one group; two runs made random clusters, and five none.) In the authors'
+settings it needs thousands of rounds, and the values of mse depend on n and N: a dozen clients
+never get below 1e-5 (try ``eps=1e-3``). If all clients take part, nothing is ever split.
 
 ``mean`` is our addition. The moving average forgets old rounds; with ``mean``, W_ij is the plain
 mean of all r_i in rounds with i and j, and its changes become smaller, so that mse falls.
@@ -202,10 +205,14 @@ class FedGWC:
         mse[k] = 1.0
         patience = np.append(state.patience, np.zeros(new, np.int64))
         patience[k] = 0
-        state = replace(state, mse=mse, patience=patience)
         if not new:
-            return state
-        assignment = np.where(state.assignment == k, UNASSIGNED, state.assignment)
-        models = np.concatenate([state.models, np.repeat(state.models[k : k + 1], new, axis=0)])
-        state = replace(state, models=models, assignment=assignment)
+            return replace(state, mse=mse, patience=patience)
+        copies = np.repeat(state.models[k : k + 1], new, axis=0)
+        state = replace(
+            state,
+            models=np.concatenate([state.models, copies]),
+            assignment=np.where(state.assignment == k, UNASSIGNED, state.assignment),
+            mse=mse,
+            patience=patience,
+        )
         return cluster_steps.assign(world, state, known, np.where(part > 0, count - 1 + part, k))
