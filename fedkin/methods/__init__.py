@@ -39,6 +39,7 @@ from fedkin.methods.fesem import FeSEMMig as FeSEMMig
 from fedkin.methods.fedsim import FedSim as FedSim
 from fedkin.methods.feddrift import FedDrift as FedDrift
 from fedkin.methods.selective import SelectiveReclustering as SelectiveReclustering
+from fedkin.methods.fedccfa import FedCCFA as FedCCFA
 from fedkin.methods.cflgp import CFLGP as CFLGP
 from fedkin.methods.flux import FLUX as FLUX
 from fedkin.methods.feroma import FEROMA as FEROMA

@@ -270,6 +270,26 @@ CASES = {
         as_fedavg={},
         impossible=({"gamma": 0.0}, {"eps": -1.0}, {"mean": 2}, {"newcomers": "direction"}),
     ),
+    "fedccfa": Case(
+        needs={
+            "model.last_layer": True,
+            "model.hidden_layers": True,
+            "reads.updates": "single",
+            "reads.sends": "balanced last layers",
+            "data.classes": "compares the last layer's rows of classes",
+            **ALL,
+        },
+        options={"balanced_epochs": 2},
+        models_up=2 - BODY,  # the update, and the balanced last layer
+        impossible=(
+            {"eps": -0.1},
+            {"head_lr": 0.0},
+            {"changes": 2},
+            *({name: 0} for name in ("per_class", "balanced_epochs", "head_epochs")),
+        ),
+        hidden=True,
+        personal="none",
+    ),
     "selective_reclustering": Case(
         needs={
             "data.classes": "counts wrong classes",
