@@ -13,8 +13,6 @@ import numpy as np
 from jaxtyping import Float, Float64, Int, Num
 from scipy.sparse.csgraph import connected_components
 
-from fedkin.measures.cosine import cosine
-
 
 def madd(rows: Float[np.ndarray, "n q"]) -> Float64[np.ndarray, "n n"]:
     """D_ij: the mean over all other clients z of |cos(v_i, v_z) - cos(v_j, v_z)|.
@@ -28,7 +26,9 @@ def madd(rows: Float[np.ndarray, "n q"]) -> Float64[np.ndarray, "n n"]:
     n = len(rows)
     if n < 3:
         return np.where(np.eye(n, dtype=bool), 0.0, np.inf)
-    similar = cosine(rows.astype(np.float64), rows.astype(np.float64))
+    lengths = np.linalg.norm(rows.astype(np.float64), axis=1, keepdims=True)
+    directions = rows / np.where(lengths > 0, lengths, 1)
+    similar = directions @ directions.T
     distance = np.zeros((n, n))
     for i in range(n):
         difference = np.abs(similar[i] - similar)

@@ -24,8 +24,8 @@ our addition: D compares v_ic minus its initial value (there, 0.2 within and 0.7
 
 Differs from the authors' code: (1) Features are not aligned to common prototypes of classes, so no
 prototypes are sent. (2) The balanced samples are the first ones of each class that a client has;
-there, all clients have all classes. The rows of a class that a client does not have only learn what
-is not in the class. (3) Clients do not tell how many samples of a class they have, so means of rows
+there, all clients have all classes. The rows of a class that a client does not have only learn to
+give low scores. (3) Clients do not tell how many samples of a class they have, so means of rows
 have equal weights (the code's ``uniform``). The last layer must store its weight as [C, d], as
 those of fedkin, Equinox and PyTorch do. A client that was never in a cohort has the initial last
 layer. Last layers are kept by the server: N (C d + C) numbers.

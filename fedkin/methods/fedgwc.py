@@ -148,7 +148,7 @@ class FedGWC:
                 # Line 2
                 reward = rewards(losses[rows], reply.examples[rows])
                 state = self._learn(state, k, members[rows], reward)
-                state = self._split(world, state, k, len(rows), len(cohort))
+                state = self._split(world, state, k=k, replied=len(rows), cohort=len(cohort))
         return state
 
     def place(

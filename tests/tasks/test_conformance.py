@@ -229,7 +229,11 @@ EXAMPLES = {
     "note": Example(lambda g: Note()),
     "train class heads": Example(
         lambda g: TrainClassHeads(
-            models=g.models, work=WORK, model_index=g.index, start=g.models[0], head=g.spec.head
+            models=g.models,
+            work=WORK,
+            model_index=g.index,
+            start=g.models[0],
+            head=g.spec.head or slice(0),
         )
     ),
     "personal, head first": Example(
