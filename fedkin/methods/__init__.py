@@ -31,6 +31,7 @@ from fedkin.methods.flexcfl import FlexCFL as FlexCFL
 from fedkin.methods.sattler import SattlerCFL as SattlerCFL
 from fedkin.methods.flhc import FLHC as FLHC
 from fedkin.methods.ocfl import OCFL as OCFL
+from fedkin.methods.fedgwc import FedGWC as FedGWC
 from fedkin.methods.ifca import IFCA as IFCA
 from fedkin.methods.ifca import IFCAMig as IFCAMig
 from fedkin.methods.fesem import FeSEM as FeSEM
@@ -38,6 +39,7 @@ from fedkin.methods.fesem import FeSEMMig as FeSEMMig
 from fedkin.methods.fedsim import FedSim as FedSim
 from fedkin.methods.feddrift import FedDrift as FedDrift
 from fedkin.methods.selective import SelectiveReclustering as SelectiveReclustering
+from fedkin.methods.fedccfa import FedCCFA as FedCCFA
 from fedkin.methods.cflgp import CFLGP as CFLGP
 from fedkin.methods.flux import FLUX as FLUX
 from fedkin.methods.feroma import FEROMA as FEROMA

@@ -10,6 +10,8 @@ Subspaces. AAAI 2023, arXiv 2209.10526.
             ``same_rank``: tr arccos(U_i^T U_j), the sum over vectors of the same rank (eq. 3)
             ``sum``: the sum of all principal angles
             ``as_coded``: the smallest angle between any u_a of i and any u_b of j
+            ``classwise``: V, the mean over classes of the smallest angle between any vector of the
+            class of i and any of j (absolute cosine); 90 for a class of only one of both
     clusters: the nearest two merge while they are at most beta = ``threshold`` apart; FedAvg in
     each cluster
 
@@ -26,6 +28,11 @@ the signs of singular vectors. Here the largest entry of each vector is positive
 that the code calls "average" is ``weighted`` here. (4) If labels are divided by Dirichlet shares,
 the paper takes fewer vectors for rarer labels. The code tries to look up these numbers of vectors,
 but never finds them, and takes p vectors for each label, as is done here.
+
+``classwise`` is from FedDAG (A. Pramanik et al., ICLR 2026, arXiv 2602.23504). Equal samples with
+other labels are then far apart, which vectors of all labels together do not show. Differs from
+FedDAG: no second encoder, no angles of updates, and no weights by the counts of labels, which
+clients would have to send.
 
 Samples are not centred, so the first vector of a label is near the mean of its samples. A good beta
 depends on feature scaling and on ``angle``. The authors' scripts use 3.5 and 4.9 degrees, for the
@@ -55,6 +62,7 @@ from fedkin.core.randomness import Stream
 from fedkin.core.requirements import ClientReads, DataNeeds, MemoryNeeds, Requirements, Separation
 from fedkin.core.validation import check_choice, check_not_negative, check_positive_integer
 from fedkin.core.world import World
+from fedkin.measures.classwise_angles import classwise_angles
 from fedkin.measures.principal_angles import FORMS, angles_between, orthonormal, side_by_side
 from fedkin.methods import cluster_steps
 from fedkin.methods.about import About
@@ -105,12 +113,19 @@ class PACFL:
     )
     # linkage by which clusters merge
     linkage: Literal["weighted", "average", "complete", "single"] = "weighted"
+    classwise: bool = False  # compare class by class, in place of ``angle``
 
     def __post_init__(self) -> None:
         check_positive_integer("p", self.p)
         check_not_negative("threshold", self.threshold)
         check_choice("angle", self.angle, tuple(FORMS))
         check_choice("linkage", self.linkage, MERGING)
+        check_choice("classwise", self.classwise, (True, False))
+        if self.classwise and self.angle != "smallest":
+            raise MethodError(
+                f"angle = {self.angle!r} does not apply to classwise = true, which has an angle "
+                "by itself; leave out one of the two"
+            )
 
     def requirements(self) -> Requirements:
         return Requirements(
@@ -161,7 +176,11 @@ class PACFL:
         """The basis U_i of each client's samples, as the option ``angle`` needs it: the singular
         vectors that the client sends, or an orthonormal basis of their span (for principal
         angles)."""
-        columns = side_by_side(world.run(LabelSubspaces(self.p), clients).basis)
+        by_label = world.run(LabelSubspaces(self.p), clients).basis
+        if self.classwise:
+            # The columns stay in the order of classes.
+            return np.nan_to_num(by_label).reshape(*by_label.shape[:2], -1)
+        columns = side_by_side(by_label)
         principal = self.angle in ("smallest", "sum")
         return (orthonormal(columns) if principal else columns).astype(np.float32)
 
@@ -181,7 +200,7 @@ class PACFL:
 
         # A gets a row and a column for each of these clients.
         known = np.flatnonzero(np.isfinite(all_bases[:, 0, 0]))
-        rows = angles_between(all_bases[clients], all_bases[known], self.angle)
+        rows = self._rows(all_bases, clients, known)
         angles = state.angles.copy()
         angles[np.ix_(clients, known)] = rows
         angles[np.ix_(known, clients)] = rows.T
@@ -193,6 +212,19 @@ class PACFL:
         models = _with_new_models(state, known, cluster)
         state = replace(state, models=models, bases=all_bases, angles=angles)
         return cluster_steps.update_assignment(world, state, known, cluster)
+
+    def _rows(
+        self,
+        bases: Float[np.ndarray, "N d q"],
+        clients: Int[np.ndarray, "n"],
+        known: Int[np.ndarray, "m"],
+    ) -> Float[np.ndarray, "n m"]:
+        """The angles of clients with all whose bases are known."""
+        if not self.classwise:
+            return angles_between(bases[clients], bases[known], self.angle)
+        N, d, _ = bases.shape
+        by_class = bases.reshape(N, d, -1, self.p)
+        return classwise_angles(by_class[known])[np.searchsorted(known, clients)]
 
 
 def _with_new_models(

@@ -24,10 +24,11 @@ SEEDS = (0, 1, 2, 3, 4)
 TRIAL_SEED = 1000
 LEAST = 3  # seeds, below which a cell has no rank
 STORE = Path("papers/benchmark/results.jsonl")
-# Options that are newer than the stored runs: method, option, and the value without an effect.
 WITH_PART = ("FedGroup", "FlexCFL", "SattlerCFL", "FLHC", "PANM", "FedSim", "CFLGP")
+# Options that are newer than the stored runs: method, option, and the value without an effect.
 NEWER = (
     ("FlexCFL", "mu", 0.0),
+    ("PACFL", "classwise", False),
     *((method, "part", "all") for method in WITH_PART),
 )
 

@@ -261,6 +261,35 @@ CASES = {
             {"noise": "none"},
         ),
     ),
+    "fedgwc": Case(
+        needs={
+            "reads.updates": "single",
+            "parts.shared_head": "losses of all models (newcomers = 'loss')",
+            **ALL,
+        },
+        as_fedavg={},
+        impossible=({"gamma": 0.0}, {"eps": -1.0}, {"mean": 2}, {"newcomers": "direction"}),
+    ),
+    "fedccfa": Case(
+        needs={
+            "model.last_layer": True,
+            "model.hidden_layers": True,
+            "reads.updates": "single",
+            "reads.sends": "balanced last layers",
+            "data.classes": "compares the last layer's rows of classes",
+            **ALL,
+        },
+        options={"balanced_epochs": 2},
+        models_up=2 - BODY,  # the update, and the balanced last layer
+        impossible=(
+            {"eps": -0.1},
+            {"head_lr": 0.0},
+            {"changes": 2},
+            *({name: 0} for name in ("per_class", "balanced_epochs", "head_epochs")),
+        ),
+        hidden=True,
+        personal="none",
+    ),
     "selective_reclustering": Case(
         needs={
             "data.classes": "counts wrong classes",
@@ -459,7 +488,12 @@ CASES = {
         needs={"reads.sends": "bases of subspaces of its samples", **OF_CLASSES, **ALL},
         options={"p": 1, "threshold": 20.0},
         as_fedavg={"threshold": 180.0},
-        impossible=({"p": 0}, {"threshold": -1.0}, {"threshold": float("nan")}),
+        impossible=(
+            {"p": 0},
+            {"threshold": -1.0},
+            {"threshold": float("nan")},
+            {"classwise": True, "angle": "sum"},
+        ),
         clusters=3,
         samples=True,
         grows=True,

@@ -246,3 +246,27 @@ def test_a_run_places_a_newcomer_and_knows_a_stranger() -> None:
     assert placed.cluster == run.assignment[3] and placed.shares.shape == (2,)
     noise = -np.random.default_rng(0).normal(size=(60, 64)).astype(np.float32)
     assert run.place(noise, data.y[rows], resamples=2).cluster == UNASSIGNED
+
+
+def test_only_classwise_angles_show_exchanged_labels() -> None:
+    """Samples along two axes; the last two clients exchange the labels. By class, the axes are 90
+    degrees apart; together, their planes are equal."""
+    x = np.tile(np.eye(3, dtype=np.float32)[:2], (4, 1))
+    y = np.array([0, 1, 0, 1, 1, 0, 1, 0])
+    rows = Ragged.of(list(np.arange(8).reshape(-1, 2)))
+    data = FederatedData(name="exchanged", x=x, y=y, classes=2, train=rows, test=rows)
+    w = SimulatedWorld(data, mclr(data), fk.SGD(epochs=1, batch_size=2, lr=0.1))
+    together = PACFL(p=1, threshold=10.0).init(w, STREAM)
+    by_class = PACFL(p=1, threshold=10.0, classwise=True).init(w, STREAM)
+    assert together.assignment.tolist() == [0, 0, 0, 0]
+    assert by_class.assignment.tolist() == [0, 0, 1, 1]
+    np.testing.assert_allclose(by_class.angles[0], [0, 0, 90, 90], atol=1e-4)
+
+
+def test_a_classwise_newcomer_is_placed_by_the_angles_of_a_start_with_all() -> None:
+    method = PACFL(p=1, threshold=10.0, classwise=True)
+    w = world_of([0, 60, 62, 3])
+    state = settled(w, method, [0, 1, 2])
+    placed = method.place(w, state, np.array([3]), STREAM)
+    assert placed.assignment.tolist() == [0, 1, 1, 0]
+    np.testing.assert_array_equal(placed.angles, method.init(w, STREAM).angles)

@@ -31,6 +31,7 @@ from fedkin.tasks.columns import ColumnCounts, ColumnSums, ScaledColumns
 from fedkin.tasks.detections import Detections
 from fedkin.tasks.ditto import TrainBeside
 from fedkin.tasks.evaluate import Evaluate
+from fedkin.tasks.fedccfa import TrainClassHeads
 from fedkin.tasks.feddrift import SampleCounts, SpanScores, TrainSpans
 from fedkin.tasks.fedem import EvaluateMixture, MixtureWeights, TrainMixture
 from fedkin.tasks.fedper import EvaluatePersonal, Personal, body_of
@@ -226,6 +227,15 @@ EXAMPLES = {
         lambda g: TrainTowards(g.models, WORK, g.index, importance=SOME_KNOWN)
     ),
     "note": Example(lambda g: Note()),
+    "train class heads": Example(
+        lambda g: TrainClassHeads(
+            models=g.models,
+            work=WORK,
+            model_index=g.index,
+            start=g.models[0],
+            head=g.spec.head or slice(0),
+        )
+    ),
     "personal, head first": Example(
         lambda g: Personal(
             models=g.bodies,
