@@ -20,7 +20,7 @@ from fedkin.core.requirements import Separation, requirements_of
 from fedkin.data.table_transform import transform_of
 from fedkin.options import SECTIONS
 from fedkin.options.base import Option
-from fedkin.removal.history import History
+from fedkin.removal.history import RecordedRun
 from fedkin.removal.plan import ReplayPlan, evaluation_interval, obstacle_of, plan_replay
 from fedkin.removal.replay import ReplayedMethod
 from fedkin.run.callbacks import OnRound
@@ -45,7 +45,7 @@ class Recorded:
 
     run: Run
     parts: Ingredients
-    history: History
+    history: RecordedRun
     options: dict[str, Option]
 
     @classmethod
@@ -69,7 +69,7 @@ class Recorded:
         entries = resolve_options(sections, (*SECTIONS, *own))
         plan = sections.validate("run", RunSettings)
         population = make_population(sections)
-        history = History(run, plan=plan, population=population)
+        history = RecordedRun(run, plan=plan, population=population)
         return cls(run, parts, history, options=made_options(sections, entries))
 
     @property

@@ -23,7 +23,7 @@ from fedkin.scenarios.population import Population
 
 
 @dataclass(frozen=True)
-class History:
+class RecordedRun:
     """The records of a run, as its replay needs them. Shapes: N clients, K clusters, T rounds.
 
     Attributes:

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Int
 from fedkin.core.method import UNASSIGNED
 from fedkin.core.requirements import Separation
 from fedkin.options import SECTIONS
-from fedkin.removal.history import History
+from fedkin.removal.history import RecordedRun
 from fedkin.removal.taint import NEVER, first_tainted_rounds, replay_starts
 
 _BY_MODEL = ("by_choice", "by_cluster")
@@ -55,7 +55,7 @@ class ReplayPlan:
 
 
 def plan_replay(
-    history: History, clients: Int[np.ndarray, "g"], separation: Separation, obstacle: str = ""
+    history: RecordedRun, clients: Int[np.ndarray, "g"], separation: Separation, obstacle: str = ""
 ) -> ReplayPlan:
     """Plan the replay of a run without some clients.
 
@@ -86,7 +86,7 @@ def plan_replay(
     )
 
 
-def whole_replay(history: History, plan: ReplayPlan, why: str) -> ReplayPlan:
+def whole_replay(history: RecordedRun, plan: ReplayPlan, why: str) -> ReplayPlan:
     """The plan that repeats every cluster and every round, for a replay that has found another
     partition than the run.
 
@@ -98,7 +98,7 @@ def whole_replay(history: History, plan: ReplayPlan, why: str) -> ReplayPlan:
     return plan_replay(history, np.array(plan.clients), Separation(), obstacle=why)
 
 
-def obstacle_of(history: History, sections: Iterable[str], validated: bool) -> str:
+def obstacle_of(history: RecordedRun, sections: Iterable[str], validated: bool) -> str:
     """Why the whole run must be repeated, whatever the method; empty if there is no reason.
 
     Args:
@@ -137,7 +137,7 @@ def evaluation_interval(plan: ReplayPlan, evaluate_every: int, kept: list[int]) 
     return math.lcm(evaluate_every, step)
 
 
-def _why_all(history: History, separation: Separation) -> str:
+def _why_all(history: RecordedRun, separation: Separation) -> str:
     """Why every cluster must be trained again; empty if it suffices to train some."""
     because = f" (option {separation.because})" if separation.because else ""
     if separation.models == "one":
@@ -153,7 +153,7 @@ def _why_all(history: History, separation: Separation) -> str:
     return ""
 
 
-def _start(history: History, clients: Int[np.ndarray, "g"], one_model: bool) -> int:
+def _start(history: RecordedRun, clients: Int[np.ndarray, "g"], one_model: bool) -> int:
     """The last stored round before the clients first took part; 0 for the beginning.
 
     A client that has a cluster without having been in a cohort may have taken part in the start,
@@ -169,7 +169,7 @@ def _start(history: History, clients: Int[np.ndarray, "g"], one_model: bool) -> 
 
 
 def _client_rounds(
-    history: History,
+    history: RecordedRun,
     clients: Int[np.ndarray, "g"],
     starts: Int[np.ndarray, "K"],
     everything: bool,
@@ -198,7 +198,7 @@ def _client_rounds(
     return total
 
 
-def takes_part(plan: ReplayPlan, history: History, one_model: bool) -> bool:
+def takes_part(plan: ReplayPlan, history: RecordedRun, one_model: bool) -> bool:
     """Whether the clients of a plan were ever asked to train, or had a cluster from the start.
 
     Args:

@@ -21,7 +21,7 @@ from fedkin.core.replies import Reply
 from fedkin.core.task import Task
 from fedkin.core.world import World
 from fedkin.core.world_proxy import WorldProxy
-from fedkin.removal.history import History
+from fedkin.removal.history import RecordedRun
 from fedkin.removal.plan import ReplayPlan
 from fedkin.tasks.losses import Losses
 from fedkin.tasks.train import Train
@@ -56,7 +56,7 @@ class ReplayedMethod:
         plan: which clusters are trained again, and from which round on.
     """
 
-    def __init__(self, method: Method, history: History, plan: ReplayPlan) -> None:
+    def __init__(self, method: Method, history: RecordedRun, plan: ReplayPlan) -> None:
         self.method = method
         self.cost = ReplayCost()
         self._history = history

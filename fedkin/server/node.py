@@ -144,7 +144,7 @@ class Node:
         for task in (asked, *standing):
             if self.floors is not None:
                 self.floors.check_task(task, clients)
-        note = self._note(asked, standing, clients)
+        note = self._facts(asked, standing, clients)
         # A request with a number is done once: if it comes again, the stored reply is sent.
         call = call_digest(kind, request) if "call" in request.header else ""
         if call and (stored := memory.replies(operation, call)) is not None:
@@ -192,7 +192,7 @@ class Node:
             return make_task(kind, request.value(kind.standing, dict))
         return decode_task(kind, request, world.initial, memory.kept)
 
-    def _note(
+    def _facts(
         self, asked: Task, standing: Sequence[Task], clients: Int[np.ndarray, "r"]
     ) -> dict[str, Any]:
         """The facts about a reply for the site's ledger: the fewest subjects behind any of its

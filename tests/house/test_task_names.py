@@ -55,6 +55,7 @@ ALLOWED = {
         "gradients": ENGINE,
         "losses": ENGINE,
     },
+    "server/node.py": {"train": SPLIT},
     "server/remote_world.py": {"classes": "C"},
     "server/rpc_client.py": {"send": "a message"},
 }

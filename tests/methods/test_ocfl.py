@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from sklearn.metrics import adjusted_rand_score
 
@@ -23,7 +25,7 @@ def planted() -> tuple[FederatedData, np.ndarray]:
     return data.with_rows(data.train, data.test, y=y), groups
 
 
-def run(data: FederatedData, rounds: int = 8, **options: object) -> fk.Run:
+def run(data: FederatedData, rounds: int = 8, **options: Any) -> fk.Run:
     return fk.simulate(
         fk.OCFL(**options), data, fk.models.mclr(data), rounds=rounds, cohort=12, local=LOCAL
     )

@@ -38,6 +38,7 @@ def test_drifted_clients_share_a_new_cluster_and_the_others_stay() -> None:
     assert len(set(assignment[[0, 2, 4, 5]].tolist())) == 1
     assert assignment[1] != assignment[0]
     # They train on the samples since their move only.
+    assert isinstance(run.state, SelectiveState)
     assert run.state.begin.tolist() == [0, 80, 0, 80, 0, 0]
     moves = [record["migrations"] for record in run.records if record["round"] > 3]
     assert sum(moves) == 2
@@ -93,6 +94,7 @@ def test_a_challenger_that_is_no_better_is_closed(monkeypatch: pytest.MonkeyPatc
     returned = [record["round"] for record in run.records if record["migrations"]]
     opened = next(round for round in returned if round > 3)
     assert opened + 2 in returned
+    assert isinstance(run.state, SelectiveState)
     assert not run.state.opened.any() or run.state.opened.max() > opened
 
 
