@@ -131,8 +131,8 @@ class Separation:
         models: ``unknown`` if any model may hold something of any client. ``one``: there is one
             model, and in a round only clients of the cohort work for it. ``by_choice``: also, a
             model changes only by the training of clients that are assigned to it after the round
-            (the file of local training in ``fedkin.tasks``), but decisions of a round may read the models. ``by_cluster``: as
-            ``by_choice``, and no decision of a round reads the models.
+            (local training in ``fedkin.tasks``), but decisions of a round may read the models.
+            ``by_cluster``: as ``by_choice``, and no decision of a round reads the models.
         because: the name of the method's option whose present value makes the answer ``unknown`` or
             ``by_choice``. Empty: no option does.
 

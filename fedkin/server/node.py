@@ -144,11 +144,11 @@ class Node:
         for task in (asked, *standing):
             if self.floors is not None:
                 self.floors.check_task(task, clients)
-        note = self._facts(asked, standing, clients)
+        facts = self._facts(asked, standing, clients)
         # A request with a number is done once: if it comes again, the stored reply is sent.
         call = call_digest(kind, request) if "call" in request.header else ""
         if call and (stored := memory.replies(operation, call)) is not None:
-            return RpcMessage({}, stored | _answers(world, standing, clients), note)
+            return RpcMessage({}, stored | _answers(world, standing, clients), facts)
         self._deliver(world, request, memory)
         arrays: dict[str, np.ndarray] = {}
         if not kind.standing:
@@ -159,7 +159,7 @@ class Node:
             memory.remember(operation, call, arrays)
         answers = _answers(world, standing, clients)
         memory.save()
-        return RpcMessage({}, arrays | answers, note)
+        return RpcMessage({}, arrays | answers, facts)
 
     def _opened(self, request: RpcMessage) -> tuple[NodeWorld, NodeMemory]:
         """The world of the node's clients and their memory, for a request of a run.
@@ -292,8 +292,8 @@ class Node:
             header = {"refused": str(error), "name": self.name}
             return RpcMessage(header, note={REFUSED_BY: floor})
         header = {**handshake.header(), "start": self.start(), "name": self.name}
-        note = {"subjects": int(self.samples.sum()), "purpose": "Handshake"}
-        return RpcMessage(header, {"samples": self.samples}, note)
+        facts = {"subjects": int(self.samples.sum()), "purpose": "Handshake"}
+        return RpcMessage(header, {"samples": self.samples}, facts)
 
 
 def _standing_tasks(request: RpcMessage) -> list[Task]:

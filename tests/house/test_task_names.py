@@ -55,7 +55,7 @@ ALLOWED = {
         "gradients": ENGINE,
         "losses": ENGINE,
     },
-    "server/node.py": {"train": SPLIT},
+    "server/node.py": {"train": SPLIT, "note": "facts about a reply, for the ledger of the site"},
     "server/remote_world.py": {"classes": "C"},
     "server/rpc_client.py": {"send": "a message"},
 }
