@@ -103,13 +103,14 @@ def separation(method: Any, mixing: Mapping[str, Any] = NONE, choosing: bool = F
     """
     if method.eta_g:
         return Separation("unknown", because="eta_g")
+    options = vars(method)
     for option, value in mixing.items():
-        if getattr(method, option) == value:
+        if options[option] == value:
             return Separation("unknown", because=option)
     if choosing:
         return Separation("by_choice")
     for option in ("newcomers", "migration"):
-        if getattr(method, option, None) == BY_LOSS:
+        if options.get(option) == BY_LOSS:
             return Separation("by_choice", because=option)
     return Separation("by_cluster")
 

@@ -70,7 +70,8 @@ class ReplayedMethod:
         self.numbers = np.arange(history.clusters)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.__dict__["method"], name)
+        replayed = self.__dict__["method"]
+        return getattr(replayed, name)
 
     def init(self, world: World, stream: Stream) -> State:
         """The method's initial state without the removed clients."""

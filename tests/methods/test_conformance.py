@@ -77,6 +77,8 @@ ALL = {"memory.compares_all": True}  # a matrix over pairs of clients
 KEPT = {"memory.kept_models": 1}  # a vector of the model's size for each client
 NEEDS_OF_PEERS = {"peers": True, "rounds.full_cohort": True, **SINGLE, **ALL}  # no server
 KEEPS = {"keeps_clusters": True}  # clients stay where they are: a robust rule may split clusters
+BY_CLUSTER = {"separation.models": "by_cluster"}  # a site leaves with its clusters alone
+ONE_MODEL = {"separation.models": "one", **KEEPS}
 MIGRATES = {"reads.standing": (Shifted("label_blind", 0.2),)}  # tau = 0.2
 
 GROUP = Case(
@@ -104,7 +106,7 @@ IFCA = Case(
     finding={"clusters": 6},  # three random models may leave two clusters to one of them
     places=False,
     models_down=3,
-    needs={"clients.number": 3, **SINGLE},  # k = 3 different initial models
+    needs={"clients.number": 3, "separation.models": "by_choice", **SINGLE},  # k = 3 models
     personal="models",
 )
 BY_LOSS = {"newcomers": "loss"}  # newcomers by distance are all nearest to one cluster
@@ -169,12 +171,12 @@ HEADS_STAY = Case(  # heads stay with the clients
     personal="none",
 )
 CASES = {
-    "fedavg": Case(as_fedavg={}, needs=KEEPS),  # the server needs a weighted mean of solutions
+    "fedavg": Case(as_fedavg={}, needs=ONE_MODEL),  # the server needs a weighted mean of solutions
     "fedprox": Case(
         options={"mu": 0.5},
         as_fedavg={"mu": 0.0},
         impossible=({"mu": -0.5}, {"mu": float("nan")}),
-        needs=KEEPS,
+        needs=ONE_MODEL,
     ),
     "scaffold": Case(
         impossible=({"server_lr": 0.0},),
@@ -214,7 +216,7 @@ CASES = {
             {"threshold": -0.1},
             {"mu": -0.5},
         ),
-        needs={**GROUP.needs, **MIGRATES},
+        needs={**GROUP.needs, **MIGRATES, **BY_CLUSTER},
     ),
     "ifca": IFCA,
     "ifca_mig": replace(IFCA, needs={**IFCA.needs, **MIGRATES}),
@@ -245,12 +247,12 @@ CASES = {
     ),
     "ocfl": Case(
         needs={
-            "clients": 2,
+            "clients.number": 2,
             "reads.updates": "single",
-            "parts.shared_head": "losses of all models (newcomers = 'loss')",
             "rounds.full_cohort": True,
             "rounds.first_clustering": 2,
             "memory.compares_all": True,
+            **KEEPS,
         },
         options={"clusterer": "kmeans", "clusters": 1},
         impossible=(
@@ -264,7 +266,6 @@ CASES = {
     "fedgwc": Case(
         needs={
             "reads.updates": "single",
-            "parts.shared_head": "losses of all models (newcomers = 'loss')",
             **ALL,
         },
         as_fedavg={},
@@ -294,7 +295,6 @@ CASES = {
         needs={
             "data.classes": "counts wrong classes",
             "reads.sends": "numbers of errors, and losses of all models",
-            "parts.shared_head": "losses of all models",
             "changes.always": "opens, closes and merges clusters",
         },
         personal="none",
@@ -485,7 +485,12 @@ CASES = {
     ),
     "pacfl": Case(
         # subspaces are the samples', and means of solutions are enough
-        needs={"reads.sends": "bases of subspaces of its samples", **OF_CLASSES, **ALL},
+        needs={
+            "reads.sends": "bases of subspaces of its samples",
+            **OF_CLASSES,
+            **ALL,
+            **BY_CLUSTER,
+        },
         options={"p": 1, "threshold": 20.0},
         as_fedavg={"threshold": 180.0},
         impossible=(
@@ -526,7 +531,7 @@ CASES = {
     ),
     "gossip": replace(PEERS, models_down=7, models_up=7),
     "given": Case(
-        needs={"reads.sends": "a hash of its group's name", **KEEPS},
+        needs={"reads.sends": "a hash of its group's name", **KEEPS, **BY_CLUSTER},
         options={"groups": {str(client): "abc"[client % 3] for client in range(24)}},
         as_fedavg={"groups": {str(client): "all" for client in range(24)}},
         impossible=({"column": "", "groups": {}},),
