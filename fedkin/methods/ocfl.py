@@ -164,7 +164,8 @@ class OCFL:
         compared = only_part(reply.update, world.spec, self.part)
         usable = reply.arrived & compared.any(axis=1)
         distances = cosine_distances(compared[usable])
-        now = temperature(distances)
+        # Fewer than two updates say nothing, so the temperature stays.
+        now = temperature(distances) if len(distances) > 1 else float(state.temperature)
 
         # Line 3
         clients = cohort[usable]

@@ -150,11 +150,17 @@ def close_challengers(
             new[both].sum(keepdims=True),
             checked.samples[both].sum(keepdims=True),
         )
+        # All clients of the challenger, asked or not, share its fate.
+        every = np.flatnonzero(state.assignment == challenger)
         if e_value[0] < 1 / alpha:
-            state = cluster_steps.assign(world, state, its, state.left[its])
+            # A client that came later returns to the cluster that most of the others left.
+            usual = np.bincount(state.left[its]).argmax()
+            back = np.where(state.left[every] == UNASSIGNED, usual, state.left[every])
+            state = cluster_steps.assign(world, state, every, back)
+            state = replace(state, error=changed(state.error, every, np.nan))
         state = replace(
             state,
-            left=changed(state.left, its, UNASSIGNED),
+            left=changed(state.left, every, UNASSIGNED),
             opened=changed(state.opened, np.array([challenger]), 0),
         )
     return state
@@ -197,5 +203,11 @@ def merge_equal(
     models = state.models.copy()
     models[first] = np.average(models[[first, second]].astype(np.float64), axis=0, weights=sizes)
     moving = np.flatnonzero(state.assignment == second)
-    state = replace(state, models=models, error=changed(state.error, moving, np.nan))
+    state = replace(
+        state,
+        models=models,
+        error=changed(state.error, moving, np.nan),
+        # Clients of a challenger that left the second cluster would return to the first one.
+        left=np.where(state.left == second, first, state.left),
+    )
     return cluster_steps.assign(world, state, moving, np.full(len(moving), first))

@@ -49,3 +49,15 @@ def test_confirmed_clusters_come_a_round_later() -> None:
         for one in (run(data), found)
     ]
     assert rounds[1] == rounds[0] + 1
+
+
+def test_a_round_with_one_reply_does_not_cool_the_federation() -> None:
+    """Its temperature would be 0, and any later one a rise."""
+    data, _ = planted()
+    world = fk.SimulatedWorld(data, fk.models.mclr(data), LOCAL)
+    method = fk.OCFL()
+    state = method.init(world, fk.Stream(0))
+    for number, cohort in enumerate((np.arange(12), np.arange(1)), 1):
+        before = state
+        state = method.round(world, before, cohort, fk.Stream(0, number))
+    assert state.temperature == before.temperature > 0

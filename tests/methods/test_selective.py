@@ -122,3 +122,25 @@ def test_two_clusters_merge_only_if_neither_loses(scale: float, clusters: int) -
     assert np.isnan(merged.error).tolist() == [False] * 4 + [clusters == 1] * 2
     if clusters == 1:
         np.testing.assert_allclose(merged.models[0], trained.models[0], rtol=1e-6)
+
+
+def test_all_clients_of_a_failed_challenger_return() -> None:
+    """Also those outside the cohort, and a client that came later."""
+    data = fk.data.digits(partition="iid", clients=5)
+    world = fk.SimulatedWorld(data, fk.models.mclr(data))
+    models = np.zeros((3, world.spec.parameters), np.float32)
+    state = SelectiveState(
+        models=models,
+        assignment=np.array([2, 2, 2, 0, 2]),
+        error=np.full(5, 0.1),
+        begin=np.zeros(5, np.int64),
+        end=data.train.sizes.astype(np.int64),
+        left=np.array([0, 0, 1, -1, -1]),
+        opened=np.array([0, 0, 4]),
+    )
+    due = np.array([False, False, True])
+    closed = selective_steps.close_challengers(world, state, np.array([0, 3]), due=due, alpha=0.05)
+    assert closed.assignment.tolist() == [0, 0, 1, 0, 0]
+    assert closed.left.tolist() == [-1] * 5
+    assert not closed.opened.any()
+    assert np.isnan(closed.error).tolist() == [True, True, True, False, True]

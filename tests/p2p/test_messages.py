@@ -85,6 +85,20 @@ def test_written_messages_follow_the_description() -> None:
     assert data[16 + length :] == NUMBERS.astype("<f4").tobytes()
 
 
+def test_peers_with_another_backbone_are_refused_by_name() -> None:
+    adapters = Request("trial", "ada", MODEL, P, backbone="b0")
+    sent = encode(MESSAGE, "trial", backbone="b0")
+    np.testing.assert_array_equal(decode(sent, adapters).arrays["model"], NUMBERS)
+    for data, request, words in (
+        (encode(MESSAGE, "trial", backbone="b1"), adapters, "'b1' there and 'b0' here"),
+        (by_hand(), adapters, "'none' there and 'b0' here"),
+        (sent, REQUEST, "'b0' there and 'none' here"),
+    ):
+        with pytest.raises(PeerMessageError, match=words) as caught:
+            decode(data, request)
+        assert caught.value.reason == "backbone"
+
+
 finite = st.floats(width=32, allow_nan=False, allow_infinity=False)
 
 

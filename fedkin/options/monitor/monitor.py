@@ -181,9 +181,11 @@ class ActiveMonitor(ActiveOption):
         self._settings = settings
         self._clients = clients
         self._acts: list[Act] = []
+        self._largest: float | None = None  # evidence of this round's check, before a restart
 
     def around(self, world: World, before: State | None, call: Call) -> Around:
         self._acts = []
+        self._largest = None
         cohort = call.clients
         if call.step != "round" or cohort is None:
             return Around(world, self._keeping(before))
@@ -194,9 +196,12 @@ class ActiveMonitor(ActiveOption):
         """Largest evidence of a client, number of clients with an alarm, and the findings of
         this round."""
         arrays = self.arrays(state)
-        largest = arrays["evidence"].mean(axis=1).max(initial=0.0) / self._settings.horizon
+        # In a round with an alarm, the detectors have started again.
+        largest = self._largest
+        if largest is None:
+            largest = float(arrays["evidence"].mean(axis=1).max(initial=0.0))
         return {
-            "monitor_evidence": log_of(float(largest)),
+            "monitor_evidence": log_of(largest / self._settings.horizon),
             "monitor_alarms": int(arrays["alarmed"].sum()),
             "monitor_acts": [act.plain() for act in self._acts],
         }
@@ -237,6 +242,7 @@ class ActiveMonitor(ActiveOption):
         if before is not None:
             moved = before.assignment != after.assignment
         evidence = self._watched(world, after, placed, evidence.forgotten(moved))
+        self._largest = float(evidence.values.max(initial=0.0))
         alarms = self._alarms(evidence, after, in_force=arrays["alarmed"], round=round)
         arrays["alarm_round"][alarms] = round
         evidence = evidence.restarted(alarms)

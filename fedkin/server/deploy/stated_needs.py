@@ -13,13 +13,15 @@ from fedkin.core.task import Task
 from fedkin.core.task_registry import find_task
 from fedkin.server.disclosure import SINGLE, TASKS
 
+# Options that ask every client for its own update, even if the method needs means only.
+_SINGLE = {"quorum", "late", "robust"}
 # Options that replace a method's tasks by others. Floors then apply only to the requests.
 _REPLACING = {"secret", "privacy", "personal"}
 
 
 def stated_needs(methods: Iterable[Method], options: Collection[str]) -> dict[str, Any]:
     """Entries of the server's handshake: the tasks that the methods' own files name, and whether a
-    method reads the update of each client.
+    method or an option reads the update of each client.
 
     Args:
         methods: the methods of the run.
@@ -32,6 +34,7 @@ def stated_needs(methods: Iterable[Method], options: Collection[str]) -> dict[st
     for method in methods:
         tasks |= tasks_of(method)
     single = any(requirements_of(method).reads.updates == "single" for method in methods)
+    single |= bool(_SINGLE & set(options))
     return {TASKS: sorted(tasks), SINGLE: single}
 
 

@@ -48,6 +48,8 @@ def test_a_client_whose_labels_change_is_found_and_others_are_not() -> None:
     assert {act["client"] for act in alarms} == {2}
     assert 20 < alarms[0]["round"] <= 28
     assert alarms[0]["log_evidence"] > np.log(6 / 0.05)
+    # The record of that round has the evidence of the alarm.
+    assert watched.records[alarms[0]["round"]]["monitor_evidence"] == alarms[0]["log_evidence"]
     assert watched.records[-1]["monitor_alarms"] == 1
     assert not acts(watched, "move")
 

@@ -134,6 +134,9 @@ def test_the_file_of_a_site_sets_the_floors(tmp_path: Path) -> None:
 def test_a_server_states_its_methods_needs() -> None:
     assert tasks_of(FedAvg()) == {"train"}
     assert stated_needs([FedAvg()], {}) == {"tasks": ["train"], "single": False}
+    # These options average the updates of single clients.
+    for option in ("quorum", "late", "robust"):
+        assert stated_needs([FedAvg()], {option})["single"]
     assert stated_needs([FedAvg(), PACFL()], {}) == {
         "tasks": ["label_subspaces", "train"],
         "single": requirements_of(PACFL()).reads.updates == "single",
