@@ -26,6 +26,9 @@ from papers.benchmark.federations import SETTINGS, Setting
 from papers.benchmark.runs import BATCH
 
 RESULTS = Path(__file__).with_name("reclustering_results.json")
+PAGE = Path("docs/monitor.md")
+BEGIN = "<!-- reclustering -->\n"
+END = "<!-- end of reclustering -->\n"
 METHODS = ("IFCA", "FedDrift", "Selective re-clustering")
 DRIFTS = ("SINE", "swap-all")
 SEEDS = range(5)
@@ -60,24 +63,34 @@ def measured(setting: Setting, contender: Contender, seed: int) -> dict[str, flo
     }
 
 
-def main() -> None:
-    """Measure all, and print the table."""
-    settings = {setting.name: setting for setting in SETTINGS}
-    contenders = {contender.name: contender for contender in CONTENDERS}
-    results: dict[str, Any] = {}
-    print("| setting | method | accuracy, % | MB | re-assignments |")
-    print("|---|---|---|---|---|")
-    for drift in DRIFTS:
-        for name in METHODS:
-            runs = [measured(settings[drift], contenders[name], seed) for seed in SEEDS]
-            results.setdefault(drift, {})[name] = runs
+def table(results: dict[str, Any]) -> str:
+    """The means over the seeds, as a table."""
+    lines = ["| setting | method | accuracy, % | MB | re-assignments |", "|---|---|---|---|---|"]
+    for drift, of_drift in results.items():
+        for name, runs in of_drift.items():
             means = {key: np.mean([run[key] for run in runs]) for key in runs[0]}
             cells = (
                 f"{100 * means['accuracy']:.1f} | {means['megabytes']:.2f} | "
                 f"{means['reassignments']:.0f}"
             )
-            print(f"| {drift} | {name} | {cells} |", flush=True)
+            lines.append(f"| {drift} | {name} | {cells} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Measure all, keep the results, and write the table into the page."""
+    settings = {setting.name: setting for setting in SETTINGS}
+    contenders = {contender.name: contender for contender in CONTENDERS}
+    results: dict[str, Any] = {}
+    for drift in DRIFTS:
+        for name in METHODS:
+            runs = [measured(settings[drift], contenders[name], seed) for seed in SEEDS]
+            results.setdefault(drift, {})[name] = runs
     RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+    before, _, rest = PAGE.read_text().partition(BEGIN)
+    _, _, after = rest.partition(END)
+    PAGE.write_text(before + BEGIN + table(results) + END + after)
+    print(table(results))
 
 
 if __name__ == "__main__":
