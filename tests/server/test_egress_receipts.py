@@ -329,7 +329,7 @@ def test_lines_after_the_last_receipt_are_named() -> None:
     check = check_against(lines, receipts_of(LINES), "run")
     assert check.is_sound and check.undelivered == ()
     assert check.notes == (
-        "lines after the last receipt are not covered by the server's receipts: 6 and 7 (2 in all)",
+        "lines after the last receipt are not covered by the server's receipts: 6, 7 (2 in all)",
     )
 
 
