@@ -62,7 +62,7 @@ def test_a_full_file_never_replaces_another(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=r"first line of .*egress.jsonl is damaged.*\bmv "):
         write(ledger)
     assert oldest.read_bytes() == kept and ledger.path.read_bytes().startswith(b"xxx")
-    # The name is that of an older file.
+    # An older file has this name already.
     again = kept + last
     ledger.path.write_bytes(again)
     with pytest.raises(StorageError, match=r"is full, but .*0000\.jsonl exists.*\bmv "):
