@@ -180,6 +180,12 @@ def _target(run: Run, out: str | Path | None, replace: bool) -> Path | None:
         raise ConfigError("out and replace exclude each other: give a folder, or replace the run")
     if run.folder is None:
         raise ConfigError("replace needs a run with a folder; this run was not saved")
+    before = _place_before(run.folder)
+    if before.exists():
+        raise StorageError(
+            f"{before} is left from a process that was killed while it replaced {run.folder}; it "
+            "holds the earlier run: move or delete it"
+        )
     return run.folder
 
 
@@ -220,10 +226,35 @@ def _move(work: Path, target: Path, replace: bool) -> None:
     """Move the finished run to its place; with ``replace``, delete the recorded run."""
     with storage_errors(target):
         if replace:
-            shutil.move(target, work / "before")
-        elif target.exists():
+            _swap(work, target)
+            return
+        if target.exists():
             target.rmdir()  # it is empty
         shutil.move(work / "run", target)
+
+
+def _swap(work: Path, target: Path) -> None:
+    """Put the finished run in the place of the recorded one. If this fails or is interrupted, the
+    recorded run is in its place again."""
+    before = _place_before(target)
+    try:
+        # The recorded run stays outside ``work``, which is deleted at the end, until the new run
+        # is in its place.
+        target.rename(before)
+        (work / "run").rename(target)
+        before.rename(work / "before")
+    except BaseException:
+        if before.exists():
+            if target.exists():
+                target.rename(work / "run")
+            before.rename(target)
+        raise
+
+
+def _place_before(target: Path) -> Path:
+    """The folder next to a run that holds the run while another one takes its place."""
+    folder = target.absolute()
+    return folder.with_name(f".{folder.name}.before")
 
 
 def _environment_changes(run: Run) -> str:

@@ -86,18 +86,6 @@ def plan_replay(
     )
 
 
-def whole_replay(history: RecordedRun, plan: ReplayPlan, why: str) -> ReplayPlan:
-    """The plan that repeats every cluster and every round, for a replay that has found another
-    partition than the run.
-
-    Args:
-        history: what the run has recorded.
-        plan: the plan that failed.
-        why: what the replay found.
-    """
-    return plan_replay(history, np.array(plan.clients), Separation(), obstacle=why)
-
-
 def obstacle_of(history: RecordedRun, sections: Iterable[str], validated: bool) -> str:
     """Why the whole run must be repeated, whatever the method; empty if there is no reason.
 

@@ -1,7 +1,8 @@
 """Chains of lines: each line of a file names the digest of the line before it.
 
-So a line that is changed, removed, added or moved later breaks the chain at its place. A chain
-cannot show by itself that its last lines were cut off, or that the whole file was written again:
+So a line before the last one that is changed, removed or moved later breaks the chain at its place,
+and so does a line that is added between others. A chain cannot show by itself that its last line
+was changed, that lines were added at its end or cut off, or that the whole file was written again:
 for this, the digest of the last line (the head) must be known elsewhere, too.
 """
 

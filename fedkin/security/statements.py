@@ -167,7 +167,9 @@ def _parts(envelope: bytes, where: str) -> tuple[str, bytes, list[bytes]]:
         signatures = [
             base64.b64decode(signature["sig"], validate=True) for signature in values["signatures"]
         ]
-        return str(values["payloadType"]), payload, signatures
+        payload_type = str(values["payloadType"])
+        payload_type.encode()  # a UnicodeEncodeError is a ValueError
+        return payload_type, payload, signatures
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ConfigError(
             f"{where}: is no signed statement (a DSSE envelope); fedkin egress sign writes one"

@@ -138,6 +138,9 @@ class _Comparison:
                 seen[receipt.seq] += 1
         self._repeated = sorted(seq for seq, count in seen.items() if count > 1)
         self.undelivered = [seq for seq in self._of_run(receipts) if seq not in seen]
+        last = max(receipt.seq for receipt in receipts)
+        told = set(self.undelivered)
+        self._uncovered = sorted(seq for seq in self._lines if seq > last and seq not in told)
 
     def faults(self) -> list[str]:
         """One sentence for each reply that no line explains."""
@@ -154,18 +157,26 @@ class _Comparison:
         if self._repeated:
             names = listed([str(seq) for seq in self._repeated[:_SHOWN]])
             notes.append(f"the server has received the message of line {names} more than once")
+        if self._uncovered:
+            names = listed([str(seq) for seq in self._uncovered[:_SHOWN]])
+            notes.append(
+                f"lines after the last receipt are not covered by the server's receipts: {names} "
+                f"({len(self._uncovered):,} in all)"
+            )
         return notes
 
     def _of_run(self, receipts: Sequence[Receipt]) -> list[int]:
         """Numbers of the lines with messages that the server should have received. Lines of other
         runs are not among them. A handshake names no run, so those between others count."""
         runs = {receipt.run for receipt in receipts} - {""}
-        first = min(receipt.seq for receipt in receipts)
+        # A message that names no line has a number below 0.
+        first = min((receipt.seq for receipt in receipts if receipt.seq >= 0), default=0)
         named = [seq for seq, line in self._lines.items() if line.entries.get("run") in runs]
         last = max(named, default=max(self._lines, default=0))
         found = []
         for seq, line in self._lines.items():
-            is_of_run = line.entries.get("run") in runs or first <= seq <= last
+            run = line.entries.get("run")
+            is_of_run = run in runs or (not run and first <= seq <= last)
             if is_of_run and line.entries.get("kind") in COUNTED:
                 found.append(seq)
         return found

@@ -25,6 +25,7 @@ LEDGER = "egress.jsonl"
 _FULL_FILES = "egress-*.jsonl"  # files that are full, by the number of their first line
 _LOCK = ".egress.lock"
 LARGEST = 2**24  # bytes of a file, after which the next line begins a new one
+_VERIFY = ("fedkin", "egress", "verify")  # the command that names a ledger's faults
 _LONGEST_LINE = 2**16  # bytes
 _TIMEOUT = 60.0  # seconds to wait until another process has written its line
 
@@ -77,7 +78,8 @@ class SiteLedger:
 
     @contextmanager
     def writing(self) -> Iterator[Tail]:
-        """A context manager in which this process alone may write: call ``append`` once in it.
+        """A context manager in which this process alone may write: ``append`` is called in it, each
+        time with the end that the call before has returned.
 
         Raises:
             StorageError: the files cannot be read or written, the last line is damaged, or another
@@ -110,6 +112,9 @@ class SiteLedger:
 
         Returns:
             The new end; its ``prev`` is the digest of the new line (the head).
+
+        Raises:
+            StorageError: the files cannot be written, or the first line of a full file is damaged.
         """
         text = line_text({**entries, "seq": tail.seq, "prev": tail.prev})
         self._begin_file_if_full()
@@ -122,7 +127,11 @@ class SiteLedger:
         return Tail(tail.seq + 1, line_digest(text.encode()), 0)
 
     def bytes_of_round(self, run: str, round: int) -> int:
-        """Bytes of the messages of one round of a run so far."""
+        """Bytes of the messages of one round of a run so far. All files are read, so the time grows
+        with the ledger.
+
+        Raises StorageError if a line of the round has no number of bytes.
+        """
         total = 0
         for line in self.lines():
             parsed = parse_line(line)
@@ -130,7 +139,14 @@ class SiteLedger:
                 continue
             entries = parsed.entries
             if entries.get("run") == run and entries.get("round") == round:
-                total += int(entries["bytes"])
+                size = entries.get("bytes")
+                if type(size) is not int:
+                    raise StorageError(
+                        f"line {entries['seq']} of the ledger in {self.folder} has no number of "
+                        "bytes, so the bytes of the round are unknown and no message can be sent; "
+                        f"find out who changed it: {shell_command(*_VERIFY, self.folder)}"
+                    )
+                total += size
         return total
 
     def _tail(self, torn: int) -> Tail:
@@ -141,12 +157,7 @@ class SiteLedger:
                 continue
             parsed = parse_line(end[:-1].rpartition(b"\n")[2])
             if parsed is None:
-                aside = path.with_name(f"damaged-{path.name}")
-                raise StorageError(
-                    f"the last line of {path} is damaged, so no message can be sent after it; find "
-                    "out who changed the file. To begin a new ledger, move the file: "
-                    f"{shell_command('mv', path, aside)}"
-                )
+                raise _damaged(path, "last")
             return Tail(parsed.entries["seq"] + 1, parsed.digest, torn)
         return Tail(0, START, torn)
 
@@ -157,8 +168,31 @@ class SiteLedger:
         with storage_errors(self.path):
             with self.path.open("rb") as file:
                 first = parse_line(file.readline(_LONGEST_LINE).rstrip(b"\n"))
-            number = 0 if first is None else first.entries["seq"]
-            storage.file_system.replace(self.path, self.folder / f"egress-{number:012d}.jsonl")
+            if first is None:
+                raise _damaged(self.path, "first")
+            full = self.folder / f"egress-{first.entries['seq']:012d}.jsonl"
+            if full.exists():
+                raise StorageError(
+                    f"{self.path} is full, but {full} exists, and a file of the ledger is never "
+                    "replaced, so no message can be sent; find out who changed the files: "
+                    f"{shell_command(*_VERIFY, self.folder)}. To go on, move the older file: "
+                    f"{shell_command('mv', full, _aside(full))}"
+                )
+            storage.file_system.replace(self.path, full)
+
+
+def _damaged(path: Path, which: str) -> StorageError:
+    """The error for a file whose ``first`` or ``last`` line is damaged, with the way on."""
+    return StorageError(
+        f"the {which} line of {path} is damaged, so no message can be sent after it; find out who "
+        "changed the file. To begin a new ledger, move the file: "
+        f"{shell_command('mv', path, _aside(path))}"
+    )
+
+
+def _aside(path: Path) -> Path:
+    """The name for a damaged file, under which it is no part of the ledger."""
+    return path.with_name(f"damaged-{path.name}")
 
 
 def _content(path: Path) -> bytes:

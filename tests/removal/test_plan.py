@@ -9,6 +9,7 @@ import pytest
 
 import fedkin as fk
 from fedkin.core.requirements import requirements_of
+from fedkin.options import SECTIONS
 from fedkin.removal.cost_text import plan_text
 from fedkin.removal.forget import prepare
 from fedkin.removal.plan import ReplayPlan, evaluation_interval
@@ -120,3 +121,11 @@ def test_the_plan_in_words() -> None:
     ]
     late = made_plan([4, NEVER], [3, 10], start=3)
     assert "rounds to repeat: 7 of 10, from the checkpoint of round 3" in plan_text(late, ["b"])
+
+
+def test_the_page_names_every_option_that_repeats_everything() -> None:
+    page = (Path(__file__).parents[2] / "docs/forget.md").read_text()
+    row = next(line for line in page.splitlines() if line.endswith("| everything |"))
+    named = row.replace("optimiser", "optimizer")
+    mixing = [option for option in SECTIONS.values() if option.repeatable and not option.by_client]
+    assert [option.words for option in mixing if option.words not in named] == []

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from pathlib import Path
 
 import pytest
 
 import fedkin as fk
 from fedkin.core.errors import CheckpointError, ConfigError, StorageError
+from fedkin.removal import forget
 from fedkin.removal.refusals import check_run
 from tests.removal.removal_world import LEAVER, data, simulated
 
@@ -108,6 +110,65 @@ def test_replaced(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
     loaded = fk.Run.load(tmp_path / "run", data=data(), model=fk.models.mclr(data()))
     assert loaded.config.scenario["silent"] == [LEAVER]
+
+
+@pytest.mark.parametrize("failing", [1, 2, 3])
+@pytest.mark.parametrize("done", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(28, "No space left on device")])
+def test_a_failed_replacement_keeps_the_recorded_run(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    failing: int,
+    done: bool,
+    error: BaseException,
+) -> None:
+    """One of the three renames fails or is interrupted, before or after its effect."""
+    target = tmp_path / "run"
+    target.mkdir()
+    (target / "name").write_text("recorded")
+    work = tmp_path / "work"
+    (work / "run").mkdir(parents=True)
+    (work / "run/name").write_text("new")
+    rename = os.rename
+    calls = 0
+
+    def interrupted(source: Path, to: Path) -> None:
+        nonlocal calls
+        calls += 1
+        if calls != failing or done:
+            rename(source, to)
+        if calls == failing:
+            raise error
+
+    monkeypatch.setattr(os, "rename", interrupted)
+    with pytest.raises((KeyboardInterrupt, StorageError)):
+        forget._move(work, target, replace=True)
+    # After the last rename, the new run is in its place and the recorded one is to be deleted.
+    expected = "new" if failing == 3 and done else "recorded"
+    assert (target / "name").read_text() == expected
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "work"]
+
+
+def test_an_interrupted_replacement_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = simulated(fk.FedAvg(), tmp_path / "run", rounds=1)
+    rename = os.rename
+
+    def interrupted(source: Path, to: Path) -> None:
+        if Path(source).name == "run" and Path(source).parent.name.startswith(".forget-"):
+            raise KeyboardInterrupt
+        rename(source, to)
+
+    monkeypatch.setattr(os, "rename", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        fk.forget(stored, [LEAVER], replace=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+    assert fk.Run.load(tmp_path / "run").config.scenario.get("silent") is None
+    # A process was killed, which cannot be handled: its folder is not overwritten.
+    (tmp_path / ".run.before").mkdir()
+    with pytest.raises(StorageError, match=r"\.run\.before is left from a process .* delete it"):
+        fk.forget(stored, [LEAVER], replace=True)
 
 
 def test_silent_clients() -> None:

@@ -87,3 +87,13 @@ def test_a_damaged_line_is_named(line: bytes) -> None:
 
 def test_a_line_nested_too_deeply_is_damaged() -> None:
     assert parse_line(b"[" * 100_000) is None
+
+
+def test_a_chain_alone_does_not_show_changes_at_its_end() -> None:
+    lines = chain(5)
+    assert b'"bytes":40' in lines[-1]
+    changed = lines[-1].replace(b'"bytes":40', b'"bytes":41')
+    for other in ([*lines[:-1], changed], lines[:-1], chain(6)):
+        read = read_chain(other)
+        assert read.broken is None
+        assert read.head != read_chain(lines).head

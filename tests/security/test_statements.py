@@ -51,6 +51,10 @@ def test_the_vector_is_exact() -> None:
     assert KEY.public_key().public_bytes_raw().hex() == DSSE["public_key_hex"]
 
 
+def test_a_type_that_is_no_text_is_refused() -> None:
+    assert "is no signed statement" in refusal(envelope(payloadType="\ud800"))
+
+
 def test_the_published_example_of_the_encoding() -> None:
     # From the text of DSSE's protocol.
     expected = b"DSSEv1 29 http://example.com/HelloWorld 11 hello world"

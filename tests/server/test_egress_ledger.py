@@ -49,10 +49,25 @@ def test_a_full_file_is_followed_by_another(tmp_path: Path) -> None:
     os.replace(tmp_path / LEDGER, tmp_path / "egress-000000000006.jsonl")
     write(ledger)
     assert read_chain(ledger.lines()).broken is None and len(ledger.lines()) == 10
-    # A file whose first line is damaged still gets a name.
-    (tmp_path / LEDGER).write_bytes(b"x" * 400 + b"\n" + ledger.lines()[-1] + b"\n")
-    write(ledger)
-    assert (tmp_path / "egress-000000000000.jsonl").read_bytes().startswith(b"xxx")
+
+
+def test_a_full_file_never_replaces_another(tmp_path: Path) -> None:
+    ledger = SiteLedger(tmp_path, largest=300)
+    write(ledger, 4)
+    oldest = tmp_path / "egress-000000000000.jsonl"
+    kept = oldest.read_bytes()
+    last = ledger.lines()[-1] + b"\n"
+    # The first line of the full file is damaged, so its name is unknown.
+    ledger.path.write_bytes(b"x" * 400 + b"\n" + last)
+    with pytest.raises(StorageError, match=r"first line of .*egress.jsonl is damaged.*\bmv "):
+        write(ledger)
+    assert oldest.read_bytes() == kept and ledger.path.read_bytes().startswith(b"xxx")
+    # An older file has this name already.
+    again = kept + last
+    ledger.path.write_bytes(again)
+    with pytest.raises(StorageError, match=r"is full, but .*0000\.jsonl exists.*\bmv "):
+        write(ledger)
+    assert oldest.read_bytes() == kept and ledger.path.read_bytes() == again
 
 
 def test_an_incomplete_line_is_removed_and_counted(tmp_path: Path) -> None:
@@ -119,6 +134,17 @@ def test_bytes_of_a_round(tmp_path: Path) -> None:
     assert ledger.bytes_of_round("north", 2) == 12 + 13
     assert ledger.bytes_of_round("south", 1) == 14
     assert ledger.bytes_of_round("south", 2) == 0
+
+
+@pytest.mark.parametrize("entries", [{}, {"bytes": "7"}, {"bytes": True}])
+def test_bytes_of_a_round_with_a_line_that_has_none(tmp_path: Path, entries: dict) -> None:
+    ledger = SiteLedger(tmp_path)
+    write(ledger)
+    with ledger.writing() as tail:
+        ledger.append(tail, {"run": "north", "round": 1, **entries})
+    with pytest.raises(StorageError, match=r"line 1 of the ledger .*fedkin egress verify"):
+        ledger.bytes_of_round("north", 1)
+    assert ledger.bytes_of_round("north", 2) == 0
 
 
 def test_the_folder_is_synced_with_a_new_file(

@@ -298,6 +298,41 @@ def test_lines_of_other_runs_and_other_kinds_need_no_receipt() -> None:
                                    "handshake": 101 + 104 + 107}  # fmt: skip
 
 
+def test_lines_of_another_run_between_those_of_a_run_need_no_receipt() -> None:
+    lines = again([LINES[0], line(1, run="south"), line(2)])
+    receipts = [
+        Receipt("site-0", "north", 1, "train", size, "ab", seq, line_digest(lines[seq]))
+        for seq, size in ((0, 100), (2, 102))
+    ]
+    check = check_against(lines, receipts, "run")
+    assert check.is_sound and check.undelivered == () and check.notes == ()
+
+
+def test_a_message_without_a_line_does_not_move_the_first_receipt() -> None:
+    lines = again([line(0, run="", kind="handshake"), line(1), line(2)])
+    receipts = [
+        Receipt("site-0", "north", 1, "train", 9, "", -1, ""),
+        *(
+            Receipt("site-0", "north", 1, "train", 100 + seq, "ab", seq, line_digest(lines[seq]))
+            for seq in (1, 2)
+        ),
+    ]
+    check = check_against(lines, receipts, "run")
+    assert len(check.faults) == 1 and "names no line" in check.faults[0]
+    assert check.undelivered == ()
+    # All receipts name no line.
+    assert check_against(lines, receipts[:1], "run").undelivered == (0, 1, 2)
+
+
+def test_lines_after_the_last_receipt_are_named() -> None:
+    lines = again([*LINES, line(6, kind="error"), line(7, kind="error")])
+    check = check_against(lines, receipts_of(LINES), "run")
+    assert check.is_sound and check.undelivered == ()
+    assert check.notes == (
+        "lines after the last receipt are not covered by the server's receipts: 6, 7 (2 in all)",
+    )
+
+
 def test_only_handshakes_so_far() -> None:
     lines = ledger(2, run="", kind="handshake")
     receipt = Receipt("site-0", "", 0, "hello", 100, "ab", 0, line_digest(lines[0]))
