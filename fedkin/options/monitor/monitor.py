@@ -9,10 +9,11 @@ After each ``every``-th round:
             how many samples each one alone gets right (``proposals.py``)
     move    a client whose evidence for another cluster passes e-BH belongs there. ``act="move"``
             changes its cluster; otherwise the move is proposed only
-    split   a cluster should be split in two if enough of its clients have an alarm and fit nowhere
+    split   a cluster should be split in two if enough of its clients have an alarm and fit
+            nowhere else
     merge   every ``unions_every`` rounds, all clients of the cohort compare their model with the
-            others: two clusters could be one, or one model would serve all, if no cluster loses more
-            than ``margin``
+            others: two clusters could be one, or one model would serve all, if no cluster loses
+            more than ``margin``
 
 E-values come from the sources in ``fedkin/measures/e_values.py``. The policy is not from a paper.
 

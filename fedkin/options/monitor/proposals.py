@@ -1,5 +1,6 @@
 """Proposals of the monitor: which client belongs to which other cluster, which clusters could
-be one, and which cluster should be split in two. All are decided by counts of samples on which two models differ.
+be one, and which cluster should be split in two. All are decided by counts of samples on
+which two models differ.
 
 Shapes: n rows (clients), K clusters.
 """
