@@ -22,7 +22,7 @@ def parsed(body: bytes) -> dict[str, Any]:
     try:
         value = json.loads(body)
     except RecursionError:
-        raise InvalidBodyError("the body has too many brackets inside each other") from None
+        raise InvalidBodyError("the body is nested too deeply") from None
     except ValueError as error:  # JSONDecodeError, UnicodeDecodeError, too many digits
         raise InvalidBodyError(f"the body is not JSON: {str(error)[:200]}") from None
     if not isinstance(value, dict):

@@ -176,20 +176,33 @@ class LoadedModels:
             raise DataError(
                 f"labelled: expected a label for each of {len(scores)} rows, at least {_FEWEST}"
             )
+        given = _flat(labels)
         task_type = self.export.samples.task_type
         if task_type is not CLASSIFICATION and task_type.loss is not None:
-            y = label_columns(task_type, RawLabels(numbers_of(np.array(labels), "label", "labels")))
+            y = label_columns(task_type, RawLabels(numbers_of(given, "label", "labels")))
             values = scores_of_numbers(task_type, scores, y)
-            return values[task_type.measures[0]] * -task_type.measure.sign
+            loss = values[task_type.measures[0]] * -task_type.measure.sign
+            if not np.isfinite(loss):
+                raise DataError("labelled: labels are too large or not finite, so no loss is known")
+            return loss
         card = self.export.card
         y = encoded_labels(
-            np.array(labels),
+            given,
             label_names=card["labels"],
             classes=card["classes"],
             by_number=numbers_are_classes(card.get("columns")),
         )
         proba = probabilities(scores, self.models[name].detects)
         return cross_entropy(proba, y)
+
+
+def _flat(labels: list[Any]) -> np.ndarray:
+    """Labels as an array with one dimension. Raises DataError unless they are numbers or texts."""
+    simple = all(isinstance(label, (str, int, float)) for label in labels)
+    # Integers beyond 64 bits make an array of objects.
+    if not simple or np.array(labels).dtype.kind == "O":
+        raise DataError("labelled: labels must be a flat list of numbers or texts")
+    return np.array(labels)
 
 
 def cross_entropy(proba: Float[np.ndarray, "B C"], y: np.ndarray) -> float:

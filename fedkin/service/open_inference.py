@@ -108,7 +108,7 @@ def input_array(body: Mapping[str, Any]) -> np.ndarray:
     try:
         # Numbers too large for the type become infinite, which the model refuses.
         with np.errstate(over="ignore"):
-            array = np.array(tensor.get("data"), dtype=_TYPES[kind])
+            array = _values(tensor.get("data"), _TYPES[kind])
     except (ValueError, TypeError, OverflowError) as error:
         raise InvalidBodyError(f"inputs: data are not of {kind}: {str(error)[:100]}") from None
     if array.size != int(np.prod([1, *shape], dtype=object)):
@@ -116,10 +116,28 @@ def input_array(body: Mapping[str, Any]) -> np.ndarray:
     return array.reshape(shape)
 
 
+def _values(data: Any, dtype: Any) -> np.ndarray:
+    """Data as an array of a type. Raises ValueError, TypeError or OverflowError for data that are
+    not of this type, such as fractions for integers."""
+    array = np.array(data, dtype=dtype)
+    if array.dtype.kind == "f":
+        return array
+    # NumPy would cut 1.7 to the integer 1.
+    given = np.array(data)
+    if given.dtype.kind not in "biuf" or not np.array_equal(given, array):
+        raise ValueError("a value is no number of this type")
+    return array
+
+
 def _are_sizes(shape: list[Any]) -> bool:
     """Whether a list has the sizes of one to eight dimensions."""
-    sizes = [size for size in shape if isinstance(size, int) and 0 <= size < _MOST_SIZE]
-    return len(sizes) == len(shape) and 1 <= len(sizes) <= 8
+    return 1 <= len(shape) <= 8 and all(_is_size(size) for size in shape)
+
+
+def _is_size(size: Any) -> bool:
+    """Whether a value is the size of a dimension. True is no size, although Python counts it as
+    1."""
+    return isinstance(size, int) and not isinstance(size, bool) and 0 <= size < _MOST_SIZE
 
 
 def _predictions(model: Classifier, scores: np.ndarray) -> dict[str, Any]:
@@ -156,6 +174,6 @@ def _requested(outputs: list[dict[str, Any]], requested: Any) -> list[dict[str, 
         raise InvalidBodyError("outputs: expected a list")
     names = [entry.get("name") if isinstance(entry, dict) else None for entry in requested]
     for name in names:
-        if name not in by_name:
+        if not isinstance(name, str) or name not in by_name:
             raise ConfigError(f"outputs: {unknown('output', str(name)[:40], by_name)}")
     return [by_name[name] for name in names]

@@ -19,9 +19,10 @@ from typer.testing import CliRunner
 import fedkin as fk
 from benchmarks.malformed_requests import malformed, send
 from fedkin.cli import app as command
-from fedkin.core.errors import ConfigError, MissingExtra
+from fedkin.core.errors import ConfigError, DataError, MissingExtra
 from fedkin.export import load
 from fedkin.service import app as service
+from fedkin.service.json_body import InvalidBodyError, parsed
 from fedkin.service.models import LoadedModels, cross_entropy
 
 
@@ -165,6 +166,19 @@ def test_a_known_client_keeps_its_model(client: Client) -> None:
     assert status == 200 and "placed" not in body and body["predictions"] == ["yes", "no"]
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of the overflow
+@pytest.mark.parametrize("label", [float("inf"), 1e300])
+def test_a_label_without_a_finite_loss_places_no_client(label: float, tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal(size=(80, 3)).astype(np.float32)
+    clients = np.repeat(["a", "b"], 40)
+    data = fk.data.from_arrays(x, 2.0 * x[:, 0], clients=clients, task="regression")
+    run = fk.simulate(fk.IFCA(clusters=2), data, fk.models.mclr(data), rounds=1, cohort=2)
+    served = LoadedModels(load(run.export(tmp_path / "export", "safetensors").parent))
+    assert served.place(ROWS, [1.0, 2.0]).rows == 2
+    with pytest.raises(DataError, match="not finite"):
+        served.place(ROWS, [1.0, label])
+
+
 def test_the_loss_of_a_placement() -> None:
     proba = np.array([[0.25, 0.75], [1.0, 0.0]])
     assert cross_entropy(proba, np.array([1, 0])) == pytest.approx(-np.log(0.75) / 2)
@@ -194,6 +208,16 @@ def test_the_loss_of_a_placement() -> None:
             {"rows": ROWS, "client": "new", "labelled": {"rows": ROWS, "labels": ["yes", "?"]}},
             "'?'",
         ),
+        *(
+            ({"rows": ROWS, "client": "new", "labelled": {"rows": ROWS, "labels": labels}}, words)
+            for labels, words in (
+                ([[1], [1, 2]], "numbers or texts"),
+                ([["yes"], ["no"]], "numbers or texts"),
+                (["yes", None], "numbers or texts"),
+                (["yes", {}], "numbers or texts"),
+                ([10**30, 1], "numbers or texts"),
+            )
+        ),
     ],
 )
 def test_wrong_bodies_are_refused_by_name(client: Client, body: dict[str, Any], words: str) -> None:
@@ -204,6 +228,11 @@ def test_wrong_bodies_are_refused_by_name(client: Client, body: dict[str, Any], 
 @pytest.mark.parametrize("text", [b"", b"{", b"[1]", b"\xff", b"[" * 4000, b'{"rows": [[NaN]]}'])
 def test_a_body_without_a_json_object_is_refused(client: Client, text: bytes) -> None:
     assert client.post("/predict", text).status_code == 400
+
+
+def test_a_body_that_is_nested_too_deeply_is_refused() -> None:
+    with pytest.raises(InvalidBodyError, match="is nested too deeply"):
+        parsed(b"[" * 200_000)
 
 
 def test_a_body_that_is_too_large_is_refused(client: Client) -> None:
@@ -257,6 +286,12 @@ def test_outputs_may_be_chosen(client: Client) -> None:
     assert status == 400 and "'x'" in body["error"]
 
 
+@pytest.mark.parametrize("name", [[], {}, None, 1])
+def test_a_chosen_output_must_be_named_by_a_text(client: Client, name: Any) -> None:
+    status, body = infer(client, "cluster-0", tensor(ROWS), outputs=[{"name": name}])
+    assert status == 400 and "outputs" in body["error"]
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -268,11 +303,26 @@ def test_outputs_may_be_chosen(client: Client) -> None:
         ({"data": None}, "do not fill"),
         ({"data": [1e39] * 6}, ""),
         ({"shape": [3, 2]}, "shape"),
+        ({"shape": [True], "data": [1.0]}, "list of one to eight sizes"),
+        ({"datatype": "INT64", "data": [1.7] * 6}, "not of INT64"),
+        ({"datatype": "INT64", "data": [1, 2, 3, 4, 5, 6.5]}, "not of INT64"),
+        ({"datatype": "INT64", "data": ["1", 1.7, 1, 1, 1, 1]}, "not of INT64"),
+        ({"datatype": "INT64", "data": [1e300] * 6}, "not of INT64"),
+        ({"datatype": "UINT8", "data": [300.0] * 6}, "not of UINT8"),
+        ({"datatype": "BOOL", "data": [0.5] * 6}, "not of BOOL"),
     ],
 )
 def test_wrong_tensors_are_refused(client: Client, change: dict[str, Any], words: str) -> None:
     status, body = infer(client, "cluster-0", tensor(ROWS) | change)
     assert status == 400 and words in body["error"]
+
+
+def test_whole_numbers_may_be_written_as_fractions(client: Client) -> None:
+    """JavaScript writes 2, Python 2.0: both are the integer 2."""
+    rows = [[2, 0, -1], [0, 1, 3]]
+    whole = infer(client, "cluster-0", tensor(rows, "INT64"))
+    floats = infer(client, "cluster-0", tensor(np.array(rows, float), "INT64"))
+    assert whole[0] == 200 and floats == whole
 
 
 def test_an_error_of_the_program_ends_one_request(

@@ -10,8 +10,9 @@ A client's observation is the loss x of its model, a number from 0 to 1. It exce
 The null is that an observation exceeds its limit with probability at most 0.1, given the past. The
 limit depends on the past only, so y = 1 (exceeds) or 0 gives the e-value 1 + bet (y - 0.1), and the
 detector of Shiryaev and Roberts over T rounds, divided by T, is an e-value, too
-(``fedkin/measures/e_values.py``). After ``lag`` observations in a row above it, the limit is given
-up, and the client's present loss is its new level.
+(``fedkin/measures/e_values.py``). After more than ``lag`` observations in a row above the limit,
+all observations of the client are forgotten, and its detector begins at 0. No alarm is possible for
+the client's next 2 x ``reference`` observations, since a limit needs so many.
 
 Shapes: N clients, n clients of a round, W observations that are kept, B bets.
 """

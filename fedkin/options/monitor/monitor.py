@@ -9,10 +9,11 @@ After each ``every``-th round:
             how many samples each one alone gets right (``proposals.py``)
     move    a client whose evidence for another cluster passes e-BH belongs there. ``act="move"``
             changes its cluster; otherwise the move is proposed only
-    split   a cluster is two if enough of its clients have an alarm and fit nowhere else
+    split   a cluster should be split in two if enough of its clients have an alarm and fit
+            nowhere else
     merge   every ``unions_every`` rounds, all clients of the cohort compare their model with the
-            others: two clusters are one, or one model would serve all, if no cluster loses more
-            than ``margin``
+            others: two clusters could be one, or one model would serve all, if no cluster loses
+            more than ``margin``
 
 E-values come from the sources in ``fedkin/measures/e_values.py``. The policy is not from a paper.
 
@@ -72,8 +73,8 @@ class Monitor(Option):
         margin: rise of a client's loss, from 0 to 1, that is not worth an alarm (of classes, the
             loss is one minus the geometric mean of the probabilities of the true classes).
         reference: number of observations in the level with which a client's loss is compared.
-        lag: number of observations in a row above a client's limit after which its present loss
-            is its new level.
+        lag: number of observations in a row above a client's limit; one more, and all its
+            observations are forgotten. Its next 2 ``reference`` observations give no alarm.
         every: number of rounds between two checks.
         dwell: smallest number of rounds between two moves of a client, and for which an alarm
             stays in force.
@@ -365,7 +366,7 @@ class ActiveMonitor(ActiveOption):
         return world.run(task, clients).counts
 
     def _find_splits(self, stray: Bool[np.ndarray, "N"], state: State, round: int) -> None:
-        """Add the clusters that are two to the acts."""
+        """Add the clusters that should be split in two to the acts."""
         for cluster in splits(stray, state.assignment, self._settings.split_share):
             self._acts.append(Act(round, "split", cluster))
 

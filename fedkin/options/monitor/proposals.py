@@ -1,5 +1,6 @@
-"""Proposals of the monitor: which client belongs to which other cluster, which clusters are one,
-and which cluster is two. All are decided by counts of samples on which two models differ.
+"""Proposals of the monitor: which client belongs to which other cluster, which clusters could
+be one, and which cluster should be split in two. All are decided by counts of samples on
+which two models differ.
 
 Shapes: n rows (clients), K clusters.
 """
@@ -25,8 +26,8 @@ class Act:
     Attributes:
         round: the round.
         kind: ``alarm``: a client no longer fits. ``move``: another cluster serves it better.
-            ``split``: a cluster is two. ``merge``: two clusters are one. ``one_model``: one model
-            serves all clusters.
+            ``split``: a cluster should be split in two. ``merge``: two clusters could be one.
+            ``one_model``: one model serves all clusters.
         cluster: the cluster of the client, or the one that is split, or the first one of a merge.
         client: the client of an alarm or a move.
         to: the other cluster of a move or a merge, or the one whose model serves all.
@@ -61,7 +62,10 @@ class Act:
             end = f"; it has moved to cluster {self.to}" if self.done else ""
             return f"cluster {self.to} serves {client} better than cluster {self.cluster}{end}"
         if self.kind == "split":
-            return f"cluster {self.cluster} is two: clients that fit no cluster are in it"
+            return (
+                f"cluster {self.cluster} should be split in two: clients that fit no cluster are "
+                "in it"
+            )
         if self.kind == "merge":
             return f"one model would serve clusters {self.cluster} and {self.to} as well"
         return f"the model of cluster {self.to} would serve all clusters as well"
@@ -129,7 +133,8 @@ def read_probes(
         rows = np.flatnonzero(clients == client)
         best = rows[np.argmax(gain[rows])]
         to = int(pairs[best, 1]) if gain[best] > 0 else None
-        # The mean of e-values is one whatever their dependence, so the choice of the best is paid.
+        # The mean of e-values is an e-value whatever their dependence, so choosing the best does
+        # not raise the error rate.
         evidence = float(e_values[rows].mean())
         found.append(Probe(int(client), int(pairs[best, 0]), to, evidence, passes=False))
     passed = e_bh(np.array([probe.e_value for probe in found]), alpha)

@@ -74,6 +74,9 @@ def test_a_long_spell_becomes_the_new_level() -> None:
     assert np.isnan(risen.losses[1]).all()
     assert risen.values[1] == 0
     assert risen.spell[1] == 0
+    # The next 2 x 2 observations are not tested, so no alarm is possible.
+    again = after([0.1, 0.1, 0.1, 0.1, *[0.5] * 4, 0.5, 0.9, 0.9, 0.9], lag=3)
+    assert again.values[1] == 0
 
 
 def test_the_rate_of_false_alarms_is_kept_at_the_edge_of_the_null() -> None:

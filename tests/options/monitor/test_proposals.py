@@ -57,6 +57,11 @@ def test_a_cluster_is_two_if_enough_of_its_clients_fit_nowhere() -> None:
     assert splits(assignment == 0, assignment, share=0.3) == []
 
 
+def test_a_split_is_proposed_in_words() -> None:
+    words = Act(3, "split", 1).in_words({})
+    assert words == "cluster 1 should be split in two: clients that fit no cluster are in it"
+
+
 def test_evidence_for_a_union_sums_the_samples_of_a_cluster() -> None:
     pairs = np.array([[0, 1], [0, 1], [1, 0]])
     counts = np.array([[1, 0, 40], [0, 2, 60], [0, 0, 0]])
