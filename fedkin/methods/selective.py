@@ -46,7 +46,7 @@ from fedkin.core.validation import check_choice, check_positive, check_positive_
 from fedkin.core.world import World
 from fedkin.measures.selective import choose, drifted
 from fedkin.methods import cluster_steps
-from fedkin.methods.about import About
+from fedkin.methods.about import NUMBER_OF_MODELS, About
 from fedkin.methods.selective_steps import (
     Checked,
     SelectiveState,
@@ -80,10 +80,10 @@ class SelectiveReclustering:
         decides="client and server",
         count="found",
         leaves="counts of errors",
-        meanings={"clusters": "largest number of models (M)"},
+        meanings={"clusters": NUMBER_OF_MODELS},
     )
 
-    clusters: int = 4  # largest number of models (M)
+    clusters: int = 4  # M, the number of models
     warmup: int = 5  # rounds in which every client chooses a model, as in IFCA
     alpha: float = 0.2  # false discovery rate of drifts and moves in a round
     margin: float = 0.1  # rise of a client's error that is no drift

@@ -246,6 +246,7 @@ CASES = {
         by_step=frozenset({"owner", "ends"}),
     ),
     "ocfl": Case(
+        personal="models",
         needs={
             "clients.number": 2,
             "reads.updates": "single",
@@ -264,6 +265,7 @@ CASES = {
         ),
     ),
     "fedgwc": Case(
+        personal="models",
         needs={
             "reads.updates": "single",
             **ALL,

@@ -86,7 +86,7 @@ def test_panm_by_loss_has_no_alpha() -> None:
     """There are no updates to weigh: the option would mean nothing."""
     names = ["neighbours", "candidates", "stage_one", "period"]
     assert [f.name for f in fields(PANMLoss)] == [f.name for f in fields(Matching)] == names
-    assert [f.name for f in fields(PANM)] == [*names, "alpha"]
+    assert [f.name for f in fields(PANM)] == [*names, "alpha", "part"]
     with pytest.raises(TypeError, match="alpha"):
         PANMLoss(alpha=0.5)  # type: ignore[call-arg]
 
