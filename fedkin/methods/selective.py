@@ -83,7 +83,7 @@ class SelectiveReclustering:
         meanings={"clusters": NUMBER_OF_MODELS},
     )
 
-    clusters: int = 4  # M, the number of models
+    clusters: int = 4  # largest number of models (M)
     warmup: int = 5  # rounds in which every client chooses a model, as in IFCA
     alpha: float = 0.2  # false discovery rate of drifts and moves in a round
     margin: float = 0.1  # rise of a client's error that is no drift
@@ -105,7 +105,7 @@ class SelectiveReclustering:
         return Requirements(
             reads=ClientReads(sends="numbers of errors, and losses of all models"),
             changes=ModelChanges(always="opens, closes and merges clusters"),
-            parts=ModelParts(shared_head="losses of all models"),
+            parts=ModelParts(own="models for parts of each client's samples"),
             data=DataNeeds(earlier_samples=self.history, classes="counts wrong classes"),
         )
 
