@@ -33,6 +33,7 @@ OF_OTHERS = {
     "ssh-keygen": "it has no --help",
     "srun": "it is a part of Slurm",
     "scontrol": "it is a part of Slurm",
+    "curl": "it asks a running server",
     "sleep": "it is a part of every system",
     "kill": "it is a part of every system",
     "rm": "it is a part of every system",

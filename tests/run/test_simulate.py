@@ -252,7 +252,7 @@ def test_wrong_types_are_refused_without_a_type_checker(tmp_path: Path) -> None:
         "scoring must be an instance, fk.Scoring(...), got {'target': 1}",
         "compute must be an instance, fk.Compute(...), got 2",
         "callbacks must be functions of a round's record, trackers, or names of trackers "
-        "(tensorboard, mlflow, wandb); got 3",
+        "(tensorboard, mlflow, wandb, prometheus); got 3",
         "scoring.target: expected a valid number, got 'all'; for example target=0.8",
         "scoring.evaluate_every: expected a valid integer, got None; for example evaluate_every=1",
         "compute.devices: expected a valid integer, got 1.5; for example devices=1",
