@@ -56,6 +56,7 @@ CHECKED_ONLY = {
         "fedkin deploy up",
     ): "it starts processes; tests/process/test_documented_deployment.py runs the block",
     ("deploy.md", "fedkin deploy status fed --web"): "it serves a page until it is interrupted",
+    ("serve.md", "fedkin serve models --port 8080"): "it serves models until it is interrupted",
     ("deploy.md", "fedkin deploy status"): "as fedkin deploy up",
     ("deploy.md", "fedkin deploy logs"): "as fedkin deploy up",
     ("deploy.md", "fedkin report fed/run"): "as fedkin deploy up",
