@@ -46,6 +46,7 @@ RUNS = 100
 YEAR = 365
 CHANGE_AT = 60  # the first round of a change
 ROUNDS_AFTER = 30
+FEDERATIONS = "federations"  # key of the number of federations with an alarm
 Kind = Literal["labels", "features"]
 
 
@@ -235,11 +236,13 @@ def detections(detector: Any, losses: Float[np.ndarray, "T"]) -> Iterator[int]:
 
 
 def quiet(setting: Setting) -> dict[str, int]:
-    """How many streams of quiet federations raise an alarm in a year, for each detector."""
-    counts = dict.fromkeys(["monitor", *detectors()], 0)
+    """How many streams of quiet federations raise an alarm in a year, for each detector; and how
+    many federations have an alarm of the monitor."""
+    counts = dict.fromkeys(["monitor", *detectors(), FEDERATIONS], 0)
     for seed in range(STREAMS // CLIENTS):
         run = watched(setting, seed, YEAR)
         counts["monitor"] += len({client for _, client in run.alarms})
+        counts[FEDERATIONS] += bool(run.alarms)
         for name, make in detectors().items():
             found = [next(detections(make(), column), 0) for column in run.losses.T]
             counts[name] += int(np.count_nonzero(found))
@@ -286,15 +289,18 @@ def within(delays: list[int | None], rounds: int) -> str:
 
 def section(results: dict[str, Any]) -> str:
     """The tables of the page."""
-    names = list(next(iter(results["quiet"].values())))
+    names = [name for name in next(iter(results["quiet"].values())) if name != FEDERATIONS]
+    federations = STREAMS // CLIENTS
     lines = [
         f"Alarms in {YEAR} quiet rounds, of {STREAMS} clients:",
         "",
-        f"| federations of {CLIENTS} clients | {' | '.join(names)} |",
-        f"|---|{'---|' * len(names)}",
+        f"| federations of {CLIENTS} clients | {' | '.join(names)} | federations with an alarm of "
+        "the monitor |",
+        f"|---|{'---|' * (len(names) + 1)}",
     ]
     for setting, counts in results["quiet"].items():
         cells = [f"{counts[name]} ({counts[name] / STREAMS:.1%})" for name in names]
+        cells.append(f"{counts[FEDERATIONS]} of {federations}")
         lines.append(f"| {setting} | {' | '.join(cells)} |")
     for kind, rounds, words in (
         ("labels", 10, "The labels of one client are permuted"),

@@ -50,7 +50,7 @@ def e_cusum(
     """One step of the e-detector in the form of CUSUM: M_t = e_t max(1, M_{t-1}).
 
     It detects a change at an unknown round. An alarm at M >= c comes in the mean after at least c
-    rounds if nothing has changed (Shin, Ramdas, Rinaldo, definition 2.2 and theorem 2.4).
+    rounds if nothing has changed (Shin, Ramdas, Rinaldo).
 
     Args:
         before: M_{t-1}; 0 at the start.
@@ -213,7 +213,7 @@ def conformal_p_values(
 
 
 def simple_jumper(p_values: Float[np.ndarray, "T"], jump: float = 0.01) -> Float[np.ndarray, "T"]:
-    """The test martingale of the simple jumper (Vovk et al., algorithm 1), which bets that the
+    """The test martingale of the simple jumper (Vovk et al.), which bets that the
     p-values stop being uniform.
 
     Args:

@@ -131,11 +131,11 @@ class SelectiveReclustering:
         samples = changed(state.end, clients, counted.samples[np.isin(cohort, clients)])
         if stream.round <= self.warmup:
             state = self.place(world, state, clients, stream)
-        else:
+        clients = clients[state.assignment[clients] != UNASSIGNED]
+        if stream.round > self.warmup:
             checked = self._to_check(state, clients, samples)
             state = self._watch(world, state, checked, stream.round)
         state = replace(state, end=samples)
-        clients = clients[state.assignment[clients] != UNASSIGNED]
 
         # Line 4
         spans = np.stack([state.begin, samples], axis=1)[clients, None]

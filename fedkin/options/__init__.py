@@ -29,6 +29,9 @@ class OptionSection(NamedTuple):
             cost privacy again.
         by_client: whether the option changes only each client's own data, so that the models of
             clusters stay as separate as the method keeps them.
+        single_updates: whether the option asks each client for its own update, even if the method
+            needs means only.
+        replaces_tasks: whether the option replaces a method's tasks by others.
         is_problem: whether the option describes the problem, so that it cannot be tuned, and not a
             solution.
         extra: the extra of the package fedkin that the option needs; empty for none.
@@ -41,6 +44,8 @@ class OptionSection(NamedTuple):
     files: tuple[str, ...] = ()
     repeatable: bool = True
     by_client: bool = False
+    single_updates: bool = False
+    replaces_tasks: bool = False
     is_problem: bool = False
     extra: str = ""
 
@@ -88,17 +93,21 @@ SECTIONS = {
             "ditto": "Ditto",
             "linear": "own linear fit",
         },
+        replaces_tasks=True,
     ),
     "privacy": OptionSection(
         "privacy",
         {"client_dp": "fedkin.options.privacy.client_dp:ClientDP"},
         files=("privacy.jsonl", "privacy.json", "release"),
+        replaces_tasks=True,
         repeatable=False,
         is_problem=True,
         extra="privacy",
     ),
     "robust": OptionSection(
-        "robust rule", {"aggregation": "fedkin.options.robust.robust:RobustAggregation"}
+        "robust rule",
+        {"aggregation": "fedkin.options.robust.robust:RobustAggregation"},
+        single_updates=True,
     ),
     "monitor": OptionSection(
         "monitor", {"clusters": "fedkin.options.monitor.monitor:Monitor"}, repeatable=False
@@ -126,17 +135,21 @@ SECTIONS = {
         is_problem=True,
     ),
     "quorum": OptionSection(
-        "quorum", {"per_cluster": "fedkin.options.quorum.minimum_replies:MinimumReplies"}
+        "quorum",
+        {"per_cluster": "fedkin.options.quorum.minimum_replies:MinimumReplies"},
+        single_updates=True,
     ),
     "late": OptionSection(
         "way to use late replies",
         {"replies": "fedkin.options.late.late_replies:LateReplies"},
+        single_updates=True,
         repeatable=False,
     ),
     "secret": OptionSection(
         "secret sums",
         {"sums": "fedkin.options.secret.secret_sums:SecretSums"},
         files=("secret.jsonl",),
+        replaces_tasks=True,
         repeatable=False,
         extra="secret",
     ),

@@ -7,6 +7,7 @@ from collections import Counter
 from typing import Any
 
 from fedkin.config.registry import method_title
+from fedkin.options.monitor.proposals import KINDS
 
 
 def privacy_in_words(statement: dict[str, Any]) -> str:
@@ -42,15 +43,9 @@ def monitor_in_words(summary: dict[str, Any]) -> str:
     counts = Counter(act["kind"] for act in summary["monitor"])
     if not counts:
         return "monitor: no alarm"
-    done = sum(act["done"] for act in summary["monitor"])
-    words = {
-        "alarm": "alarms",
-        "move": f"moves ({done} done)",
-        "split": "splits proposed",
-        "merge": "unions of two clusters proposed",
-        "one_model": "times one model for all proposed",
-    }
-    found = [f"{counts[kind]} {name}" for kind, name in words.items() if counts[kind]]
+    found = [f"{counts[kind]} {words.counted}" for kind, words in KINDS.items() if counts[kind]]
+    if done := sum(act["done"] for act in summary["monitor"]):
+        found.append(f"{done} clients moved")
     return f"monitor: {', '.join(found)}; `fedkin advise RUN` says more"
 
 

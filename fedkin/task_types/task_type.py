@@ -205,7 +205,8 @@ class TaskType(ABC):
     ) -> Float[np.ndarray, "n"]:
         """A loss from 0 to 1 for each client; 0 without samples. For labels that are numbers it
         is L / (L + L_0), with the sum L of the model and L_0 of the constant model, so a model that
-        is as good as a constant has 1/2.
+        is as good as a constant has 1/2. Where the constant model has no such sum, as in forecasts,
+        L_0 is the number of samples.
 
         Args:
             sums: the sums of each client.

@@ -129,19 +129,34 @@ def _trial(cell: Cell, trial: int, seed: int) -> Line:
 
 
 def _run(cell: Cell, store: Path, seed: int) -> Line:
-    """A run of the candidate that did best in its trials; the first of equals."""
-    digests = [cell.digest(trial) for trial in range(TRIALS)]
-    trial_lines = [line for line in read(store).runs if line["setting"] in digests]
-    scored = {line["trial"]: line["accuracy"] for line in trial_lines if "accuracy" in line}
-    if not scored:
-        return {"refused": trial_lines[0]["refused"]}
-    chosen = max(sorted(scored), key=lambda trial: scored[trial])
+    """A run of the candidate that did best in its trials."""
+    lines = _trials(cell, store)
+    trial = chosen(cell, store)
+    if trial is None:
+        return {"refused": lines[0]["refused"]}
     return {
-        "chosen": chosen,
+        "chosen": trial,
         **measure(
-            setting=cell.setting, contender=cell.contender, trial=chosen, seed=seed, validated=False
+            setting=cell.setting, contender=cell.contender, trial=trial, seed=seed, validated=False
         ),
     }
+
+
+def chosen(cell: Cell, store: Path) -> int | None:
+    """Number of the candidate that did best in its trials, the first of equals; None if the method
+    refuses the setting."""
+    scored = {
+        line["trial"]: line["accuracy"] for line in _trials(cell, store) if "accuracy" in line
+    }
+    if not scored:
+        return None
+    return max(sorted(scored), key=lambda trial: scored[trial])
+
+
+def _trials(cell: Cell, store: Path) -> list[Line]:
+    """The stored trials of a cell."""
+    digests = [cell.digest(trial) for trial in range(TRIALS)]
+    return [line for line in read(store).runs if line["setting"] in digests]
 
 
 def missing(store: Path) -> list[tuple[Job, int]]:

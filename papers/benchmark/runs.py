@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from fedkin.config.plan import Plan
 from fedkin.core.client_memory import ClientMemory
-from fedkin.core.errors import FedkinError
+from fedkin.core.errors import ConfigError, FedkinError
 from fedkin.core.method import UNASSIGNED
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import requirements_of
 from fedkin.core.training import LocalTraining
+from fedkin.data.federated import FederatedData
 from fedkin.measures.worse_than_alone import LEAST_SAMPLES
 from fedkin.methods.cluster_steps import cluster_by_loss
 from fedkin.options.base import RunFacts
@@ -66,9 +67,25 @@ def measure(setting: Setting, contender: Contender, trial: int, seed: int, valid
         return {"refused": str(error)}
 
 
-def _figures(
+class Simulated(NamedTuple):
+    """A candidate's run: its data, its clients, its method with options, and the outcome."""
+
+    data: FederatedData
+    world: SimulatedWorld
+    method: WithOptions
+    outcome: loop.RunState
+
+
+def simulated(
     setting: Setting, contender: Contender, candidate: Candidate, seed: int, validated: bool
-) -> Line:
+) -> Simulated:
+    """Run a candidate. Raises ConfigError with the reason if an option refuses the setting.
+
+    Args:
+        setting, contender, candidate: the cell, and a point of its grid.
+        seed: of data and run.
+        validated: whether the data have validation samples.
+    """
     data = setting.data(seed, validated)
     work = LocalTraining(
         steps=STEPS // contender.passes(setting), batch_size=BATCH, lr=candidate.rate
@@ -88,10 +105,18 @@ def _figures(
     )
     if refused := refusal(facts):
         _, why = refused
-        return {"refused": why}
+        raise ConfigError(why)
     options = ActiveOptions.of(facts)
-    method = WithOptions(candidate.method, options)
     outcome = loop.run(world, candidate.method, plan, options=options)
+    return Simulated(data, world, WithOptions(candidate.method, options), outcome)
+
+
+def _figures(
+    setting: Setting, contender: Contender, candidate: Candidate, seed: int, validated: bool
+) -> Line:
+    data, world, method, outcome = simulated(
+        setting, contender, candidate=candidate, seed=seed, validated=validated
+    )
     assert outcome.scored is not None  # the last round always is
     split = data.scored_split
     scores = outcome.scored.scores

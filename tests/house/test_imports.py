@@ -66,8 +66,8 @@ PACKAGES: dict[str, str] = {
     "config run.metrics run analysis",
     "analysis.serving": "core task_types measures methods data options config export run.trained "
     "run",
-    "reporting": "core task_types measures options.privacy config run.folder run.metrics run "
-    "analysis analysis.compare analysis.advise",
+    "reporting": "core task_types measures options.monitor options.privacy config run.folder "
+    "run.metrics run analysis analysis.compare analysis.advise",
     "reporting.html": "core measures tasks data simulation config run.folder run.metrics run "
     "analysis analysis.compare analysis.serving reporting",
     "estimator": "core task_types data config export run.trained run",

@@ -14,10 +14,14 @@ from fedkin.methods.selective_steps import SelectiveState, merge_equal
 LOCAL = fk.LocalTraining(steps=12, lr=0.5, batch_size=10)
 
 
-def stream(**options: Any) -> fk.Run:
-    """A run on SINE: clients 1 and 3 have inverted labels from the second step on."""
-    scenario = options.pop("scenario", fk.Population())
-    data = fk.data.sine(clients=6, samples=80, changes=("000000", "010100", "010100", "010100"))
+DRIFT = ("000000", "010100", "010100", "010100")
+QUIET = ("000000",) * 4
+
+
+def stream(changes: tuple[str, ...] = DRIFT, dropout: float = 0.0, **options: Any) -> fk.Run:
+    """A run on SINE, in three steps of five rounds. By default clients 1 and 3 have inverted labels
+    from the second step on."""
+    data = fk.data.sine(clients=6, samples=80, changes=changes)
     options.setdefault("warmup", 3)
     return fk.simulate(
         fk.SelectiveReclustering(history=True, **options),
@@ -27,7 +31,7 @@ def stream(**options: Any) -> fk.Run:
         cohort=6,
         local=LOCAL,
         shift=fk.Steps(5, history=True),
-        scenario=scenario,
+        scenario=fk.Population(dropout=dropout),
     )
 
 
@@ -45,32 +49,13 @@ def test_drifted_clients_share_a_new_cluster_and_the_others_stay() -> None:
 
 
 def test_no_client_moves_where_nothing_drifts() -> None:
-    data = fk.data.sine(clients=6, samples=80, changes=("000000",) * 4)
-    run = fk.simulate(
-        fk.SelectiveReclustering(history=True, warmup=3),
-        data,
-        fk.models.mlp(data, hidden=8),
-        rounds=15,
-        cohort=6,
-        local=LOCAL,
-        shift=fk.Steps(5, history=True),
-    )
+    run = stream(QUIET)
     assert sum(record["migrations"] for record in run.records if record["round"] > 3) == 0
 
 
 def test_a_client_that_does_not_reply_does_not_drift() -> None:
     """A missing reply has no correct samples, and must not count as 80 wrong ones."""
-    data = fk.data.sine(clients=6, samples=80, changes=("000000",) * 4)
-    run = fk.simulate(
-        fk.SelectiveReclustering(history=True, warmup=3),
-        data,
-        fk.models.mlp(data, hidden=8),
-        rounds=15,
-        cohort=6,
-        local=LOCAL,
-        shift=fk.Steps(5, history=True),
-        scenario=fk.Population(dropout=0.4),
-    )
+    run = stream(QUIET, dropout=0.4)
     assert len(set(run.assignment.tolist()) - {-1}) == 1
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedkin.core.errors import ConfigError
-from fedkin.options.monitor.proposals import Act
+from fedkin.options.monitor.proposals import KINDS, Act
 from fedkin.run.metrics.monitor_record import monitor_acts
 from fedkin.run.run import Run
 
@@ -65,14 +65,7 @@ def _open(acts: list[Act]) -> list[Act]:
 
 def _step(act: Act, names: Mapping[int, str]) -> str:
     """The finding in words, and how to respond to it."""
-    cures = {
-        "alarm": "look at its data, or let the method cluster again",
-        "move": "set monitor.act=move, or place the client again",
-        "split": "run again with one cluster more",
-        "merge": "run again with one cluster less",
-        "one_model": "compare with FedAvg (fedkin run --against fedavg)",
-    }
-    return f"round {act.round}: {act.in_words(names)}: {cures[act.kind]}"
+    return f"round {act.round}: {act.in_words(names)}: {KINDS[act.kind].cure}"
 
 
 def _verdict(acts: list[Act], steps: tuple[str, ...]) -> str:

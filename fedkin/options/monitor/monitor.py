@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
@@ -207,7 +208,7 @@ class ActiveMonitor(ActiveOption):
             "monitor_acts": [act.plain() for act in self._acts],
         }
 
-    def _keeping(self, before: State | None) -> Any:
+    def _keeping(self, before: State | None) -> Callable[[State], State]:
         """The function that gives the method's new state the arrays of the state before; those of
         a beginning if there is none."""
         if before is not None:

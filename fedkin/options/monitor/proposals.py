@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -17,6 +17,24 @@ from jaxtyping import Bool, Float, Int
 from fedkin.measures.e_values import discordant_e_value, e_bh, not_worse_e_value
 
 Kind = Literal["alarm", "move", "split", "merge", "one_model"]
+
+
+class KindWords(NamedTuple):
+    """How a kind of finding is counted, and how to respond to it, in words."""
+
+    counted: str
+    cure: str
+
+
+KINDS: dict[Kind, KindWords] = {
+    "alarm": KindWords("alarms", "look at its data, or let the method cluster again"),
+    "move": KindWords("moves", "set monitor.act=move, or place the client again"),
+    "split": KindWords("splits proposed", "run again with one cluster more"),
+    "merge": KindWords("unions of two clusters proposed", "run again with one cluster less"),
+    "one_model": KindWords(
+        "times one model for all proposed", "compare with FedAvg (fedkin run --against fedavg)"
+    ),
+}
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 The mean of a single reply is that client's update: it shows the client to all others of its
 cluster, and it is a noisy step. So a cluster with fewer replies than ``least`` keeps its model in
 this round, as if these replies had not come. Bonawitz et al. (Towards Federated Learning at Scale,
-MLSys 2019) abandon a whole round below such a number; here each cluster is judged alone.
+SysML 2019) abandon a whole round below such a number; here each cluster is judged alone.
 """
 
 from __future__ import annotations

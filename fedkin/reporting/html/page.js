@@ -54,11 +54,11 @@ function selectRun() {
   byId("config").textContent = one.config;
   byId("config-of").textContent = byId("shown-run").textContent = one.label;
   byId("versions").replaceChildren(Object.keys(one.versions).length ? table(["part", "version"], Object.entries(one.versions)) : "not known");
-  for (const name of ["members", "migrants", "suspects", "monitor", "served"]) {
-    const who = byId(name);
-    who.hidden = !one[name].rows.length;
-    who.querySelector(".note").textContent = one[name].note;
-    who.querySelector(".table").replaceChildren(table(one[name].heads, one[name].rows));
+  for (const who of document.querySelectorAll("details.clients")) {
+    const shown = one[who.id];
+    who.hidden = !shown.rows.length;
+    who.querySelector(".note").textContent = shown.note;
+    who.querySelector(".table").replaceChildren(table(shown.heads, shown.rows));
   }
   if (byId("map")) {
     const button = byId("by-true_cluster"), known = Boolean(similarity() && similarity().true_clusters);

@@ -11,12 +11,8 @@ from fedkin.core.method import Method
 from fedkin.core.requirements import requirements_of
 from fedkin.core.task import Task
 from fedkin.core.task_registry import find_task
+from fedkin.options import SECTIONS
 from fedkin.server.disclosure import SINGLE, TASKS
-
-# Options that ask every client for its own update, even if the method needs means only.
-_SINGLE = {"quorum", "late", "robust"}
-# Options that replace a method's tasks by others. Floors then apply only to the requests.
-_REPLACING = {"secret", "privacy", "personal"}
 
 
 def stated_needs(methods: Iterable[Method], options: Collection[str]) -> dict[str, Any]:
@@ -28,13 +24,15 @@ def stated_needs(methods: Iterable[Method], options: Collection[str]) -> dict[st
         options: names of the sections of options that apply to them.
     """
     methods = list(methods)
-    if _REPLACING & set(options):
+    declared = [SECTIONS[name] for name in options]
+    # Then floors apply only to the requests.
+    if any(option.replaces_tasks for option in declared):
         return {}
     tasks = set[str]()
     for method in methods:
         tasks |= tasks_of(method)
     single = any(requirements_of(method).reads.updates == "single" for method in methods)
-    single |= bool(_SINGLE & set(options))
+    single |= any(option.single_updates for option in declared)
     return {TASKS: sorted(tasks), SINGLE: single}
 
 

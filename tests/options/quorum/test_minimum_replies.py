@@ -43,7 +43,6 @@ def test_a_cluster_with_too_few_replies_keeps_its_model(weighting: str) -> None:
     after, record = after_round(2, weighting)
     assert after.models.tolist() == [[1.0], [10.0]]
     assert record == {"clusters_waiting": 1}
-    # The client has still chosen its cluster, unless its reply counts as missing.
     plain, record = after_round(1, weighting)
     assert plain.models.tolist() == [[1.0], [11.0]]
     assert record == {"clusters_waiting": 0}
