@@ -81,3 +81,24 @@ def test_the_reply_to_an_invalid_message_is_sent(
     invalid = RecordDict({"rest": ConfigRecord({"message": 3})})
     reply = said(tmp_path, '[metrics]\nfile = "m.prom"\n', monkeypatch, invalid)
     assert reply.header == {"name": "berlin"} and "must be bytes" in caplog.text
+
+
+def test_a_file_that_cannot_be_read_counts_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert said(tmp_path, "[metrics", monkeypatch).header == {"name": "berlin"}
+    assert client_app._sections(None) is None and not (tmp_path / COUNTS).exists()
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_node_replies_if_the_worker_does_not(
+    answers: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def reply(message: Message, config: Path) -> Message | None:
+        content = to_record(RpcMessage({"name": "worker"}))[0]
+        return Message(content, reply_to=message) if answers else None
+
+    monkeypatch.setattr(client_app, "_wants_worker", lambda sections: True)
+    monkeypatch.setattr(client_app, "_reply_of_worker", reply)
+    name = "worker" if answers else "berlin"
+    assert said(tmp_path, "", monkeypatch).header == {"name": name}
