@@ -27,7 +27,7 @@ from pathlib import Path
 import numpy as np
 
 from fedkin.config.server import load_server
-from fedkin.security.line_chain import line_digest, line_text
+from fedkin.security.line_chain import START, line_digest, line_text
 from fedkin.server.deploy import egress_report
 from fedkin.server.deploy.run_server import serve
 from fedkin.server.egress_check import check_against, check_lines
@@ -145,7 +145,7 @@ def written_again(lines: Lines) -> Lines:
     """The lines with right numbers and digests, as by a site that writes its ledger again."""
     written: Lines = []
     for number, line in enumerate(lines):
-        prev = line_digest(written[-1]) if written else "0" * 64
+        prev = line_digest(written[-1]) if written else START
         try:
             entries = {**json.loads(line), "seq": number, "prev": prev}
         except ValueError:  # the altered digit has made the line unreadable

@@ -12,7 +12,7 @@ import typer
 
 from fedkin.cli.common import error_exit, load_config, print_cost_of_looking
 from fedkin.cli.printed_tables import print_table
-from fedkin.core.errors import StorageError
+from fedkin.core.errors import ConfigError, StorageError
 from fedkin.core.strict_json import json_text
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ def advise_command(
     a run with a monitor of clusters, say what the monitor has found and what to do."""
     with error_exit():
         if settings and len(settings) == 1 and Path(settings[0]).is_dir():
+            _check_options(private_labels=private_labels, out=out, verbose=verbose)
             _advise_on_run(Path(settings[0]), as_json)
             return
         from fedkin.analysis.advise import of_config
@@ -80,6 +81,18 @@ def advise_command(
         # Draw the figure last, so that the advice is printed even if drawing fails.
         if out is not None:
             typer.echo(f"figure: {' and '.join(map(str, _draw(advice, out)))}", err=as_json)
+
+
+def _check_options(private_labels: bool, out: Path | None, verbose: bool) -> None:
+    """Raise ConfigError for options that advice on a run does not have."""
+    given = {"--private-labels": private_labels, "--out": out is not None, "--verbose": verbose}
+    names = [name for name, is_given in given.items() if is_given]
+    if names:
+        verb = "apply" if len(names) > 1 else "applies"
+        raise ConfigError(
+            f"{', '.join(names)} {verb} to a configuration, not to the folder of a run; leave out "
+            f"{'them' if len(names) > 1 else 'it'}"
+        )
 
 
 def _advise_on_run(folder: Path, as_json: bool) -> None:

@@ -13,7 +13,17 @@ from fedkin.core.strict_json import json_text
 _FAULTY = 1  # exit status
 _SITE = "The folder of the site, with its client.toml and egress.jsonl."
 _AS_JSON = "Print JSON instead."
-_COLUMNS = ("line", "time", "round", "operation", "kind", "bytes", "subjects", "refused by")
+# Headings of the printed columns, by the entry of a line.
+_HEADINGS = {
+    "seq": "line",
+    "time": "time",
+    "round": "round",
+    "operation": "operation",
+    "kind": "kind",
+    "bytes": "bytes",
+    "subjects": "subjects",
+    "refused_by": "refused by",
+}
 
 egress_app = typer.Typer(
     no_args_is_help=True,
@@ -62,7 +72,13 @@ def verify_command(
         if statement is not None and public_key is not None:
             signed = egress_report.verify_statement(site, statement, public_key)
         if as_json:
-            print(json_text({**asdict(check), "is_sound": check.is_sound}))
+            result = {
+                **asdict(check),
+                "is_sound": check.is_sound,
+                "run_bytes": None if run_bytes is None else run_bytes._asdict(),
+                "statement": None if signed is None else signed.predicate,
+            }
+            print(json_text(result))
         else:
             for line in egress_report.sentences(check):
                 typer.echo(line)
@@ -95,9 +111,8 @@ def show_command(
         if as_json:
             print(json_text(lines))
             return
-        names = ("seq", "time", "round", "operation", "kind", "bytes", "subjects", "refused_by")
-        rows = [[line.get(name, "") for name in names] for line in lines]
-        print_rows(_COLUMNS, rows, f"{len(lines)} messages of {site}")
+        rows = [[line.get(name, "") for name in _HEADINGS] for line in lines]
+        print_rows(tuple(_HEADINGS.values()), rows, f"{len(lines)} messages of {site}")
 
 
 @egress_app.command("sign")

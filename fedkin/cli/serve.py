@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from fedkin.cli.common import error_exit
+from fedkin.service.json_body import MOST_BYTES
 
 LOOPBACK = "127.0.0.1"
 
@@ -24,7 +25,7 @@ def serve_command(
     ] = 8080,
     max_body: Annotated[
         int, typer.Option("--max-body", metavar="BYTES", min=1, help="Largest body of a request.")
-    ] = 1_000_000,
+    ] = MOST_BYTES,
     backbone: Annotated[
         Path | None,
         typer.Option(
@@ -40,11 +41,13 @@ def serve_command(
     `fedkin serve-choice` is another command: it chooses the model that serves each client."""
     with error_exit():
         from fedkin.export import load
-        from fedkin.service.app import listening, serve
+        from fedkin.service.app import application, host_in_url, listening, serve, settings_of
         from fedkin.service.models import LoadedModels
 
         served = LoadedModels(load(export, backbone=backbone))
+        # Made before the address is printed, so that no line promises a service that cannot start.
+        config = settings_of(application(served, max_body))
         with listening(host, port) as bound:
-            address = f"http://{host}:{bound.getsockname()[1]}"
+            address = f"http://{host_in_url(host)}:{bound.getsockname()[1]}"
             typer.echo(f"{len(served.models)} models of {export} at {address}; Ctrl-C ends it")
-            serve(served, bound, max_body)
+            serve(config, bound)

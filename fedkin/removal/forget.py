@@ -125,9 +125,9 @@ def prepare(
     check_clients(numbers, run)
     asked_for = "all clusters and rounds were asked for" if every_cluster else ""
     plan = recorded.plan(numbers, asked_for)
+    one_model = recorded.separation.models == "one"
     for number in numbers:
-        alone = recorded.plan([number], asked_for)
-        if not takes_part(alone, recorded.history, recorded.separation.models == "one"):
+        if not takes_part(number, recorded.history, one_model):
             raise took_no_part(_name(run, number))
     return recorded, plan
 

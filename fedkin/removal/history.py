@@ -57,11 +57,18 @@ class RecordedRun:
         return list(replay(self.run.migrations, self.clients, self.rounds))
 
     def cohort(self, round: int) -> Int[np.ndarray, "n"]:
-        """The clients that were asked in a round. They are drawn again: a cohort depends on the
-        seed, the round and the reachable clients only."""
-        reachable = self.population.reachable(self.clients, round)
-        stream = Stream(self.plan.seed, round, "cohort")
-        return select_cohort(reachable, self.clients, self.plan, stream)
+        """The clients that were asked in a round. They are drawn again, once: a cohort depends on
+        the seed, the round and the reachable clients only."""
+        if round not in self._cohorts:
+            reachable = self.population.reachable(self.clients, round)
+            stream = Stream(self.plan.seed, round, "cohort")
+            self._cohorts[round] = select_cohort(reachable, self.clients, self.plan, stream)
+        return self._cohorts[round]
+
+    @cached_property
+    def _cohorts(self) -> dict[int, Int[np.ndarray, "n"]]:
+        """The cohorts that were drawn again so far, by round."""
+        return {}
 
     def clusters_of_cohort(self, round: int) -> Int[np.ndarray, "n"]:
         """The cluster of each client of a round's cohort after that round."""

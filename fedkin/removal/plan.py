@@ -13,7 +13,7 @@ from fedkin.core.method import UNASSIGNED
 from fedkin.core.requirements import Separation
 from fedkin.options import SECTIONS
 from fedkin.removal.history import RecordedRun
-from fedkin.removal.taint import NEVER, first_tainted_rounds, replay_starts
+from fedkin.removal.taint import first_tainted_rounds, replay_starts
 
 _BY_MODEL = ("by_choice", "by_cluster")
 
@@ -186,15 +186,14 @@ def _client_rounds(
     return total
 
 
-def takes_part(plan: ReplayPlan, history: RecordedRun, one_model: bool) -> bool:
-    """Whether the clients of a plan were ever asked to train, or had a cluster from the start.
+def takes_part(client: int, history: RecordedRun, one_model: bool) -> bool:
+    """Whether a client was ever asked to train, or had a cluster from the start.
 
     Args:
-        plan: the plan.
+        client: id of the client.
         history: what the run has recorded.
         one_model: whether all clients have the one model from the start.
     """
-    clients = np.array(plan.clients)
-    if history.first_cohort(clients) is not None:
+    if history.first_cohort(np.array([client])) is not None:
         return True
-    return not one_model and bool((plan.first != NEVER).any())
+    return not one_model and bool(history.assignments[0][client] != UNASSIGNED)

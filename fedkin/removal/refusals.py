@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fedkin.config.run import SECTIONS as CONFIGURATION
 from fedkin.core.errors import ConfigError
 from fedkin.core.object_repr import shell_command
 from fedkin.options import SECTIONS
@@ -86,5 +87,4 @@ def new_run(run: Run) -> str:
 
 def _is_unknown_option(section: str, values: object) -> bool:
     """Whether a section of a description is an option of a user's class."""
-    known = ("python", "data", "model", "method", "local", "scenario", "shift", "run")
-    return section not in (*known, *SECTIONS) and isinstance(values, dict)
+    return section not in ("python", *CONFIGURATION) and isinstance(values, dict)

@@ -1,8 +1,12 @@
 """Which models hold something of a client, and from which round on. Shapes: K clusters, T rounds.
 
-A client taints the model of a cluster when its update enters the model. A copy of a tainted model
-is tainted too: when a cluster splits, when clusters merge, or when a new cluster starts from
-another cluster's model.
+A client taints the model of a cluster when its update enters the model. If a run says which models
+were copied (when clusters split or merge, or a new cluster starts from another one's model), a copy
+of a tainted model is tainted too.
+
+The plan of a replay has no copies: methods that copy models declare their separation as
+``unknown``, so that everything runs again. The copies, ``copies_between_all`` and
+``rounds_to_replay`` serve the tests, which compare them with vectors worked out by hand.
 """
 
 from __future__ import annotations

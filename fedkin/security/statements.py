@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fedkin.core.errors import ConfigError, MissingExtra
 from fedkin.core.strict_json import json_text
+from fedkin.security.line_chain import line_text
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import (
@@ -54,7 +55,7 @@ class Statement(NamedTuple):
             "predicateType": self.predicate_type,
             "predicate": self.predicate,
         }
-        return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+        return line_text(value).encode()
 
 
 def pre_authentication(payload_type: str, payload: bytes) -> bytes:

@@ -14,6 +14,7 @@ from jaxtyping import Int
 
 from fedkin.config.server_settings import DisclosureSettings
 from fedkin.core.errors import ConfigError, FedkinError, unknown
+from fedkin.core.model_spec import BYTES_PER_NUMBER
 from fedkin.core.schema import INDEX
 from fedkin.core.task import Task
 from fedkin.server.task_messages import known_rows
@@ -22,7 +23,6 @@ from fedkin.tasks import all_tasks, find_task
 REFUSED_BY = "refused_by"  # entry of a ledger's line: the floor by which the site refused a request
 TASKS = "tasks"  # header entry of the server's handshake: tasks that its methods send
 SINGLE = "single"  # header entry of the server's handshake: whether updates are of single clients
-_BYTES = 4  # bytes of a number of a model
 _CHOOSE = "or choose another method (fedkin methods lists them)"
 
 
@@ -97,7 +97,7 @@ class Floors:
                 f"subject, but this site's floor is {floors.subjects}; choose a method that "
                 'needs only means (fedkin methods), or count = "samples" in client.toml',
             )
-        size = _BYTES * parameters
+        size = BYTES_PER_NUMBER * parameters
         if floors.bytes_per_round is not None and size > floors.bytes_per_round:
             raise DisclosureError(
                 "bytes_per_round",

@@ -8,6 +8,7 @@ is large, it gets another name, and a new file goes on with the digest of its la
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -207,3 +208,12 @@ def _end(path: Path) -> bytes:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - _LONGEST_LINE))
         return file.read()
+
+
+def time_text(seconds: float | None = None) -> str:
+    """A time as the lines of a ledger have it, such as ``2026-11-27T21:00:00Z``.
+
+    Args:
+        seconds: the time in seconds since the epoch; None: now.
+    """
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))

@@ -7,7 +7,6 @@ cannot remove lines later without a difference from the server's record.
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,7 +15,7 @@ import numpy as np
 
 from fedkin import __version__
 from fedkin.server.disclosure import REFUSED_BY, spent_bytes
-from fedkin.server.egress_ledger import SiteLedger, Tail
+from fedkin.server.egress_ledger import SiteLedger, Tail, time_text
 from fedkin.server.frames import Frames
 from fedkin.server.message import IN_REPLY, RpcMessage, to_parts
 
@@ -129,7 +128,7 @@ class Outbox:
         return {
             **note,
             "kind": REFUSAL if reply.refusal else kind,
-            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "time": time_text(),
             "site": self.site,
             "to": self.receiver.address,
             "certificate": self.receiver.certificate,

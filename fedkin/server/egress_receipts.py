@@ -4,7 +4,6 @@ ledger that the reply names."""
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +11,7 @@ from typing import Any, NamedTuple
 from fedkin.core.errors import StorageError
 from fedkin.core.storage import append_line, complete_lines, drop_torn_line, storage_errors
 from fedkin.core.strict_json import json_text
+from fedkin.server.egress_ledger import time_text
 from fedkin.server.egress_outbox import EGRESS, message_digest
 from fedkin.server.frames import Frames
 from fedkin.server.message import RpcMessage, one_line
@@ -149,8 +149,7 @@ class RecordingTransport:
             seq=seq if type(seq) is int else -1,
             head=_head_in(egress),
         )
-        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        return {"time": now, "node": sent.node, **receipt._asdict()}
+        return {"time": time_text(), "node": sent.node, **receipt._asdict()}
 
 
 def digest_of_reply(message: RpcMessage, parts: Frames) -> str:

@@ -25,6 +25,7 @@ _REMINDER = 60.0  # seconds between log lines while waiting
 _FIRST_SITE = 3600.0  # seconds allowed to register and start the first site
 # Seconds after which a refused node may try again; at once if it was offline in between.
 _RETRY_REFUSED = 120.0
+SITE_STATES = ("online", "absent", "refused")  # of ``Membership.site_states``
 _MAX_LOST = 3  # number of lost handshakes after which a node counts as refused
 
 
@@ -98,14 +99,15 @@ class Membership:
         )
 
     def site_states(self) -> dict[str, str]:
-        """The state of each accepted or refused node, by name: ``online``, ``absent`` or
-        ``refused``. Nodes that were removed for good are left out."""
+        """The state of each accepted or refused node, by name: one of ``SITE_STATES``.
+        Nodes that were removed for good are left out."""
         suspects = self.request_round.suspects
         reachable = [node for node in self._online if node.node_id not in suspects]
         removed = self.removed()
-        states = {name: "absent" for name in self.registry.members if name not in removed}
-        states |= dict.fromkeys(self.registry.online_names(reachable), "online")
-        return states | dict.fromkeys(self.registry.refusals, "refused")
+        online, absent, refused = SITE_STATES
+        states = {name: absent for name in self.registry.members if name not in removed}
+        states |= dict.fromkeys(self.registry.online_names(reachable), online)
+        return states | dict.fromkeys(self.registry.refusals, refused)
 
     def candidates(self) -> list[str]:
         """Names of the nodes that may take part but have not been accepted yet."""

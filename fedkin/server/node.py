@@ -197,7 +197,7 @@ class Node:
     ) -> dict[str, Any]:
         """The facts about a reply for the site's ledger: the fewest subjects behind any of its
         numbers, and why the server asks."""
-        count = "samples" if self.floors is None else self.floors.settings.count
+        count = self._subject_kind()
         subjects = []
         for task in (asked, *standing):
             split = getattr(task, "split", "train")
@@ -206,6 +206,10 @@ class Node:
                 samples = self.split_sizes(split)
             subjects.append(subjects_behind(task, clients, samples, count))
         return {"subjects": min(subjects), "purpose": _purpose(type(asked))}
+
+    def _subject_kind(self) -> str:
+        """Kind of the site's subjects: ``samples`` or ``clients``."""
+        return "samples" if self.floors is None else self.floors.settings.count
 
     def _world(self, ids: Int[np.ndarray, "c"], scaling: CommonScaling | None) -> NodeWorld:
         """The world of the node's clients, with the scaling of a request.
@@ -292,7 +296,9 @@ class Node:
             header = {"refused": str(error), "name": self.name}
             return RpcMessage(header, note={REFUSED_BY: floor})
         header = {**handshake.header(), "start": self.start(), "name": self.name}
-        facts = {"subjects": int(self.samples.sum()), "purpose": "Handshake"}
+        # The handshake has the number of samples of each client.
+        of_clients = self.samples.tolist() if self._subject_kind() == "samples" else [1]
+        facts = {"subjects": min(of_clients, default=0), "purpose": "Handshake"}
         return RpcMessage(header, {"samples": self.samples}, facts)
 
 

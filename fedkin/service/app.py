@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedkin.core.errors import ConfigError, FedkinError, MissingExtra
 from fedkin.service import open_inference
-from fedkin.service.json_body import BodyTooLargeError, parsed
+from fedkin.service.json_body import MOST_BYTES, BodyTooLargeError, parsed
 from fedkin.service.models import LoadedModels, UnknownClientError, described
 from fedkin.service.predictions import predicted
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
 _log = logging.getLogger("fedkin")
-MOST_BYTES = 1_000_000  # default limit of a body
 _AT_ONCE = 64_000  # bytes of a body; a larger one is computed in a thread
 _WAITING = 2048  # connections that may wait to be accepted
 _CONNECTIONS = 1_000  # more connections at the same time are refused with status 503
@@ -169,22 +168,23 @@ def listening(host: str, port: int) -> socket.socket:
         one.close()
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(
-            f"{host}:{port}: {reason}; choose another address with --host and --port"
+            f"{host_in_url(host)}:{port}: {reason}; choose another address with --host and --port"
         ) from error
     return one
 
 
-def serve(served: LoadedModels, bound: socket.socket, most_bytes: int = MOST_BYTES) -> None:
-    """Serve models until the process is interrupted.
+def host_in_url(host: str) -> str:
+    """A host as it stands in a URL: an IPv6 address is in brackets."""
+    return f"[{host}]" if ":" in host else host
+
+
+def serve(config: uvicorn.Config, bound: socket.socket) -> None:
+    """Serve an application until the process is interrupted.
 
     Args:
-        served: the models.
+        config: the application with its settings, as ``settings_of`` returns it.
         bound: the socket on which the service listens.
-        most_bytes: largest body of a request.
-
-    Raises MissingExtra without the extra ``serve``.
     """
-    config = settings_of(application(served, most_bytes))
     import uvicorn
 
     # The collector of garbage would look through all imported libraries again and again, which

@@ -1,4 +1,4 @@
-"""Bodies of requests as JSON: read with a limit, checked, and turned into rows."""
+"""Bodies of requests: parsed as JSON, checked, and turned into rows."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedkin.core.errors import ConfigError, DataError
+
+MOST_BYTES = 1_000_000  # default limit of a body
 
 
 class InvalidBodyError(DataError):

@@ -115,10 +115,7 @@ class LoadedModels:
         if client is not None:
             if client not in self._by_client:
                 # The message names no other client, since the asker may not know them.
-                raise UnknownClientError(
-                    f"client {client[:80]!r} is not known to this export; give its labelled rows "
-                    "to place it: labelled = {rows, labels}, or name a cluster"
-                )
+                raise UnknownClientError(f"client {client[:80]!r} is not known to this export")
             return self._by_client[client]
         if cluster is not None:
             if cluster not in self.clusters:

@@ -40,9 +40,12 @@ def predicted(served: LoadedModels, body: Mapping[str, Any]) -> dict[str, Any]:
     placed: dict[str, Any] = {}
     try:
         name = served.name_of(optional_text(body, "client"), optional_number(body, "cluster"))
-    except UnknownClientError:
+    except UnknownClientError as error:
         if body.get("labelled") is None:
-            raise
+            raise UnknownClientError(
+                f"{error}; give its labelled rows to place it: labelled = {{rows, labels}}, or "
+                "name a cluster"
+            ) from error
         placement = _placed(served, body["labelled"])
         name = placement.model
         placed = {"placed": {"rule": "lowest loss", **placement._asdict()}}

@@ -235,6 +235,23 @@ def test_bad_input_is_one_line(arguments: list[str], words: list[str]) -> None:
     refused(fedkin(*arguments), *words)
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--out", "a.png"], "--out applies to a configuration, not to the folder of a run"),
+        (
+            ["--private-labels", "--verbose"],
+            "--private-labels, --verbose apply to a configuration",
+        ),
+    ],
+)
+def test_options_of_a_configuration_are_refused_for_a_run(
+    options: list[str], words: str, elsewhere: Path
+) -> None:
+    (elsewhere / "run").mkdir()
+    refused(fedkin("run", *options), words)
+
+
 def test_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt

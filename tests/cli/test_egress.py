@@ -87,6 +87,9 @@ def test_all_bytes_of_a_run_are_explained(finished: Path) -> None:
             check["is_sound"] and check["undelivered"] == [] and check["site"] == f"site-{number}"
         )
         assert check["explained_bytes"] == check["received_bytes"] > 0
+        assert check["run_bytes"]["counted"] == check["run_bytes"]["received"]
+        assert check["run_bytes"]["counted"] > check["received_bytes"]
+        assert check["statement"] is None
         received += check["received_bytes"]
     _, of_run = egress_report.verify(finished / "site-0", finished)
     assert of_run is not None and of_run.counted == of_run.received == received
@@ -203,6 +206,8 @@ def test_a_signed_statement(fed: Path, tmp_path: Path) -> None:
     total = sum(json.loads(line)["bytes"] for line in lines_of(fed))
     assert signed["entries"] == count and signed["bytes"] == total
     assert sum(signed["bytesByOperation"].values()) == total
+    result = json.loads(said("verify", fed / "site-0", *options, "--json").output)
+    assert result["statement"] == signed and result["run_bytes"] is None
     # The ledger may grow, but its signed lines may not change.
     shutil.copy(statement, tmp_path / "copy.json")
     write(fed, lines_of(fed)[:-1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from fedkin.server.disclosure import REFUSED_BY
 from fedkin.server.egress_outbox import BLANK, EGRESS, message_digest
 from fedkin.server.message import RpcMessage, from_parts
 from fedkin.server.node import respond_recorded
-from tests.server.egress_sites import outbox_of
+from tests.server.egress_sites import floors_of, outbox_of
 from tests.server.small_federations import ABOUT, fake_node
 
 HELLO = RpcMessage({"operation": "hello", "round": 0, **ABOUT.header()})
@@ -113,6 +114,17 @@ def test_handshakes_and_refusals_have_lines(tmp_path: Path) -> None:
     assert [line["subjects"] for line in entries(tmp_path)] == [10, 0, 0, 0]
     assert entries(tmp_path)[0]["purpose"] == "Handshake"
     assert entries(tmp_path)[3]["round"] == -1
+
+
+@pytest.mark.parametrize(("count", "subjects"), [(None, 8), ("samples", 8), ("clients", 1)])
+def test_a_handshake_has_the_fewest_subjects_of_a_client(
+    count: str | None, subjects: int, tmp_path: Path
+) -> None:
+    samples = np.array([12, 40, 8])
+    floors = None if count is None else floors_of(samples, count=count, subjects=1)
+    node = replace(fake_node("site-0"), samples=samples, floors=floors)
+    respond_recorded(lambda: node, lambda: HELLO, outbox_of(tmp_path))
+    assert [line["subjects"] for line in entries(tmp_path)] == [subjects]
 
 
 def test_a_reply_above_the_bytes_of_a_round_becomes_a_refusal(tmp_path: Path) -> None:

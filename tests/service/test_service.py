@@ -23,7 +23,7 @@ from fedkin.core.errors import ConfigError, DataError, MissingExtra
 from fedkin.export import load
 from fedkin.service import app as service
 from fedkin.service.json_body import InvalidBodyError, parsed
-from fedkin.service.models import LoadedModels, cross_entropy
+from fedkin.service.models import LoadedModels, UnknownClientError, cross_entropy
 
 
 class Answer:
@@ -144,8 +144,19 @@ def test_a_cluster_may_be_named(client: Client, served: LoadedModels) -> None:
 def test_an_unknown_client_is_refused_by_name(client: Client) -> None:
     status, body = post(client, "/predict", client="site-9", rows=ROWS)
     assert status == 404 and "'site-9' is not known" in body["error"]
+    assert "labelled = {rows, labels}" in body["error"]
     # Other clients' names are not told.
     assert "site-0" not in body["error"]
+
+
+def test_labelled_rows_are_advised_only_where_they_are_possible(
+    client: Client, served: LoadedModels
+) -> None:
+    status, body = post(client, "/predict", clients=["site-9", "site-0"], rows=ROWS)
+    assert status == 404 and body["error"] == "client 'site-9' is not known to this export"
+    with pytest.raises(UnknownClientError) as caught:
+        served.name_of("site-9")
+    assert "labelled" not in str(caught.value)
 
 
 def test_an_unseen_client_is_placed_by_its_labelled_rows(client: Client) -> None:
@@ -364,6 +375,21 @@ def test_without_the_library_the_extra_is_named(
     monkeypatch.setitem(sys.modules, "starlette.applications", None)
     with pytest.raises(MissingExtra, match=r"fedkin\[serve\]"):
         service.application(served)
+
+
+def test_an_address_is_printed_only_if_it_can_be_served(
+    exported: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = str(exported("safetensors"))
+    listening = service.listening
+    monkeypatch.setattr(service, "listening", lambda host, port: listening("127.0.0.1", port))
+    monkeypatch.setattr(service, "serve", lambda config, bound: None)
+    done = CliRunner().invoke(command, ["serve", folder, "--port", "0", "--host", "::1"])
+    assert done.exit_code == 0 and " at http://[::1]:" in done.output
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    done = CliRunner().invoke(command, ["serve", folder, "--port", "0"])
+    assert done.exit_code == 2 and "http://" not in done.output
+    assert "fedkin[serve]" in done.output
 
 
 def test_an_address_in_use_is_refused() -> None:

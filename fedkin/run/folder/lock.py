@@ -52,26 +52,43 @@ def lock_file(folder: Path) -> Path:
 
 
 @contextmanager
+def owner_noted(lock: Path, folder: Path) -> Iterator[None]:
+    """Context manager that names this process in the file next to a lock that it holds.
+
+    Args:
+        lock: the lock file.
+        folder: the folder that the lock is for.
+
+    Raises:
+        StorageError: the file cannot be written.
+    """
+    owner = lock.with_suffix(".owner")
+    try:
+        with storage_errors(folder):
+            owner.write_text(_own_name())
+        yield
+    finally:
+        owner.unlink(missing_ok=True)
+
+
+@contextmanager
 def _held(folder: Path) -> Iterator[None]:
     """Context manager that holds the lock of a run's folder. At the end, it removes the lock's
     files, and also the folders that were created for these files, unless other files are in the
     folders now."""
     path = lock_file(folder)
     lock = FileLock(path)
-    owner = path.with_suffix(".owner")
     with storage_errors(folder):
         # The lock file may need new folders. Those that are empty at the end are removed.
         new = [parent for parent in path.parents if not parent.exists()]
     try:
         with storage_errors(folder):
             path.parent.mkdir(parents=True, exist_ok=True)
-        _acquire(lock, folder, owner)
+        _acquire(lock, folder, path.with_suffix(".owner"))
         try:
-            with storage_errors(folder):
-                owner.write_text(_own_name())
-            yield
+            with owner_noted(path, folder):
+                yield
         finally:
-            owner.unlink(missing_ok=True)
             path.unlink(
                 missing_ok=True
             )  # a process that has just opened this file notices that it is gone, and tries again

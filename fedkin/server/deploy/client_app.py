@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
+from fedkin.core.errors import FedkinError
 from fedkin.server.deploy.worker_client import SiteWorker
 from fedkin.server.deploy.worker_link import WorkerLinkError
 from fedkin.server.flower_record import parts_to_record, record_to_parts
@@ -29,22 +30,16 @@ _log = logging.getLogger("fedkin")
 app = ClientApp()
 
 
-def wants_worker(config: Path) -> bool:
-    """Whether a site's client.toml asks for a worker; False if the file cannot be read."""
-    sections = _sections(config)
-    client = {} if sections is None else sections.get("client", {})
-    return sections is not None and isinstance(client, dict) and _is_warm(client)
+def _wants_worker(sections: dict[str, Any]) -> bool:
+    """Whether a site's client.toml, which can be read, asks for a worker. This is the default."""
+    client = sections.get("client", {})
+    return isinstance(client, dict) and client.get("worker", "warm") == "warm"
 
 
-def _is_warm(client: dict[str, Any]) -> bool:
-    """Whether the section [client] asks for a worker, which is the default."""
-    return client.get("worker", "warm") == "warm"
-
-
-def _sections(config: Path) -> dict[str, Any] | None:
-    """The sections of a site's client.toml; None if the file cannot be read."""
+def _sections(config: Path | None) -> dict[str, Any] | None:
+    """The sections of a site's client.toml; None without a file, or if it cannot be read."""
     try:
-        return tomllib.loads(config.read_text())
+        return None if config is None else tomllib.loads(config.read_text())
     except (OSError, ValueError):
         return None
 
@@ -56,13 +51,14 @@ def handle(message: Message, context: Context) -> Message:
     """The reply to a message, from the site's worker or from a node made in this process."""
     path = context.node_config.get("config")
     config = Path(path) if isinstance(path, str) else None
+    sections = _sections(config)
     reply = None
-    if config is not None and wants_worker(config):
+    if config is not None and sections is not None and _wants_worker(sections):
         reply = _reply_of_worker(message, config)
     if reply is None:
         reply = _reply_of_node(message, context, config)
-    if config is not None and (_sections(config) or {}).get("metrics"):
-        _count(message, reply, config)
+    if config is not None and sections is not None and sections.get("metrics"):
+        _count(message, reply, config, sections)
     return reply
 
 
@@ -93,16 +89,24 @@ def _reply_of_node(message: Message, context: Context, config: Path | None) -> M
     return reply_here(message, make_node, outbox, partial(_note_refusal, config))
 
 
-def _count(message: Message, reply: Message, config: Path) -> None:
-    """Count the bytes of a reply, for a site whose client.toml has a section [metrics]."""
-    from fedkin.config.server import load_client
+def _count(message: Message, reply: Message, config: Path, sections: dict[str, Any]) -> None:
+    """Count the bytes of a reply, for a site whose client.toml has a section [metrics].
+
+    The ledger has the reply already, so an error must not keep it from the server: it is logged.
+    """
+    from fedkin.config.loader import Sections
+    from fedkin.config.metrics_settings import metrics_settings
     from fedkin.server.deploy.site_metrics import SiteMetrics
     from fedkin.server.message import operation_of
 
-    metrics = SiteMetrics(load_client(config).metrics, config.absolute().parent)
-    metrics.count(
-        operation_of(record_to_parts(message.content)), record_to_parts(reply.content).size
-    )
+    folder = config.absolute().parent
+    try:
+        of_file = Sections(sections, sections, lambda name: f"{config}: {name}")
+        metrics = SiteMetrics(metrics_settings(of_file, folder), folder)
+        operation = operation_of(record_to_parts(message.content))
+        metrics.count(operation, record_to_parts(reply.content).size)
+    except (FedkinError, ValueError) as error:
+        _log.warning("the metrics of this site are not up to date: %s", error)
 
 
 def _note_refusal(config: Path, reason: str) -> None:

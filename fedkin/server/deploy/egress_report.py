@@ -18,7 +18,7 @@ from fedkin.security.line_chain import parse_line
 from fedkin.security.statements import Statement
 from fedkin.server.deploy import deployment_folder as files
 from fedkin.server.egress_check import LedgerCheck, check_against, check_lines
-from fedkin.server.egress_ledger import LEDGER, SiteLedger
+from fedkin.server.egress_ledger import LEDGER, SiteLedger, time_text
 from fedkin.server.egress_receipts import Receipt, read_receipts, receipts_file
 
 PREDICATE = "https://fedkin.example/egress/v1"  # meaning of the predicate of a signed statement
@@ -242,4 +242,4 @@ def _start_time(since: str) -> str:
         ) from error
     if start.tzinfo is None:
         start = start.replace(tzinfo=datetime.UTC)
-    return start.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return time_text(start.timestamp())

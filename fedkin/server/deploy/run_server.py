@@ -35,7 +35,7 @@ from fedkin.options.base import Option
 from fedkin.run.experiment import Experiment
 from fedkin.run.federation_state import FederationState, server_state_file, write_state
 from fedkin.run.folder.kept_label_statistics import read_label_statistics, write_label_statistics
-from fedkin.run.folder.lock import lock_file
+from fedkin.run.folder.lock import lock_file, owner_noted
 from fedkin.run.folder.run_folder import LABELS, TRANSFORM, holds_run, read_transform
 from fedkin.run.metrics.partial_rounds import scored_text
 from fedkin.run.run import Run
@@ -428,6 +428,7 @@ def run_lock(
                     f"another server uses {folder}; stop it first (flwr list, flwr stop)"
                 ) from None
     try:
-        yield
+        with owner_noted(path, folder):
+            yield
     finally:
         lock.release()

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from functools import partial
 from pathlib import Path
 
 from fedkin.config.server import ServerConfig
-from fedkin.run.folder.lock import lock_file
+from fedkin.core.errors import FedkinError
+from fedkin.run.folder.lock import folder_checks
 from fedkin.server.deploy import deployment_folder as files
 from fedkin.server.deploy.check_keys import check_server_certificate
 from fedkin.server.deploy.check_network import check_superlink
 from fedkin.server.deploy.check_result import CheckResult
-from fedkin.server.membership import Membership
+from fedkin.server.membership import SITE_STATES, Membership
 from fedkin.tracking import metric_table as table
-from fedkin.tracking.health import Check, Checks, disk_check, round_check
+from fedkin.tracking.health import Check, Checks, round_check
 from fedkin.tracking.metric_table import Sample
 from fedkin.tracking.operated import operated, tracker_of
 
 _STATUS = {"✓": "pass", "!": "warn", "✗": "fail"}
-_STATES = ("online", "absent", "refused")
+_log = logging.getLogger("fedkin")
 
 
 class ServerMetrics:
@@ -44,11 +45,23 @@ class ServerMetrics:
         self._federation = config.federation
         self._membership = membership
         self._clock = clock
+        self._written: dict[str, str] | None = None  # the states of the sites in the text file
+        self._warned = False
 
     def write(self) -> None:
-        """Write the text file, if there is one: the states of sites may have changed."""
-        for tracker in self.trackers:
-            tracker.write()
+        """Write the text file, if there is one and the states of sites have changed. If it cannot
+        be written, one warning is logged, and the run continues."""
+        states = self._membership.site_states()
+        if states == self._written:
+            return
+        try:
+            for tracker in self.trackers:
+                tracker.write()
+            self._written = states
+        except FedkinError as error:
+            if not self._warned:
+                _log.warning("the metrics of this server are not up to date: %s", error)
+            self._warned = True
 
     def shown(self, checks: Checks) -> AbstractContextManager[None]:
         """Context manager that shows the page, if the section has a port.
@@ -57,28 +70,21 @@ class ServerMetrics:
             checks: further health checks, by name.
         """
         own: Checks = {
-            "lock": self._lock_check,
+            **folder_checks(Path(self._federation.folder)),
             "sites": self._sites_check,
             "last_round": self._round_check,
-            "disk": partial(disk_check, Path(self._federation.folder)),
         }
         return operated(self.settings, self.trackers, {**own, **checks})
 
     def _site_samples(self) -> Iterator[Sample]:
         """How many sites are in each state; on request, whether each site is online."""
         states = self._membership.site_states()
-        for state in _STATES:
+        for state in SITE_STATES:
             count = sum(found == state for found in states.values())
             yield Sample(table.NODES, (state,), float(count))
         if self.settings is not None and self.settings.sites:
             for name, state in sorted(states.items()):
                 yield Sample(table.SITE_ONLINE, (name,), float(state == "online"))
-
-    def _lock_check(self) -> Check:
-        """Whether the lock of the run's folder, which this process holds, is still there."""
-        path = lock_file(Path(self._federation.folder))
-        held = path.exists()
-        return Check("pass" if held else "fail", f"{path} is {'held' if held else 'gone'}")
 
     def _sites_check(self) -> Check:
         """Whether as many clients are online as the first round waits for."""
@@ -104,7 +110,7 @@ def deployment_checks(folder: Path) -> Checks:
         return {}
     address = files.read_address(folder / files.FLOWER)
     checks: dict[str, Callable[[], Check]] = {
-        "superlink": lambda: _superlink(check_superlink(address, folder / files.CA))
+        "superlink": lambda: superlink_check(check_superlink(address, folder / files.CA))
     }
     if address.secure:
         checks["certificate"] = lambda: as_check(check_server_certificate(folder))
@@ -116,7 +122,8 @@ def as_check(result: CheckResult) -> Check:
     return Check(_STATUS[result.mark], result.detail)  # type: ignore[arg-type]
 
 
-def _superlink(result: CheckResult) -> Check:
-    """The check of a SuperLink. It runs by now, so one that does not answer fails."""
+def superlink_check(result: CheckResult) -> Check:
+    """The result of a check of the SuperLink as the result of a health check. The SuperLink runs
+    by now, so one that does not answer fails."""
     check = as_check(result)
     return check._replace(status="fail") if check.status == "warn" else check

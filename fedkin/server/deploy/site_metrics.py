@@ -24,7 +24,7 @@ from fedkin.core.storage import storage_errors, write_atomic
 from fedkin.server.deploy.check_keys import check_site_authority
 from fedkin.server.deploy.check_network import check_superlink
 from fedkin.server.deploy.deployment_folder import SITE_CA, Address
-from fedkin.server.deploy.server_metrics import as_check
+from fedkin.server.deploy.server_metrics import as_check, superlink_check
 from fedkin.server.frames import Frames
 from fedkin.server.message import operation_of
 from fedkin.tracking import metric_table as table
@@ -83,7 +83,7 @@ class SiteMetrics:
             address: address of the SuperLink.
         """
         checks: dict[str, Callable[[], Check | None]] = {
-            "superlink": lambda: as_check(check_superlink(address, self.folder / SITE_CA)),
+            "superlink": lambda: superlink_check(check_superlink(address, self.folder / SITE_CA)),
             "disk": partial(disk_check, self.folder),
         }
         if address.secure:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from fedkin.core.errors import StorageError
+from fedkin.run.folder.lock import folder_checks
 from fedkin.server.deploy.run_server import run_lock
 
 
@@ -35,6 +36,18 @@ def test_another_server_waits_with_a_warning_until_the_first_ends(
         with run_lock(folder, timeout=30, poll=0.01):
             assert ends.is_set()
     thread.join()
+
+
+def test_the_holder_of_the_lock_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    check = folder_checks(folder)["lock"]
+    with run_lock(folder):
+        found = check()
+        assert found is not None and found.status == "pass"
+        # Another process has taken the lock.
+        (tmp_path / ".run.owner").write_text("process 1 on another host")
+        assert check() == ("fail", "the lock is held by process 1 on another host")
+    assert not (tmp_path / ".run.owner").exists()
 
 
 def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:

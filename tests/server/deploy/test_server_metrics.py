@@ -7,6 +7,7 @@ import urllib.request
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -124,6 +125,8 @@ def test_a_server_is_ready_when_its_sites_are_there(
     assert checks["lock"]().status == "fail"
     with run_server.run_lock(tmp_path / "run"):
         assert checks["lock"]().status == "pass"
+        (tmp_path / ".run.owner").write_text("process 1 on another host")
+        assert checks["lock"]().status == "fail"
     (tracker,) = metrics.trackers
     tracker.begin("r", {"method": {"name": "ifca"}}, None)
     tracker._clock = lambda: 1000.0
@@ -143,6 +146,32 @@ def test_a_site_that_left_is_absent(tmp_path: Path) -> None:
     assert membership.site_states() == {"s-0": "online", "s-1": "absent", "s-2": "refused"}
     membership.removed = lambda: ["s-1"]
     assert "s-1" not in membership.site_states()
+
+
+def test_a_text_file_that_cannot_be_written_does_not_end_the_run(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").touch()
+    run = serve(tmp_path, 'file = "file/m.prom"', joined(0, 1))
+    assert run.records[-1]["round"] == 2
+    assert caplog.text.count("the metrics of this server are not up to date") == 1
+
+
+def test_the_text_file_is_written_only_when_sites_come_or_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transport = joined(0, 1)
+    metrics = server_metrics(tmp_path, transport)
+    written: list[int] = []
+    (tracker,) = metrics.trackers
+    monkeypatch.setattr(tracker, "write", lambda: written.append(1))
+    metrics.write()
+    metrics.write()
+    assert len(written) == 1
+    transport.leave(101)
+    metrics._membership._online = list(transport.nodes())
+    metrics.write()
+    assert len(written) == 2
 
 
 def test_the_checks_of_a_deployment_are_those_of_deploy_check(tmp_path: Path) -> None:
@@ -228,6 +257,10 @@ def test_the_page_of_a_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     with metrics.shown(Address(port=1, secure=False)):
         with urllib.request.urlopen(f"{urls[0]}/metrics") as answer:
             assert b'fedkin_site_egress_bytes_total{task="train"} 3.0' in answer.read()
+        with pytest.raises(HTTPError) as refused:
+            urllib.request.urlopen(f"{urls[0]}/readyz")
+        found = json.loads(refused.value.read())
+        assert refused.value.code == 503 and found["checks"]["superlink"][0]["status"] == "fail"
 
 
 def test_a_supernode_has_no_page(tmp_path: Path) -> None:
