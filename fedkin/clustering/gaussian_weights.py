@@ -38,26 +38,25 @@ def rewards(
     return reward / reward.sum()
 
 
-def updated(
-    matrix: Float[np.ndarray, "N N"],
+def update(
+    matrix: Float64[np.ndarray, "N N"],
     cohort: Int[np.ndarray, "n"],
     reward: Float[np.ndarray, "n"],
     rate: float | Float[np.ndarray, "n n"],
-) -> tuple[Float64[np.ndarray, "N N"], float]:
-    """The matrix after a round, W_ij := (1 - a) W_ij + a r_i for all i and j of the round, and the
-    mean squared change of these entries.
+) -> float:
+    """Write the entries of a round into the matrix, W_ij := (1 - a) W_ij + a r_i for all i and j of
+    the round. Returns the mean squared change of these entries.
 
     Args:
-        matrix: W before the round.
+        matrix: W, which is changed in place.
         cohort: clients of the round.
         reward: normalised reward r_i of each of them.
         rate: a, or one for each entry.
     """
     touched = np.ix_(cohort, cohort)
     change = rate * (reward[:, None] - matrix[touched])
-    after = matrix.astype(np.float64)
-    after[touched] += change
-    return after, float((change**2).mean())
+    matrix[touched] += change
+    return float((change**2).mean())
 
 
 def affinity(

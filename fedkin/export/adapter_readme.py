@@ -1,4 +1,4 @@
-"""The README in the folder of an exported adapter: what it is, and the lines that use it."""
+"""The section "Use" in the README of an exported adapter: what it is, and the lines that use it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ _MERGED = """\
 model = AutoModel.from_pretrained(FOLDER).eval()
 tokenizer = AutoTokenizer.from_pretrained(FOLDER)"""
 _PAGE = """\
-# {name}
-
 {what} It was trained by fedkin on token numbers of length {length}.
 
 * Backbone: {backbone}. The SHA-256 of its weights in fedkin begins with `{digest}`.
@@ -49,7 +47,7 @@ def readme(facts: dict[str, Any]) -> str:
     """The page.
 
     Args:
-        facts: ``format``, ``name``, ``backbone``, ``digest``, ``labels`` (or None), ``classes`` and
+        facts: ``format``, ``backbone``, ``digest``, ``labels`` (or None), ``classes`` and
             ``length``.
     """
     is_peft = facts["format"] == "peft"
@@ -60,7 +58,6 @@ def readme(facts: dict[str, Any]) -> str:
     shown = range(facts["classes"]) if names is None else names
     loading = (_PEFT if is_peft else _MERGED).format(backbone=facts["backbone"])
     return _PAGE.format(
-        name=facts["name"],
         what=_WHAT[facts["format"]],
         length=facts["length"],
         backbone=facts["backbone"],

@@ -114,7 +114,6 @@ class _Adapter(NamedTuple):
         """What the README says about the model."""
         return {
             "format": format,
-            "name": self.predictor.name,
             "backbone": self.backbone,
             "digest": self.origin.digest,
             "labels": self.predictor.label_names,

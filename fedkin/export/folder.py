@@ -22,7 +22,7 @@ from fedkin.data.table_transform import transform_of
 from fedkin.export import architecture
 from fedkin.export.backbones import Files, backbone_files, card_facts
 from fedkin.export.formats import ADAPTER_FORMATS, SUFFIXES, check_format, encoded_model
-from fedkin.export.model_card import NO_OPTIONS, CardOptions, ModelScores, model_card
+from fedkin.export.model_card import NO_OPTIONS, CardOptions, ModelScores, model_card, shown_name
 from fedkin.export.predictor import Predictor
 from fedkin.task_types.catalogue import values_of
 from fedkin.task_types.survival import Survival
@@ -111,6 +111,7 @@ def write(
         _model_files(entry.predictor, name, format)
         for name, entry in zip(names, entries, strict=True)
     ]
+    uses = [_taken_use(files) for files in contents]
     copied = _backbone_files(first, format) if with_backbone else {}
     plain = architecture.architecture_of(first.model)
     transform = transform_of(first.samples)
@@ -133,30 +134,35 @@ def write(
     if format == "torch" and plain is not None:
         definition = Path(__file__).with_name("plain_torch.py")
         write_atomic(folder / DEFINITION, definition.read_text())
-    for entry, described in zip(entries, card["models"], strict=True):
-        _write_readme(folder, card, entry=described, scores=entry.scores, options=options)
+    for entry, described, use in zip(entries, card["models"], uses, strict=True):
+        page = model_card(card, described, entry.scores, options, use=use)
+        _write_readme(
+            folder, shown_name(card, described, options), file=described["file"], page=page
+        )
     write_atomic(folder / CARD, json.dumps(card, indent=2) + "\n")
     return folder / CARD
 
 
-def _write_readme(
-    folder: Path,
-    card: Mapping[str, Any],
-    entry: Mapping[str, Any],
-    scores: ModelScores | None,
-    options: CardOptions,
-) -> None:
-    """Write the card of a model: in the model's own folder, or else in ``cards``. Lines that are
-    there already say how to use the model, and stay."""
-    file = folder / entry["file"]
-    own = card["format"] in ADAPTER_FORMATS
-    readme = (file.parent if own else folder / CARDS / file.stem) / README
+def _taken_use(files: Files) -> str:
+    """The section on the use of an adapter, which is taken out of its files; empty for others."""
+    made = [files.pop(path) for path in list(files) if Path(path).name == README]
+    return made[0]().decode() if made else ""
+
+
+def _write_readme(folder: Path, name: str, file: str, page: str) -> None:
+    """Write the card of a model: in the folder of an adapter, or else in ``cards``.
+
+    Args:
+        folder: the folder of the export.
+        name: the model's name on the card.
+        file: path of the model's file in the folder.
+        page: the text of the card.
+    """
+    is_adapter = Path(file).parent != Path()
+    readme = (folder / file).parent if is_adapter else folder / CARDS / _file_name(name)
     with storage_errors(readme):
-        readme.parent.mkdir(parents=True, exist_ok=True)
-        use = readme.read_text() if readme.exists() else ""
-    # The title of the card stands above.
-    use = use.partition("\n")[2]
-    write_atomic(readme, model_card(card, entry, scores, options, use=use))
+        readme.mkdir(parents=True, exist_ok=True)
+    write_atomic(readme / README, page)
 
 
 def _model_files(predictor: Predictor, name: str, format: str) -> Files:

@@ -30,6 +30,14 @@ if TYPE_CHECKING:
 
 SUFFIXES = {"safetensors": ".safetensors", "torch": ".pt", "onnx": ".onnx"}
 ADAPTER_FORMATS = ("peft", "merged")
+# The library that reads each format, by Hugging Face's names.
+LIBRARIES = {
+    "safetensors": "fedkin",
+    "torch": "pytorch",
+    "onnx": "onnx",
+    "peft": "peft",
+    "merged": "transformers",
+}
 MLFLOW = "mlflow"  # a folder with an export, which ``service.mlflow_folder`` writes
 _OPSET = 20
 

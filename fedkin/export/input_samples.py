@@ -132,24 +132,52 @@ def encoded_samples(
     Raises:
         DataError: a column is missing, or a cell cannot be used.
     """
-    import pandas as pd
-
     encoding = transform.encoding
     assert encoding is not None
-    if is_table(x):
-        table = transform.rename(x)
-    else:
-        array = np.asarray(x)
-        if array.ndim != 2 or array.shape[1] != len(encoding.columns):
-            raise DataError(
-                f"expected samples with the {len(encoding.columns)} columns of the table of "
-                f"{samples.name}, got shape {list(array.shape)}; pass a DataFrame with the columns "
-                f"{listed(encoding.columns)}"
-            )
-        table = pd.DataFrame(array, columns=list(encoding.columns)).infer_objects()
-    features = encoding.apply(table, "samples")
+    features = encoding.apply(_raw_table(x, transform, samples), "samples")
     _check_finite(features)
     return features
+
+
+def warn_of_new_categories(x: Any, samples: Samples) -> None:
+    """Warn of categories in the user's samples that training never saw, if no feature counts them.
+
+    Args:
+        x: samples, as for ``as_samples``.
+        samples: the training samples.
+    """
+    transform = transform_of(samples)
+    if transform is None or transform.encoding is None:
+        return
+    # The features of risk sets are encoded already.
+    if has_patients(samples) and not is_table(x):
+        return
+    transform.encoding.warn_of_new_categories(_raw_table(x, transform, samples), "samples")
+
+
+def _raw_table(x: Any, transform: TableTransform, samples: Samples) -> Any:
+    """The user's samples as a DataFrame with the raw columns, by the names of the run.
+
+    Args:
+        x, transform, samples: as for ``encoded_samples``.
+
+    Raises:
+        DataError: an array has another number of columns.
+    """
+    import pandas as pd
+
+    if is_table(x):
+        return transform.rename(x)
+    encoding = transform.encoding
+    assert encoding is not None
+    array = np.asarray(x)
+    if array.ndim != 2 or array.shape[1] != len(encoding.columns):
+        raise DataError(
+            f"expected samples with the {len(encoding.columns)} columns of the table of "
+            f"{samples.name}, got shape {list(array.shape)}; pass a DataFrame with the columns "
+            f"{listed(encoding.columns)}"
+        )
+    return pd.DataFrame(array, columns=list(encoding.columns)).infer_objects()
 
 
 def _check_finite(array: Shaped[np.ndarray, "B ..."]) -> None:

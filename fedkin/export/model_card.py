@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from fedkin.core.errors import ConfigError, unknown
+from fedkin.export.formats import LIBRARIES
 from fedkin.measures.fairness import worst_decile
 
 COUNT = "count"
@@ -23,13 +24,6 @@ NAME = "name"
 _CLIENTS = (COUNT, HASH, NAME)
 FLOOR = 5  # a smaller number of clients is not told
 LEAST_RANKED = 10  # clients that scores of a part of them need
-_LIBRARIES = {
-    "safetensors": "fedkin",
-    "torch": "pytorch",
-    "onnx": "onnx",
-    "peft": "peft",
-    "merged": "transformers",
-}
 
 
 @dataclass(frozen=True)
@@ -91,16 +85,16 @@ def model_card(
         use: a section on how to use the model, as Markdown; empty for the commands of fedkin.
     """
     sections = {
-        "Use": use or _use(card, entry),
+        "Use": use or _use(card, entry, options),
         "Training data": _data(card, scores),
         "Who is in": _who(card, entry, options),
-        "How well, and on whom": _scores(entry, scores),
+        "How well, and on whom": _scores(entry, scores, options),
         "Subgroups": _subgroups(scores),
         "Limits": _limits(card),
         "Privacy": _privacy(card, options),
-        "Provenance": _provenance(card, entry),
+        "Provenance": _provenance(card, entry, options),
     }
-    title = f"{entry['name']} of {card.get('data')}"
+    title = f"{shown_name(card, entry, options)} of {card.get('data')}"
     body = "\n\n".join(f"## {name}\n\n{text.strip()}" for name, text in sections.items())
     return f"---\n{_yaml(front_matter(card, entry, options))}---\n\n# {title}\n\n{body}\n"
 
@@ -117,17 +111,18 @@ def front_matter(
     """
     data = str(card.get("data"))
     method = _method(card)
+    metrics = {} if _is_hidden(entry, options) else _metrics(entry)
     tags = ["federated-learning", "clustered-federated-learning", "fedkin"]
     fields: dict[str, Any] = {
         "license": options.license or None,
-        "library_name": _LIBRARIES[card["format"]],
+        "library_name": LIBRARIES[card["format"]],
         "pipeline_tag": _pipeline(card),
         "base_model": card.get("backbone", {}).get("name"),
         "tags": [*tags, *([method] if method else [])],
         "datasets": [data],
-        "metrics": sorted(_metrics(entry)) or None,
+        "metrics": sorted(metrics) or None,
     }
-    if metrics := _metrics(entry):
+    if metrics:
         result = {
             "task": {"type": _pipeline(card) or "other"},
             "dataset": {"type": data, "name": data, "split": "test"},
@@ -136,8 +131,37 @@ def front_matter(
                 for name, value in metrics.items()
             ],
         }
-        fields["model-index"] = [{"name": entry["name"], "results": [result]}]
+        fields["model-index"] = [{"name": shown_name(card, entry, options), "results": [result]}]
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def shown_name(
+    card: Mapping[str, Any], entry: Mapping[str, Any], options: CardOptions = NO_OPTIONS
+) -> str:
+    """The name of a model on its card: a number in place of a client's name, which personal models
+    have. A user who lists the clients gets the model's own name.
+
+    Args:
+        card: contents of ``card.json``.
+        entry: its entry about the model.
+        options: what the user says.
+    """
+    name = str(entry["name"])
+    if not _names_a_client(entry, options):
+        return name
+    names = [one["name"] for one in card.get("models", (entry,))]
+    return f"model-{names.index(name)}"
+
+
+def _is_hidden(entry: Mapping[str, Any], options: CardOptions) -> bool:
+    """Whether a model has so few clients that its scores tell about single ones."""
+    return options.clients != NAME and len(entry["clients"]) < FLOOR
+
+
+def _names_a_client(entry: Mapping[str, Any], options: CardOptions) -> bool:
+    """Whether the model's name has the name of a client, which the card must not tell."""
+    is_cluster = entry["name"] == f"cluster-{entry.get('cluster')}"
+    return _is_hidden(entry, options) and not is_cluster
 
 
 def _method(card: Mapping[str, Any]) -> str | None:
@@ -184,13 +208,18 @@ def _yaml(value: Mapping[str, Any], indent: str = "") -> str:
     return "".join(lines)
 
 
-def _use(card: Mapping[str, Any], entry: Mapping[str, Any]) -> str:
+def _use(card: Mapping[str, Any], entry: Mapping[str, Any], options: CardOptions) -> str:
     """How to predict with the model."""
-    model = entry["name"]
+    model = shown_name(card, entry, options)
+    command = f"`fedkin predict EXPORT DATA.csv --model {model}`"
+    if _names_a_client(entry, options):
+        command = (
+            "`fedkin predict EXPORT DATA.csv --model NAME`, with the model's name in `card.json`"
+        )
     shape = ", ".join(map(str, card["input"]["shape"]))
     return (
-        f"`fedkin predict EXPORT DATA.csv --model {model}`, or over HTTP: `fedkin serve EXPORT`. A "
-        f"sample has the shape [{shape}]; {card['input']['scaling']}. The model gives "
+        f"{command}, or over HTTP: `fedkin serve EXPORT`. A sample has the shape "
+        f"[{shape}]; {card['input']['scaling']}. The model gives "
         f"{card['output']}. `card.json` has all facts for programs."
     )
 
@@ -230,13 +259,16 @@ def _floored(count: int) -> str:
     return str(count) if count >= FLOOR else f"Fewer than {FLOOR}"
 
 
-def _scores(entry: Mapping[str, Any], scores: ModelScores | None) -> str:
+def _scores(entry: Mapping[str, Any], scores: ModelScores | None, options: CardOptions) -> str:
     """The scores over all clients of the model, and over the bottom 10% of them."""
     metrics = _metrics(entry)
     if not metrics:
         return "The model was not evaluated on test samples."
     lines = ["On the test samples of the model's clients together:", ""]
-    lines += [f"* {name.replace('_', ' ')}: {value:.4g}" for name, value in metrics.items()]
+    if _is_hidden(entry, options):
+        lines.append(f"* scores: not shown, since fewer than {FLOOR} clients use this model")
+    else:
+        lines += [f"* {name.replace('_', ' ')}: {value:.4g}" for name, value in metrics.items()]
     if scores is None:
         return "\n".join(lines)
     tested = scores.test_samples > 0
@@ -303,15 +335,15 @@ def _privacy(card: Mapping[str, Any], options: CardOptions) -> str:
     )
 
 
-def _provenance(card: Mapping[str, Any], entry: Mapping[str, Any]) -> str:
-    """Where the model comes from."""
+def _provenance(card: Mapping[str, Any], entry: Mapping[str, Any], options: CardOptions) -> str:
+    """Where the model comes from. The file of a personal model has the name of its client."""
     facts = {
         "method": _method(card),
         "settings of the method": _settings(card.get("method") or {}),
         "rounds": card.get("rounds"),
         "seed": card.get("seed"),
         "run": card.get("run"),
-        "file": entry["file"],
+        "file": None if _names_a_client(entry, options) else entry["file"],
         "SHA-256 of the file": entry["sha256"],
         "fedkin": card.get("fedkin"),
     }

@@ -15,7 +15,6 @@ from fedkin.data.texts import checked_texts
 from fedkin.data.tokenizer import Tokenizer
 from fedkin.export.backbones import entry_with_backbone
 from fedkin.export.reader import Export
-from fedkin.models.features import layer_inputs
 
 TEXT = "text"  # the role of the column of texts
 
@@ -62,4 +61,9 @@ def inputs_of_texts(tokens: Int[np.ndarray, "B L"], samples: Samples, backbone: 
         backbone: the folder of the run's backbone.
     """
     computed = getattr(samples, "features_of", None)
-    return tokens if computed is None else layer_inputs(tokens, backbone, computed.layer)
+    if computed is None:
+        return tokens
+    # Imported here, since it needs JAX.
+    from fedkin.models.features import layer_inputs
+
+    return layer_inputs(tokens, backbone, computed.layer)

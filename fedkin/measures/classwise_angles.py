@@ -28,9 +28,10 @@ def classwise_angles(
     bases: Float[np.ndarray, "N d C p"],
     counts: Int[np.ndarray, "N C"] | None = None,
     *,
+    rows: Int[np.ndarray, "n"] | None = None,
     spread: float = 0.5,
     form: Form = "paper",
-) -> Float64[np.ndarray, "N N"]:
+) -> Float64[np.ndarray, "n N"]:
     """V: the mean over classes of the smallest angles between directions, weighted by how much the
     counts of the class differ.
 
@@ -40,26 +41,30 @@ def classwise_angles(
     Args:
         bases: directions of length 1 of each client and class; zero for a class without samples.
         counts: samples of each class; None: all weights are 1.
+        rows: clients that are compared with all clients; None: all clients [N N].
         spread: delta of the paper: weights lie in 1 - delta .. 1 + delta. In the authors' code they
             lie in 1 .. 1 + spread.
         form: equations of the ``paper``, or the authors' code.
     """
+    rows = np.arange(len(bases)) if rows is None else rows
     is_direction = np.einsum("ndcp,ndcp->ncp", bases, bases, dtype=np.float64) > 0.25
     has_class = is_direction.any(axis=2)
-    both = has_class[:, None] & has_class
-    either = has_class[:, None] | has_class
+    both = has_class[rows, None] & has_class
+    either = has_class[rows, None] | has_class
     angles = np.where(either, _ABSENT[form], 0.0)
     for label in range(bases.shape[2]):
         of_class = bases[:, :, label]
         if form == "paper":
             # With a direction and its opposite, the smallest angle has the absolute cosine.
             of_class = np.concatenate([of_class, -of_class], axis=2)
-        between = angles_between(of_class, of_class, "as_coded")
+        between = angles_between(of_class[rows], of_class, "as_coded")
         angles[:, :, label] = np.where(both[:, :, label], between, angles[:, :, label])
     if counts is not None:
-        angles = angles * _weights(counts, both, spread, form)
+        # The range of the weights is over all pairs.
+        pairs = has_class[:, None] & has_class
+        angles = angles * _weights(counts, pairs, spread, form)[rows]
     distances = angles.mean(axis=2)
-    np.fill_diagonal(distances, 0.0)
+    distances[np.arange(len(rows)), rows] = 0.0
     return distances
 
 

@@ -224,7 +224,7 @@ class PACFL:
             return angles_between(bases[clients], bases[known], self.angle)
         N, d, _ = bases.shape
         by_class = bases.reshape(N, d, -1, self.p)
-        return classwise_angles(by_class[known])[np.searchsorted(known, clients)]
+        return classwise_angles(by_class[known], rows=np.searchsorted(known, clients))
 
 
 def _with_new_models(

@@ -133,16 +133,17 @@ def _read(path: Path, labels: dict[str, str]) -> Float[np.ndarray, "M L d"]:
     cure = "name another file, or delete this one to compute them again"
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-            for name, expected in labels.items():
-                stored = str(file[name])
-                if stored != expected:
-                    raise DataError(
-                        f"{path}: has the features of {_OTHER[name]}: {stored[:12]} instead of "
-                        f"{expected[:12]}; {cure}"
-                    )
-            return file["x"]
+            stored = {name: str(file[name]) for name in labels}
+            found = file["x"]
     except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
         raise DataError(f"{path}: has no features ({error}); {cure}") from error
+    for name, expected in labels.items():
+        if stored[name] != expected:
+            raise DataError(
+                f"{path}: has the features of {_OTHER[name]}: {stored[name][:12]} instead of "
+                f"{expected[:12]}; {cure}"
+            )
+    return found
 
 
 def _tokens(data: Samples) -> Int[np.ndarray, "M L"]:

@@ -14,7 +14,7 @@ from fedkin.clustering.gaussian_weights import (
     davies_bouldin,
     rewards,
     split,
-    updated,
+    update,
 )
 
 Oracle = Callable[[str], dict[str, Any]]
@@ -37,7 +37,7 @@ def test_the_matrix_and_its_change_are_the_oracles(oracle: Oracle) -> None:
         for step in case["rounds"]:
             cohort = np.array(step["cohort"])
             reward = rewards(np.array(step["losses"]), np.array(step["samples"]))
-            matrix, change = updated(matrix, cohort, reward, alpha)
+            change = update(matrix, cohort, reward, alpha)
             mse = (1 - alpha) * mse + alpha * change
             patience = patience + 1 if mse < case["eps"] else 0
             np.testing.assert_allclose(matrix, step["matrix"], rtol=0, atol=1e-12)
@@ -85,7 +85,7 @@ def earned(losses: np.ndarray, rounds: int = 2000) -> np.ndarray:
         touched = np.ix_(cohort, cohort)
         seen[touched] += 1
         reward = rewards(drawn, np.ones(10))
-        matrix, _ = updated(matrix, cohort, reward, 1 / seen[touched])
+        update(matrix, cohort, reward, 1 / seen[touched])
     return matrix
 
 

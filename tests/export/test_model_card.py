@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,41 @@ def test_few_clients_are_not_told() -> None:
     assert "fewer than 10 clients have test samples" in text and "site-0" not in text
     assert "Training samples" not in text
     assert "Not shown: it needs at least 20" in model_card(CARD, ENTRY, scores_of(19))
+
+
+@pytest.mark.parametrize("clients", ["count", "hash"])
+def test_the_card_of_a_personal_model_does_not_tell_its_client(clients: str) -> None:
+    own = ENTRY | {"name": "client-site-7", "file": "client-site-7.onnx", "clients": ["site-7"]}
+    card = CARD | {"models": [ENTRY, own]}
+    text = model_card(card, own, scores_of(1), CardOptions(clients=clients))
+    assert "# model-1 of set" in text and "site-7" not in text
+    assert "0.75" not in text and not {"metrics", "model-index"} & fields_of(text).keys()
+    assert "scores: not shown, since fewer than 5 clients use this model" in text
+    named = model_card(card, own, scores_of(1), CardOptions(clients="name"))
+    assert "# client-site-7 of set" in named and "accuracy: 0.75" in named
+    assert "--model client-site-7" in named and "file: client-site-7.onnx" in named
+
+
+def test_scores_are_told_from_five_clients_on() -> None:
+    few, enough = (ENTRY | {"clients": list(map(str, range(n))), "cluster": 0} for n in (4, 5))
+    assert "0.75" not in model_card(CARD, few, None) and "# cluster-0" in model_card(
+        CARD, few, None
+    )
+    assert "0.75" in model_card(CARD, enough, None)
+
+
+def test_the_folders_of_a_personal_run_have_numbers(tiny: FederatedData, tmp_path: Path) -> None:
+    named = replace(tiny, client_names=tuple(f"clinic {k}" for k in range(tiny.clients)))
+    run = fk.simulate(fk.FedPer(), named, fk.models.mlp(named, hidden=4), rounds=1, cohort=12)
+    card = json.loads(run.export(tmp_path / "out").read_text())
+    assert card["models"][3]["name"] == "client-clinic 3"
+    cards = tmp_path / "out/cards"
+    assert {one.name for one in cards.iterdir()} == {f"model-{k}" for k in range(12)}
+    for path in cards.glob("*/README.md"):
+        assert "clinic" not in path.read_text() and "accuracy:" not in path.read_text()
+    run.export(tmp_path / "named", card_clients="name")
+    text = (tmp_path / "named/cards/client-clinic_3/README.md").read_text()
+    assert "1 clients: clinic 3." in text
 
 
 def test_names_and_digests_on_request() -> None:

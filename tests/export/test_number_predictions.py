@@ -16,6 +16,7 @@ import fedkin as fk
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.export import load
 from fedkin.export.predict_table import predict_file
+from fedkin.run.trained import external_evaluation
 from fedkin.run.trained.external_evaluation import load_other
 
 
@@ -105,6 +106,41 @@ def test_an_evaluation_has_the_measures_of_the_task(tmp_path: Path) -> None:
     pooled = run.evaluate().clients
     mean_square = np.average(pooled["root_mean_squared_error"] ** 2, weights=pooled["samples"])
     assert summary["root_mean_squared_error"] == pytest.approx(np.sqrt(mean_square), rel=1e-5)
+
+
+def test_a_run_names_a_category_that_training_never_saw(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """For a DataFrame and for an array of its columns, once for each call."""
+    run = trained(tmp_path / "run", "score", task="regression")
+    table = odd_rows()[["age", "dose", "ward"]]
+    with caplog.at_level(logging.WARNING, "fedkin"):
+        run.predict(table, client="h0")
+        run.predict(table.to_numpy(object), cluster=0)
+        run.place(table, np.full(8, 500.0), resamples=2)
+        run.predict(table.drop(index=1), client="h0")
+    messages = [one.getMessage() for one in caplog.records if "category" in one.getMessage()]
+    expected = (
+        "samples: column 'ward': the category 'never seen' in row 1 is not among the training "
+        "data's (1 such rows), so no category counts there; correct it, or train again with such "
+        "rows"
+    )
+    assert messages == [expected] * 3
+
+
+def test_a_file_is_read_once_for_its_columns_and_its_categories(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = trained(tmp_path / "run", "score", task="regression")
+    odd_rows().to_csv(tmp_path / "new.csv", index=False)
+    read = external_evaluation.read_table
+    seen = []
+    monkeypatch.setattr(
+        external_evaluation, "read_table", lambda path: (seen.append(path), read(path))[1]
+    )
+    own: Any = run.trained.parts.samples
+    load_other(tmp_path / "new.csv", {}, own, options={"client": "hospital"}, pooled=False)
+    assert len(seen) == 1
 
 
 def test_a_category_that_training_never_saw_is_named(

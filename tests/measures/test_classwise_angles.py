@@ -49,3 +49,14 @@ def test_a_single_comparison_has_weight_one() -> None:
     """The range of ratios is then 0, by which the authors' code divides."""
     bases = np.array([[1.0, 0.0], [0.0, 1.0]])[:, :, None, None]
     assert classwise_angles(bases, np.array([[3], [30]]))[0, 1] == pytest.approx(90)
+
+
+@pytest.mark.parametrize("form", ["paper", "as_coded"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_rows_of_some_clients_are_those_of_all(weighted: bool, form: Form, oracle: Oracle) -> None:
+    """Every bit is equal, with absent classes and with weights."""
+    bases, counts = arrays(oracle("production")["feddag_single_encoder"]["classwise"])
+    given = counts if weighted else None
+    some = np.array([2, 0])
+    rows = classwise_angles(bases, given, rows=some, form=form)
+    np.testing.assert_array_equal(rows, classwise_angles(bases, given, form=form)[some])

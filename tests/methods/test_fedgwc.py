@@ -58,6 +58,26 @@ def test_the_plain_mean_forgets_no_round() -> None:
         assert state.matrix[0, 2] == 1 / 16
 
 
+def test_a_round_copies_the_matrices_once() -> None:
+    """Each cluster of a round changes the same copy, and the state before the round stays."""
+    data = fk.data.digits(clients=12)
+    world = SimulatedWorld(data, fk.models.mclr(data), LOCAL)
+    start = replace(
+        state_of(12),
+        models=np.zeros((2, 650), np.float32),
+        assignment=np.arange(12) % 2,
+        mse=np.ones(2),
+        patience=np.zeros(2, np.int64),
+    )
+    after = fk.FedGWC().round(world, start, np.arange(8), STREAM)
+    assert (start.matrix == 1 / 144).all() and not start.seen.any()
+    pairs = (np.arange(8)[:, None] - np.arange(8)) % 2 == 0
+    assert (after.seen[:8, :8] == pairs).all() and after.seen.sum() == pairs.sum()
+    assert ((after.matrix != 1 / 144)[:8, :8] <= pairs).all()
+    again = fk.FedGWC()._learn(after, 0, np.array([0, 2]), np.array([0.5, 0.5]))
+    assert again.matrix is after.matrix and again.seen is after.seen
+
+
 def settled() -> tuple[SimulatedWorld, FedGWCState]:
     """Twelve clients in two groups by their rewards, whose matrix has settled. The last client has
     never replied."""

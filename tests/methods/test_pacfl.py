@@ -3,6 +3,7 @@ and go."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -270,3 +271,23 @@ def test_a_classwise_newcomer_is_placed_by_the_angles_of_a_start_with_all() -> N
     placed = method.place(w, state, np.array([3]), STREAM)
     assert placed.assignment.tolist() == [0, 1, 1, 0]
     np.testing.assert_array_equal(placed.angles, method.init(w, STREAM).angles)
+
+
+def test_a_classwise_newcomer_is_compared_with_each_client_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The angles of the clients that were there are not computed again."""
+    method = PACFL(p=1, threshold=10.0, classwise=True)
+    w = world_of([0, 60, 62, 3])
+    state = settled(w, method, [0, 1, 2])
+    module = sys.modules["fedkin.measures.classwise_angles"]
+    between = module.angles_between
+    pairs = []
+
+    def counted(first: np.ndarray, second: np.ndarray, form: str) -> np.ndarray:
+        pairs.append((len(first), len(second)))
+        return between(first, second, form)
+
+    monkeypatch.setattr(module, "angles_between", counted)
+    method.place(w, state, np.array([3]), STREAM)
+    assert set(pairs) == {(1, 4)}

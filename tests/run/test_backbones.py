@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
@@ -27,6 +28,7 @@ from fedkin.run.export_folder import export_folder
 from fedkin.run.run import Run
 from fedkin.run.simulate import execute
 from fedkin.run.trained.external_evaluation import load_other
+from fedkin.run.trained.place_table import place_clients
 from tests.models.tiny_bert import write_bert
 
 CLIENTS = 4
@@ -291,12 +293,14 @@ def test_kept_features_of_something_else_are_refused(place: Path, tmp_path: Path
     config.make_data()
     content = file.read_bytes()
     longer = texts_config(tmp_path, "fedavg", features_layer=1, features_file=str(file), length=10)
-    with pytest.raises(DataError, match=r"features\.npz: has the features of other texts: .* name"):
+    with pytest.raises(
+        DataError, match=r"^\S*features\.npz: has the features of other texts: .* name"
+    ):
         longer.make_data()
     # Another tokenizer is another backbone, also with the same weights and the same numbers.
     path = tmp_path / "tiny" / "tokenizer.json"
     path.write_text(path.read_text() + " ")
-    with pytest.raises(DataError, match="has the features of another backbone"):
+    with pytest.raises(DataError, match=r"^\S*features\.npz: has the features of another backbone"):
         config.make_data()
     for damaged in (b"", content[:300], content[:-5]):
         file.write_bytes(damaged)
@@ -344,6 +348,30 @@ def test_commands_read_texts_with_a_moved_backbone(
     printed("evaluate", tmp_path / "run")
     result = CliRunner().invoke(app, ["evaluate", str(tmp_path / "run")])
     assert result.exit_code == 2 and "give its place" in result.stderr
+
+
+def test_a_run_from_python_reads_a_newer_table_of_texts(place: Path, tmp_path: Path) -> None:
+    """Its description has no section of texts: the columns of its samples say it."""
+    shutil.copytree(place / "tiny", tmp_path / "tiny")
+    texts_config(tmp_path, "fedavg")
+    backbone = fk.models.from_transformers(tmp_path / "tiny")
+    options: dict[str, Any] = {"text": "remark", "label": "answer", "client": "desk"}
+    table = tmp_path / "texts.csv"
+    data = fk.data.texts(table, tokenizer=backbone, length=8, **options)
+    hf = pytest.importorskip("datasets", reason="pip install 'fedkin[hf]'")
+    dataset = hf.Dataset.from_pandas(pd.read_csv(table))
+    same = fk.data.from_hf(dataset, tokenizer=backbone, length=8, **options)
+    for made in (data, same):
+        model = fk.lora(made, backbone, rank=2)
+        run = fk.simulate(fk.FedRouter(clusters=2), made, model, rounds=1, cohort=CLIENTS)
+        parts = run._for_other_data().parts
+        other = load_other(
+            table, run.config.data, parts.samples, options={}, pooled=True, model=parts.model
+        )
+        np.testing.assert_array_equal(other.x, data.x)
+        assert run.evaluate(data=other).summary["accuracy"] is not None
+        placed = place_clients(run.trained, other, name="new", export=None, resamples=2)
+        assert [one.cluster for one in placed] == run.assignment.tolist()
 
 
 def test_a_table_without_clients_is_one_client(place: Path, tmp_path: Path) -> None:

@@ -38,3 +38,10 @@ def test_nothing_heavy_is_imported_before_a_method_begins(
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 130, done.stderr
     assert done.stdout.split("\n")[0].split() == ["imported:"]
+
+
+def test_texts_are_predicted_without_jax_if_no_features_are_computed() -> None:
+    """Every ``fedkin predict`` imports this module, also for an export that needs no JAX."""
+    code = "import sys, fedkin.export.text_inputs; print('jax' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert done.stdout.strip() == "False", done.stderr

@@ -30,6 +30,7 @@ from fedkin.data.table_scaling import converted
 from fedkin.data.table_transform import UNCHANGED, TableTransform, transform_of
 from fedkin.export.known_labels import encoded_labels, numbers_are_classes
 from fedkin.export.predictor import Decisions
+from fedkin.export.text_inputs import TEXT
 from fedkin.run.trained.client_sums import ClientSums, client_sums
 from fedkin.run.trained.evaluation import DIGEST, Evaluation, tables
 from fedkin.run.trained.load_patients import load_patients
@@ -180,7 +181,7 @@ def load_other(
     is_table = path.is_file() and table_kind(path) != "npz"
     if task_type.by_time and is_table:
         return load_series(path, samples)
-    if own.get("name") == "texts" and is_table:
+    if TEXT in (getattr(samples, "columns", None) or {}) and is_table:
         return load_texts(path, own, samples, model=model, options=options, pooled=pooled)
     has_classes = task_type.name == CLASSIFICATION.name
     chosen = _column_options(own, samples, options, known=known)
@@ -188,12 +189,8 @@ def load_other(
     names = getattr(samples, "feature_names", None)
     if transform is not None and transform.encoding is not None:
         names = transform.inputs
-        if is_table:
-            table = transform.rename(read_table(path))
-            clients = table.get(chosen.get("client", CLIENT))
-            transform.encoding.warn_of_new_categories(table, path, clients)
     if is_table:
-        columns = _column_names(path)
+        columns = _warned_columns(path, transform, str(chosen.get("client", CLIENT)))
         chosen |= _transform_options(columns, samples)
         columns = [chosen["rename"].get(name, name) for name in columns]
     elif path.is_file():
@@ -243,9 +240,21 @@ def _column_options(
     return named | chosen
 
 
-def _column_names(path: Path) -> list[str]:
-    """The names of the columns in a table's file."""
-    table = column_names(path) if table_kind(path) == "parquet" else read_table(path)
+def _warned_columns(path: Path, transform: TableTransform | None, client: str) -> list[str]:
+    """The names of the columns in a table's file. Warn of its categories that training never saw.
+
+    Args:
+        path: the file.
+        transform: the transform of the run's samples.
+        client: the run's name of the column of clients.
+    """
+    encoding = _encoding(transform)
+    if encoding is None and table_kind(path) == "parquet":
+        return [str(name) for name in column_names(path).columns]
+    table = read_table(path)
+    if transform is not None and encoding is not None:
+        renamed = transform.rename(table)
+        encoding.warn_of_new_categories(renamed, path, renamed.get(client))
     return [str(name) for name in table.columns]
 
 

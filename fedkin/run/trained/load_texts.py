@@ -12,7 +12,9 @@ from fedkin.data.federated import FederatedData
 from fedkin.data.files import read_table
 from fedkin.data.texts import texts
 from fedkin.export.backbones import origin_of
-from fedkin.export.text_inputs import inputs_of_texts
+from fedkin.export.text_inputs import TEXT, inputs_of_texts
+
+_ROLES = (TEXT, "label", "client")
 
 
 def load_texts(
@@ -28,8 +30,8 @@ def load_texts(
 
     Args:
         path: a CSV or Parquet file.
-        own: the run's section [data]; ``text``, ``label`` and ``client`` name the columns.
-        samples: the run's samples.
+        own: the run's section [data]; a run from Python has no names of columns there.
+        samples: the run's samples, whose ``columns`` name the columns of a run from Python.
         model: the run's model, whose backbone has the tokenizer.
         options: other names of ``label`` and ``client``.
         pooled: whether a file without a column of clients is taken as one client's data.
@@ -46,8 +48,10 @@ def load_texts(
         )
     if "features" in options:
         raise ConfigError("features: the run reads one column of texts; leave it out")
-    names = ("text", "label", "client", "label_names")
-    chosen = {name: own[name] for name in names if own.get(name) is not None} | options
+    roles = getattr(samples, "columns", None) or {}
+    chosen: dict[str, Any] = {name: roles[name] for name in _ROLES if name in roles}
+    names = (*_ROLES, "label_names")
+    chosen |= {name: own[name] for name in names if own.get(name) is not None} | options
     if pooled and chosen.get("client") not in read_table(path):
         if "client" not in options:
             chosen.pop("client", None)

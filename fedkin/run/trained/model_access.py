@@ -132,6 +132,9 @@ class ModelAccess:
         """
         if client is not None and cluster is not None:
             raise ConfigError(f"give client ({client!r}) or cluster ({cluster!r}), not both")
+        from fedkin.export.input_samples import warn_of_new_categories
+
+        warn_of_new_categories(x, self.trained.parts.samples)
         if client is not None:
             from fedkin.export.forecast_inputs import with_client
 
@@ -164,8 +167,10 @@ class ModelAccess:
                 rule), or needs labels.
             ConfigError, DataError: as in ``predict``.
         """
+        from fedkin.export.input_samples import warn_of_new_categories
         from fedkin.run.trained.placement import place
 
+        warn_of_new_categories(x, self.trained.parts.samples)
         return place(self.trained, x, y=y, resamples=resamples, seed=seed)
 
     def fine_tune(
