@@ -87,7 +87,7 @@ def entropy_weight(counts: Num[np.ndarray, "C"], gamma: float) -> float:
 
     Args:
         counts: samples of each class, at least one in all.
-        gamma: scale of the weight, 20 in the paper.
+        gamma: scale of the weight, 20 in the authors' code.
     """
     shares = counts[counts > 0] / counts.sum()
     return float(-(shares * np.log(shares)).sum() / gamma)

@@ -15,6 +15,9 @@ embeddings, once. A model without a frozen network has no embeddings; then f(x) 
 Differs from the authors' code:
 * A client has one adapter. In the code it has one for each of L clusters of its texts, and trains
   one of them in each round; L = 1 is among the authors' settings.
+* The whole text is embedded; the code embeds the instruction only.
+* A single text joins the nearest of all clusters, as with ``global`` in the code. By default the
+  code takes the nearest of the clusters of the text's client (``local``).
 * Means are weighted by numbers of samples, for L = 1 as in the code.
 * f(x) is the input of the model's last layer: for a text encoder the mean over the tokens, as in
   the code, in float32 instead of float16.

@@ -151,6 +151,10 @@ class Forecast(TaskType):
             errors.append(_over_seasonal_error(np, in_label_units, rows)[0])
         return tuple(errors)
 
+    def constant_loss_sums(self, named: Sums) -> Float[np.ndarray, "n"]:
+        # An error of one seasonal error for each sample whose client has one.
+        return named["scaled"]
+
     def values(self, sums: Sums, examples: Any) -> dict[str, Any]:
         # A client whose seasonal error is unknown or 0 has no MASE.
         scaled = sums["scaled"]

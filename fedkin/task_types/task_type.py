@@ -205,8 +205,8 @@ class TaskType(ABC):
     ) -> Float[np.ndarray, "n"]:
         """A loss from 0 to 1 for each client; 0 without samples. For labels that are numbers it
         is L / (L + L_0), with the sum L of the model and L_0 of the constant model, so a model that
-        is as good as a constant has 1/2. Where the constant model has no such sum, as in forecasts,
-        L_0 is the number of samples.
+        is as good as a constant has 1/2. In forecasts, L_0 is the number of samples with a scaled
+        error, so a model that is as good as the seasonal naive forecast in training has 1/2.
 
         Args:
             sums: the sums of each client.
@@ -216,12 +216,20 @@ class TaskType(ABC):
         del loss
         named = self.named(sums)
         model = named[self.score_sum]
-        constant = named.get(f"constant_{self.score_sum}", examples.astype(np.float64))
+        constant = self.constant_loss_sums(named)
         with np.errstate(invalid="ignore"):
             share = model / (model + constant)
         # The loss of a model that has diverged is infinite.
         share = np.where(np.isposinf(model), 1.0, share)
         return np.where(examples > 0, np.nan_to_num(share), 0.0)
+
+    def constant_loss_sums(self, named: Sums) -> Float[np.ndarray, "n"]:
+        """L_0 of ``bounded_losses`` for each client: the sum of the constant model's losses.
+
+        Args:
+            named: the sums of each client, by name.
+        """
+        return named[f"constant_{self.score_sum}"]
 
     def constant_scores(self, y: Any) -> tuple[Any, ...]:
         """The same sums for the constant model, for the other names in ``sums``."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +13,7 @@ import pytest
 from fedkin.core.errors import MethodError
 from fedkin.core.model_spec import ModelSpec
 from fedkin.core.randomness import Stream
+from fedkin.methods import METHODS
 from fedkin.methods.cflgp import CFLGP
 from fedkin.methods.compared_part import is_compared, only_part
 from fedkin.methods.fedgroup import FedGroup
@@ -166,3 +170,15 @@ def test_a_model_without_the_part() -> None:
         only_part(rows, ModelSpec(parameters=3), "head")
     with pytest.raises(MethodError, match="part"):
         FlexCFL(part="A")  # type: ignore[arg-type]
+
+
+def test_the_page_on_adapters_lists_the_methods_that_have_the_option() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "adapters.md").read_text()
+    sentence = page.split("## Which part tells clients apart")[1].split("have the option")[0]
+    listed = re.findall(r"`(\w+)`", sentence)
+    having = {
+        method.__name__
+        for method in METHODS.values()
+        if any(field.name == "part" for field in dataclasses.fields(method))
+    }
+    assert len(listed) == len(set(listed)) and set(listed) == having
