@@ -219,14 +219,19 @@ def from_dict(raw: Mapping[str, Any], place: Place = str) -> RunConfig:
     )
     if (task_type := known_task_type(data)) is not None:
         check_goals(run, task_type, sections.place_in("run"))
-    # Make these objects now, so that an error names their section. They are cached.
+    _make_objects(sections, config)
+    return config
+
+
+def _make_objects(sections: Sections, config: RunConfig) -> None:
+    """Make the objects of a configuration, so that an error names their section. They are
+    cached."""
     sections.construct("local", lambda: config.work, LocalSection)
     sections.construct("method", lambda: config.method.made)
     if config.shift is not None:
         shift = config.shift
         sections.construct("shift", lambda: shift.made)
     sections.construct("run.against", lambda: [entry.made for entry in config.against])
-    return config
 
 
 def make_population(sections: Sections) -> Population:

@@ -61,7 +61,7 @@ KEPT: dict[str, Schedule] = {
         quorum=1.0,
         retries=2,
         checkpoint_every=1,
-        faults=(Fault("power_server", number=66, length=39.8),),
+        faults=(Fault("power_server", number=74, length=39.8),),
     ),
     "a run that went on waited for ever for a site that had left": Schedule(
         0,
@@ -74,7 +74,7 @@ KEPT: dict[str, Schedule] = {
         quorum=1.0,
         retries=1,
         checkpoint_every=1,
-        faults=(Fault("leave", "site-2", at=21.8), Fault("crash_server", number=103, length=4.7)),
+        faults=(Fault("leave", "site-2", at=21.8), Fault("crash_server", number=125, length=4.7)),
     ),
     "a node was sent nothing after the clock was set back": Schedule(
         2205,

@@ -17,7 +17,7 @@ from tests.deterministic.schedule import IN_REPLY, NEVER, Fault, Schedule
 
 _POWER = KEPT["a power cut took a finished checkpoint back"]
 # The same run with the cut some writes later, after a checkpoint that a fault can leave out.
-_LATER_POWER = replace(_POWER, faults=(Fault("power_server", number=78, length=39.8),))
+_LATER_POWER = replace(_POWER, faults=(Fault("power_server", number=92, length=39.8),))
 _COLD_START = KEPT[
     "a site that was killed in a cold start took the time of the others in every later request"
 ]

@@ -154,5 +154,10 @@ def test_a_server_that_gives_up_says_why(trial: Path) -> None:
     )
     shown = CliRunner().invoke(app, ["deploy", "status", str(trial)])
     assert shown.exit_code == 1 and f"the run has ended: {reason}" in shown.stdout
-    logged = list(log_lines(trial, ["run"], 99, follow=False))
-    assert [line for line in logged if "fedkin ERROR: the run has ended" in line and reason in line]
+
+    def is_logged() -> bool:
+        logged = log_lines(trial, ["run"], 99, follow=False)
+        return any("fedkin ERROR: the run has ended" in line and reason in line for line in logged)
+
+    # The server states its reason first, and logs it when it has closed what it holds.
+    assert until(is_logged, 60)

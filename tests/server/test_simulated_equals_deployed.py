@@ -55,7 +55,7 @@ def model_for(name: str) -> Model:
     """A model that the method trains."""
     special = {
         "athena": lambda: linear(6),
-        **dict.fromkeys(("fedper", "fedrep"), lambda: mlp(clustered_data(), 8)),
+        **dict.fromkeys(("fedper", "fedrep", "fedccfa"), lambda: mlp(clustered_data(), 8)),
     }
     return special.get(name, model_of)()
 

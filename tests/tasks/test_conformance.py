@@ -30,12 +30,14 @@ from fedkin.tasks.client_group import ClientGroup
 from fedkin.tasks.columns import ColumnCounts, ColumnSums, ScaledColumns
 from fedkin.tasks.detections import Detections
 from fedkin.tasks.ditto import TrainBeside
+from fedkin.tasks.embeddings import MeanEmbedding
 from fedkin.tasks.evaluate import Evaluate
 from fedkin.tasks.fedccfa import TrainClassHeads
 from fedkin.tasks.feddrift import SampleCounts, SpanScores, TrainSpans
 from fedkin.tasks.fedem import EvaluateMixture, MixtureWeights, TrainMixture
 from fedkin.tasks.fedper import EvaluatePersonal, Personal, body_of
 from fedkin.tasks.fedsoft import Importance, TrainTowards
+from fedkin.tasks.fit_checks import BoundedLoss, CompareModels
 from fedkin.tasks.gradients import CriterionGradients, Gradients
 from fedkin.tasks.label_columns import LabelBins, LabelSums
 from fedkin.tasks.label_errors import LabelErrors
@@ -142,7 +144,11 @@ NEAR = np.random.default_rng(6).normal(size=(3, 4))  # directions of sketches
 SHARES = np.random.default_rng(5).dirichlet(np.ones(3), 3)
 EXAMPLES = {
     "ask": Example(lambda g: Ask(2)),
+    "bounded loss": Example(lambda g: BoundedLoss(g.models, g.index, "train")),
     "classes": Example(lambda g: Classes()),
+    "compare models": Example(
+        lambda g: CompareModels(g.models, np.stack([g.index, (g.index + 1) % 3], axis=1), "train")
+    ),
     "column counts": Example(
         lambda g: ColumnCounts(LOWER[:, : g.columns], LOWER[:, : g.columns] + 2, bins=3)
     ),
@@ -215,6 +221,7 @@ EXAMPLES = {
         before=(lambda g: LossShifted(g.models[[0, 0, 0]], g.index),),
     ),
     "evaluate mixture": Example(lambda g: EvaluateMixture(g.models, SOFT, "train")),
+    "mean embedding": Example(lambda g: MeanEmbedding()),
     "membership": Example(lambda g: MixtureWeights(g.models, SOFT, SHARES)),
     "train mixture": Example(
         lambda g: TrainMixture(g.models.reshape(1, -1), replace(WORK, momentum=0.5), SOFT)
@@ -327,6 +334,7 @@ MODELLESS = {
     "ask",
     "classes",
     "column counts",
+    "mean embedding",
     "column sums",
     "scaled columns",
     "directions",

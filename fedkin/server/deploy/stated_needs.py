@@ -24,9 +24,11 @@ def stated_needs(methods: Iterable[Method], options: Collection[str]) -> dict[st
         options: names of the sections of options that apply to them.
     """
     methods = list(methods)
-    declared = [SECTIONS[name] for name in options]
+    declared = [SECTIONS[name] for name in options if name in SECTIONS]
+    has_own_option = len(declared) < len(options)
+    # A user's own option declares nothing, and some options send other tasks than the methods do.
     # Then floors apply only to the requests.
-    if any(option.replaces_tasks for option in declared):
+    if has_own_option or any(option.replaces_tasks for option in declared):
         return {}
     tasks = set[str]()
     for method in methods:
