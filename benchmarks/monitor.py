@@ -268,10 +268,13 @@ def delays(setting: Setting, kind: Kind) -> dict[str, list[int | None]]:
 
 
 def measure(part: str, results: dict[str, Any]) -> None:
-    """Measure a part of the results, and keep them after each setting."""
+    """Measure a part of the results, and keep them after each setting. Quiet federations take
+    hours, so those that are measured already are left out."""
     for setting in SETTINGS:
         if part == "quiet":
-            results.setdefault("quiet", {})[setting.name] = quiet(setting)
+            of_quiet = results.setdefault("quiet", {})
+            if FEDERATIONS not in of_quiet.get(setting.name, {}):
+                of_quiet[setting.name] = quiet(setting)
         elif not setting.dropout:
             for kind in ("labels", "features"):
                 of_kind = results.setdefault(kind, {})

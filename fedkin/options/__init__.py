@@ -58,6 +58,12 @@ class OptionSection(NamedTuple):
         return found
 
 
+# Files of a run with privacy: what each release has cost, the statement, and the folder of the
+# files that may be given away.
+PRIVACY_JOURNAL = "privacy.jsonl"
+PRIVACY_STATEMENT = "privacy.json"
+RELEASE = "release"
+
 _OPTIMIZERS = "fedkin.options.server_optimizer"
 _PARTS = "fedkin.options.personal.parts"
 
@@ -98,7 +104,7 @@ SECTIONS = {
     "privacy": OptionSection(
         "privacy",
         {"client_dp": "fedkin.options.privacy.client_dp:ClientDP"},
-        files=("privacy.jsonl", "privacy.json", "release"),
+        files=(PRIVACY_JOURNAL, PRIVACY_STATEMENT, RELEASE),
         replaces_tasks=True,
         repeatable=False,
         is_problem=True,

@@ -14,9 +14,7 @@ from typing import Any
 from fedkin.core.errors import CheckpointError
 from fedkin.core.storage import append_line, complete_lines, drop_torn_line, force_to_disk
 
-JOURNAL = "privacy.jsonl"
 SECRET_SUMS = "secret.jsonl"
-RELEASE = "release"  # folder for releasable files, inside the run's folder
 
 
 @dataclass

@@ -26,8 +26,9 @@ from fedkin.core.records import Record
 from fedkin.core.requirements import requirements_of
 from fedkin.core.storage import storage_errors, write_atomic
 from fedkin.core.world import World
+from fedkin.options import PRIVACY_JOURNAL, PRIVACY_STATEMENT, RELEASE
 from fedkin.options.base import ActiveOption, Around, Call, RunEnd, RunFacts
-from fedkin.options.journal import JOURNAL, RELEASE, Journal
+from fedkin.options.journal import Journal
 from fedkin.options.privacy.clip_and_noise import noisy_mean
 from fedkin.options.privacy.private_world import PrivateWorld
 from fedkin.options.privacy.randomness import Randomness, SeededRandomness, SystemRandomness
@@ -39,7 +40,6 @@ from fedkin.tracking.prometheus import Prometheus
 from fedkin.tracking.tensorboard import TensorBoard
 
 _log = logging.getLogger("fedkin")
-STATEMENT = "privacy.json"
 MODELS = "models.safetensors"
 
 
@@ -89,7 +89,7 @@ def active_privacy(settings: PrivacySettings, run: RunFacts) -> ActivePrivacy:
     seed = run.plan.seed if settings.testing_only_seeded_noise else None
     if seed is not None:
         _log.warning("privacy: %s", NOT_PRIVATE)
-    journal = Journal(run.folder / JOURNAL if run.folder else None)
+    journal = Journal(run.folder / PRIVACY_JOURNAL if run.folder else None)
     _check_noise(mechanism, journal, run.plan.rounds)
     return ActivePrivacy(
         method=run.method,
@@ -355,7 +355,7 @@ class ActivePrivacy(ActiveOption):
         self.release_scores(end.round, end.client_scores)
         facts = statement(self, self.planned_rounds, end.round)
         if self.folder is not None:
-            write_atomic(self.folder / STATEMENT, json.dumps(facts, indent=2) + "\n")
+            write_atomic(self.folder / PRIVACY_STATEMENT, json.dumps(facts, indent=2) + "\n")
             _write_release(self.folder / RELEASE, facts, end.state.models)
         if self.secret is None:
             return {"privacy": facts}
@@ -393,10 +393,10 @@ def _write_release(folder: Path, facts: dict[str, Any], models: Float[np.ndarray
     """Write the files of a private run that may be published: the models and the privacy statement.
     With an infinite epsilon, no file is written."""
     with storage_errors(folder):
-        for name in (MODELS, STATEMENT):
+        for name in (MODELS, PRIVACY_STATEMENT):
             (folder / name).unlink(missing_ok=True)
         if facts["epsilon"] == "infinite":
             return
         folder.mkdir(exist_ok=True)
     write_atomic(folder / MODELS, save({"models": np.ascontiguousarray(models, np.float32)}))
-    write_atomic(folder / STATEMENT, json.dumps(facts, indent=2) + "\n")
+    write_atomic(folder / PRIVACY_STATEMENT, json.dumps(facts, indent=2) + "\n")

@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fedkin.options.journal import RELEASE, Journal
+from fedkin.options import RELEASE
+from fedkin.options.journal import Journal
 from fedkin.options.privacy.secret_noise import secret_facts
 
 NOT_PRIVATE = (

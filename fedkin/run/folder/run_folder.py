@@ -101,15 +101,10 @@ _DRAWN = tuple(
     f"{name}.{kind}" for name in ("figure", "topology", "membership") for kind in ("png", "svg")
 )
 _OF_OPTIONS = tuple(file for section in SECTIONS.values() for file in section.files)
-# Files that a run may write. A new run's folder must have none of them.
+# Files that a run may write. A new run's folder must have none of them. The
+# description of a run that did not begin is replaced.
 _OWN = (
-    TRANSFORM,
-    METRICS,
-    MIGRATIONS,
-    TIMINGS,
-    CLIENTS,
-    SUMMARY,
-    FORGOTTEN,
+    *(name for name in SUMMED if name not in (CONFIG, ENVIRONMENT)),
     *_OF_OPTIONS,
     integrity.SUMS,
     *_DRAWN,

@@ -16,14 +16,12 @@ from fedkin.export.folder import ModelEntry, score_facts, share_facts, write
 from fedkin.export.formats import MLFLOW
 from fedkin.export.model_card import NO_OPTIONS, CardOptions, ModelScores
 from fedkin.export.predictor import Predictor
-from fedkin.options import SECTIONS
+from fedkin.options import PRIVACY_STATEMENT, SECTIONS
 from fedkin.run.trained.models import TrainedModels
 from fedkin.service.mlflow_folder import INNER, write_mlflow
 
 if TYPE_CHECKING:
     import pandas as pd
-
-_STATEMENT = "privacy.json"  # of a run with [privacy]
 
 
 def export(
@@ -145,7 +143,7 @@ def stored_statement(folder: Path | None) -> dict[str, Any] | None:
     if folder is None:
         return None
     try:
-        statement = json.loads((folder / _STATEMENT).read_text())
+        statement = json.loads((folder / PRIVACY_STATEMENT).read_text())
     except (OSError, ValueError):
         return None
     return statement if isinstance(statement, dict) else None
