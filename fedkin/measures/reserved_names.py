@@ -21,6 +21,8 @@ OTHER_ENTRIES = (
     "final_interval",
     "final_partial",
     "cluster_sizes",
+    "monitor_evidence_by_cluster",
+    "monitor_acts",
     "discrepancy_to_global",
     "bytes_by_operation",
     "messages_by_operation",

@@ -86,6 +86,12 @@ CLUSTER_ACCURACY = Metric(
     ("run", "cluster"),
     "Accuracy of a cluster's model on its clients, from 0 to 1.",
 )
+CLUSTER_EVIDENCE = Metric(
+    "fedkin_cluster_evidence_log",
+    "gauge",
+    ("run", "cluster"),
+    "Largest log e-value of a cluster's clients that they no longer fit; only with [monitor].",
+)
 LOSS = Metric("fedkin_loss", "gauge", ("run",), "Mean loss over the evaluated clients.")
 ACCURACY = Metric(
     "fedkin_accuracy_ratio", "gauge", ("run",), "Accuracy over all evaluated samples, from 0 to 1."
@@ -136,6 +142,7 @@ OF_RUNS = (
     CLUSTERS,
     CLUSTER_CLIENTS,
     CLUSTER_ACCURACY,
+    CLUSTER_EVIDENCE,
     ACCURACY,
     WORST,
     LOSS,

@@ -16,6 +16,11 @@ from fedkin.tracking.metric_table import Metric, Sample
 _OF_ROUND = {"missing": "missing", "nonfinite": "nonfinite", "outliers": "outlier"}
 # The same for entries that count from the start of the run.
 _SINCE_START = ("late_used", "late_dropped")
+# Metrics with a value for each cluster, and their entries of a record.
+_BY_CLUSTER = {
+    table.CLUSTER_ACCURACY: "accuracy_by_cluster",
+    table.CLUSTER_EVIDENCE: "monitor_evidence_by_cluster",
+}
 _DIRECTIONS = ("down", "up")
 _TRAINING = "train"  # the task of which records count replies
 _BY_METHOD = "method"  # the reason of migrations, which records do not divide further
@@ -114,15 +119,16 @@ class RunNumbers:
             yield Sample(metric, (self.name,), float(value))
 
     def _clusters(self, record: Record) -> Iterator[Sample]:
-        """Size and accuracy of each cluster."""
+        """Size, accuracy and evidence of each cluster."""
         sizes = record.get("cluster_sizes")
         if sizes is not None:
             yield Sample(table.CLUSTERS, (self.name,), float(sum(size > 0 for size in sizes)))
         for cluster, size in enumerate(sizes or ()):
             yield Sample(table.CLUSTER_CLIENTS, (self.name, str(cluster)), float(size))
-        for cluster, accuracy in enumerate(record.get("accuracy_by_cluster") or ()):
-            if accuracy is not None:
-                yield Sample(table.CLUSTER_ACCURACY, (self.name, str(cluster)), accuracy)
+        for metric, entry in _BY_CLUSTER.items():
+            for cluster, value in enumerate(record.get(entry) or ()):
+                if value is not None:
+                    yield Sample(metric, (self.name, str(cluster)), float(value))
 
     def _replies(self, record: Record) -> Iterator[Sample]:
         """Replies that were not used as they came, by outcome."""

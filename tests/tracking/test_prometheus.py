@@ -40,6 +40,7 @@ RECORD = {
     "nonfinite": 0,
     "outliers": 1,
     "migrations": 4,
+    "monitor_evidence_by_cluster": [2.5, None],
     "bytes_by_operation": {"train": [30, 70]},
     "messages_by_operation": {"train": [40, 80]},
 }
@@ -78,6 +79,8 @@ def test_values_are_those_of_the_records(tmp_path: Path) -> None:
     assert found["fedkin_cluster_clients", "1"] == 0
     assert found["fedkin_cluster_accuracy_ratio", "0"] == 0.75
     assert ("fedkin_cluster_accuracy_ratio", "1") not in found
+    assert found["fedkin_cluster_evidence_log", "0"] == 2.5
+    assert ("fedkin_cluster_evidence_log", "1") not in found
     assert found["fedkin_bottom_decile_accuracy_ratio",] == 0.25
     # Counts of a round are added up, and those since the start are not.
     assert found["fedkin_replies_total", "missing", "train"] == 4

@@ -31,7 +31,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float64, Int
 
 from fedkin.core.errors import ConfigError, MethodError
 from fedkin.core.method import UNASSIGNED, State
@@ -183,11 +183,12 @@ class ActiveMonitor(ActiveOption):
         self._settings = settings
         self._clients = clients
         self._acts: list[Act] = []
-        self._largest: float | None = None  # evidence of this round's check, before a restart
+        # The evidence of this round's check, before detectors have started again.
+        self._checked_values: Float64[np.ndarray, "N"] | None = None
 
     def around(self, world: World, before: State | None, call: Call) -> Around:
         self._acts = []
-        self._largest = None
+        self._checked_values = None
         cohort = call.clients
         if call.step != "round" or cohort is None:
             return Around(world, self._keeping(before))
@@ -195,15 +196,18 @@ class ActiveMonitor(ActiveOption):
         return Around(world, lambda after: self._checked(check, before, after))
 
     def record(self, state: State) -> Record:
-        """Largest evidence of a client, number of clients with an alarm, and the findings of
-        this round."""
+        """Largest evidence of a client, also for each cluster; number of clients with an alarm; and
+        the findings of this round."""
         arrays = self.arrays(state)
-        # In a round with an alarm, the detectors have started again.
-        largest = self._largest
-        if largest is None:
-            largest = float(arrays["evidence"].mean(axis=1).max(initial=0.0))
+        values = self._checked_values
+        if values is None:
+            values = arrays["evidence"].mean(axis=1)
+        e_values = values / self._settings.horizon
         return {
-            "monitor_evidence": log_of(largest / self._settings.horizon),
+            "monitor_evidence": log_of(e_values.max(initial=0.0)),
+            "monitor_evidence_by_cluster": _largest_by_cluster(
+                e_values, state.assignment, clusters=len(state.models)
+            ),
             "monitor_alarms": int(arrays["alarmed"].sum()),
             "monitor_acts": [act.plain() for act in self._acts],
         }
@@ -244,7 +248,7 @@ class ActiveMonitor(ActiveOption):
         if before is not None:
             moved = before.assignment != after.assignment
         evidence = self._watched(world, after, placed, evidence.forgotten(moved))
-        self._largest = float(evidence.values.max(initial=0.0))
+        self._checked_values = evidence.values
         alarms = self._alarms(evidence, after, in_force=arrays["alarmed"], round=round)
         arrays["alarm_round"][alarms] = round
         evidence = evidence.restarted(alarms)
@@ -376,3 +380,13 @@ class ActiveMonitor(ActiveOption):
         names = dict(enumerate(client_names(world) or ()))
         for act in self._acts:
             _log.warning("round %d: monitor: %s", act.round, act.in_words(names))
+
+
+def _largest_by_cluster(
+    e_values: Float64[np.ndarray, "N"], assignment: Int[np.ndarray, "N"], clusters: int
+) -> list[float | None]:
+    """The logarithm of the largest e-value of each cluster's clients; None without clients."""
+    largest = np.full(clusters, -np.inf)
+    placed = assignment != UNASSIGNED
+    np.maximum.at(largest, assignment[placed], e_values[placed])
+    return [log_of(value) if value >= 0 else None for value in largest]

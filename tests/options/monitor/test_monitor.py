@@ -51,6 +51,9 @@ def test_a_client_whose_labels_change_is_found_and_others_are_not() -> None:
     # The record of that round has the evidence of the alarm.
     assert watched.records[alarms[0]["round"]]["monitor_evidence"] == alarms[0]["log_evidence"]
     assert watched.records[-1]["monitor_alarms"] == 1
+    assert watched.records[alarms[0]["round"]]["monitor_evidence_by_cluster"] == [
+        alarms[0]["log_evidence"]
+    ]
     assert not acts(watched, "move")
 
 
