@@ -4,6 +4,7 @@ their tables, and their labels."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,6 +12,7 @@ from pydantic import model_validator
 
 from fedkin.config.schema import Positive, Section
 from fedkin.config.series_keys import check_series, client_column, label_column, with_series
+from fedkin.core.model_spec import BackboneFeatures
 from fedkin.core.object_repr import listed
 from fedkin.core.storage import user_path
 from fedkin.data.label_statistics import given_statistics
@@ -29,7 +31,8 @@ Scale = Literal["standard", "robust", "none"]  # as ``data.table_transform.SCALE
 class SamplesSection(Section):
     """The section [samples]: the shape of a sample and the number of classes, equal at all sites.
 
-    ``words`` is the size of the vocabulary if samples are word indices. ``labels`` and ``features``
+    ``words`` is the size of the vocabulary if samples are word indices. ``features_of`` is the
+    backbone that computed the samples, if one did. ``labels`` and ``features``
     are the names of the classes and of a table's columns. Their order must be the same at all
     sites. ``scale_from`` has the ``mean`` and the ``scale`` of each column, by which all sites
     scale their tables; or the encoding of columns with text and missing values, too, in the file of
@@ -48,6 +51,9 @@ class SamplesSection(Section):
     shape: list[Positive]
     classes: Positive
     words: Positive | None = None
+    # of samples that are the inputs of a layer of a backbone: the backbone's name and digest, and
+    # the layer, as `fedkin deploy init` writes them
+    features_of: dict[str, Any] | None = None
     labels: list[str] | None = None
     features: list[str] | None = None
     # how the server scales a table's columns, by sums over the training samples of all sites; not
@@ -156,6 +162,7 @@ class SamplesSection(Section):
                 "remove it"
             )
         self.transform()
+        self.backbone_features()
         check_series(self)
         return self
 
@@ -203,6 +210,19 @@ class SamplesSection(Section):
         if self.task != Forecast.name:
             return None
         return {"label": label_column(self), "client": client_column(self)}
+
+    def backbone_features(self) -> BackboneFeatures | None:
+        """The backbone that computed the samples; None for others. Raises ValueError unless
+        ``features_of`` has its three entries."""
+        if self.features_of is None:
+            return None
+        known = {field.name for field in fields(BackboneFeatures)}
+        if set(self.features_of) != known:
+            raise ValueError(
+                f"features_of: has the entries {listed(sorted(known))}, got "
+                f"{listed(sorted(self.features_of))}; `fedkin deploy init` writes them"
+            )
+        return BackboneFeatures(**self.features_of)
 
     def transform(self) -> TableTransform | None:
         """How all sites scale their tables; None if they do not.

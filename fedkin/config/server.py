@@ -31,6 +31,7 @@ from fedkin.config.score_goals import check_goals
 from fedkin.config.server_settings import DisclosureSettings, ServerSettings, SiteSettings
 from fedkin.core.codec import digest
 from fedkin.core.errors import ConfigError
+from fedkin.core.model_spec import BackboneFeatures
 from fedkin.core.storage import user_path
 from fedkin.core.training import LocalTraining
 from fedkin.data.table_transform import TableTransform
@@ -80,6 +81,7 @@ class DataDescription:
     task_type: TaskType = CLASSIFICATION  # what the labels are
     # columns of label and client by their roles, if all sites share them
     columns: dict[str, str] | None = None
+    features_of: BackboneFeatures | None = None  # the backbone that computed the samples, if any
 
     @classmethod
     def of(cls, samples: SamplesSection, name: str) -> DataDescription:
@@ -100,6 +102,7 @@ class DataDescription:
             transform=samples.transform(),
             task_type=samples.task_type(),
             columns=samples.columns(),
+            features_of=samples.backbone_features(),
         )
 
 

@@ -81,3 +81,13 @@ def test_a_deployed_run_is_the_simulated_one(
     )
     models = len(far.state.models) * 4 * model.spec.parameters
     assert largest < models + 2000 < backbone.parameters * 4
+
+
+def test_sites_with_kept_features(data: tuple[fk.FederatedData, Any]) -> None:
+    """Sites that compute the inputs of a layer once train as in the simulator."""
+    tokens, backbone = data
+    federation = fk.models.features(tokens, backbone, layer=1)
+    model = fk.lora(federation, backbone, rank=2, layers=(1,))
+    _, far, near = both(federation, model, METHODS["flexcfl"])
+    np.testing.assert_array_equal(far.state.assignment, near.state.assignment)
+    np.testing.assert_allclose(far.state.models, near.state.models, rtol=1e-4, atol=1e-6)

@@ -18,7 +18,7 @@ from fedkin.config.server import ClientConfig, load_client
 from fedkin.config.server_settings import DisclosureSettings, SiteSettings
 from fedkin.core.columns import CommonScaling
 from fedkin.core.errors import ConfigError, DataError
-from fedkin.core.model_spec import ModelSpec
+from fedkin.core.model_spec import BackboneFeatures, ModelSpec
 from fedkin.core.object_repr import listed
 from fedkin.data.federated import FederatedData
 from fedkin.data.files import is_table_file
@@ -237,6 +237,7 @@ def _site_data(config: ClientConfig) -> FederatedData:
             f"{shape} and {expected.classes}: give this site data with this shape and number of "
             "classes, or correct [samples] in server.toml and in every client.toml"
         )
+    _check_features_of(place, data.features_of, expected.features_of)
     _check_order("labels", data.label_names, expected.label_names, "data.label_names")
     _check_order("features", data.feature_names, expected.feature_names, "data.features")
     return data
@@ -317,6 +318,25 @@ def scaled_values(config: ClientConfig, values: Values) -> Values:
             "remove it"
         )
     return {**values, "scale_from": statistics}
+
+
+def _check_features_of(
+    place: str, actual: BackboneFeatures | None, expected: BackboneFeatures | None
+) -> None:
+    """Raise DataError if a site's samples are the inputs of another layer than [samples] says, or
+    of another backbone."""
+    if actual == expected:
+        return
+    found, wanted = (
+        "no features of a backbone"
+        if one is None
+        else f"the inputs of layer {one.layer} of {one.backbone!r} (digest {one.digest[:12]})"
+        for one in (actual, expected)
+    )
+    raise DataError(
+        f"{place}: samples are {found}, but [samples] says {wanted}: set data.features_layer and "
+        "data.tokenizer of this site as at the other sites"
+    )
 
 
 def _check_columns(

@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 import tempfile
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -317,6 +318,8 @@ def _samples(data: Values, sites: Sequence[Path], changes: Values) -> Values:
         samples["words"] = len(loaded.vocabulary)
     elif loaded.x.dtype.kind in "iu":
         samples["words"] = _number_of_words(data, sites, loaded)
+    if loaded.features_of is not None:
+        samples["features_of"] = asdict(loaded.features_of)
     if loaded.label_names is not None:
         samples["labels"] = list(loaded.label_names)
     if loaded.feature_names is not None:

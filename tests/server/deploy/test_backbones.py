@@ -14,13 +14,13 @@ import tomli_w
 pytest.importorskip("tokenizers", reason="texts need pip install 'fedkin[text]'")
 
 from fedkin.config.server import load_client, load_server
-from fedkin.core.errors import ConfigError
+from fedkin.core.errors import ConfigError, DataError
 from fedkin.server.deploy import check as checks
 from fedkin.server.deploy.build_node import node_from_config
 from fedkin.server.deploy.configurations import configurations
 from fedkin.server.deploy.run_server import RemoteWorlds
 from fedkin.server.message import RpcMessage
-from tests.models.tiny_bert import write_bert
+from tests.models.tiny_bert import WIDTH, write_bert
 from tests.server.memory_transport import MemoryTransport, request_round
 
 TOKENS = 5
@@ -42,13 +42,13 @@ def files(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def answer(files: Path) -> RpcMessage:
+def answer(files: Path, server: str = "server/server.toml", site: str = "client") -> RpcMessage:
     """The site's reply to the server's handshake."""
-    rounds = request_round(MemoryTransport(), capacity=1, deadline=90.0)
-    worlds = RemoteWorlds(load_server(files / "server" / "server.toml"), rounds)
+    rounds = request_round(MemoryTransport(), capacity=2, deadline=90.0)
+    worlds = RemoteWorlds(load_server(files / server), rounds)
     header: dict[str, Any] = {"operation": "hello", **worlds.membership.own.header()}
     header["federation"] = ""
-    node = node_from_config(load_client(files / "client" / "client.toml"))
+    node = node_from_config(load_client(files / site / "client.toml"))
     return node.handle(RpcMessage(header))
 
 
@@ -116,3 +116,62 @@ def test_the_words_of_all_sites_count(files: Path, tmp_path: Path) -> None:
     ]
     server, _ = configurations(tmp_path / "dep", ["a", "b"], ["a", "b"], settings, False)
     assert server["samples"]["words"] == 18
+
+
+# --- texts whose features the sites compute
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    """A deployment's folder with the tables of two sites, and a backbone next to it."""
+    write_bert(tmp_path / "tiny")
+    for name in ("a", "b"):
+        lines = [f"the {'cat' if row % 2 else 'dog'} sat,{row % 2}" for row in range(8)]
+        folder = tmp_path / "dep" / name
+        folder.mkdir(parents=True)
+        (folder / "remarks.csv").write_text("\n".join(["remark,answer", *lines]) + "\n")
+    return tmp_path / "dep"
+
+
+def features_settings(texts: Path) -> list[str]:
+    return [
+        "data.name=texts",
+        "data.path=remarks.csv",
+        "data.text=remark",
+        "data.label=answer",
+        f"data.tokenizer={texts.parent / 'tiny'}",
+        "data.length=5",
+        "data.partition=iid",
+        "data.clients=1",
+        "data.features_layer=1",
+        "model.name=lora",
+        f"model.backbone={texts.parent / 'tiny'}",
+        "model.rank=2",
+        "model.layers=[1]",
+        "method.name=fedavg",
+    ]
+
+
+def test_sites_that_compute_features_train_the_layers_above(texts: Path) -> None:
+    server, sites = configurations(texts, ["a", "b"], ["a", "b"], features_settings(texts), False)
+    described = server["samples"]["features_of"]
+    assert described["layer"] == 1 and server["samples"]["shape"] == [5, WIDTH]
+    (texts / "a" / "client.toml").write_text(tomli_w.dumps(sites["a"]))
+    (texts / "server.toml").write_text(tomli_w.dumps(server))
+    reply = answer(texts, "server.toml", "a")
+    assert "refused" not in reply.header
+
+
+def test_a_site_with_the_inputs_of_another_layer_is_refused(texts: Path) -> None:
+    _, sites = configurations(texts, ["a", "b"], ["a", "b"], features_settings(texts), False)
+    sites["a"]["samples"]["features_of"]["layer"] = 0
+    (texts / "a" / "client.toml").write_text(tomli_w.dumps(sites["a"]))
+    with pytest.raises(
+        DataError, match=r"inputs of layer 1 .*\[samples\] says the inputs of layer 0"
+    ):
+        node_from_config(load_client(texts / "a" / "client.toml"))
+
+
+def test_an_incomplete_description_of_features_is_refused(files: Path) -> None:
+    with pytest.raises(ConfigError, match="features_of: has the entries backbone, digest, layer"):
+        load_client(files / "client" / "client.toml", ["samples.features_of={layer=1}"])
