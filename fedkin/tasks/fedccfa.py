@@ -1,23 +1,25 @@
 """FedCCFA's client work: two last layers of each client, and the body of its model.
 
-Shapes: n rows (clients with their models), K models, P parameters, h numbers of the last layer, s
-samples.
+Shapes: n rows (clients with their models), r rows of a portion, K models, P parameters, h numbers
+of the last layer, s samples.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
-from fedkin.core.client import Client
+from fedkin.core.client import Client, ClientRows
 from fedkin.core.replies import Reply
 from fedkin.core.schema import Array, Rows, Schema, floats, integers
 from fedkin.core.task import Task, chosen, each, initial, setting
+from fedkin.core.train_call import TrainCall
 from fedkin.core.training import LocalTraining
-from fedkin.tasks.train import TrainingReply
+from fedkin.tasks.train import TrainingReply, and_padding, shortened
 
 _MAX_LOSS = 1e30  # a larger loss cannot be true
 _LOSS = Array(low=-_MAX_LOSS, high=_MAX_LOSS, missing=0.0, counted=False)
@@ -72,8 +74,7 @@ class TrainClassHeads(Task):
     def compute(self, client: Client) -> dict[str, Any]:
         index = int(self.model_index[0])
         model = self.models[index]
-        is_head = np.zeros(len(model), bool)
-        is_head[self.head] = True
+        is_head = self._is_head()
 
         labels = client.samples()[1]
         few = client.with_samples(balanced_positions(labels, self.per_class))
@@ -90,6 +91,59 @@ class TrainClassHeads(Task):
             "model_index": index,
             "balanced": (first + balanced.update)[self.head],
         }
+
+    def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
+        examples = rows.data.train.sizes[rows.clients].astype(np.int64)
+        is_head = self._is_head()
+        # Each row needs memory for two models and three updates.
+        for portion in rows.portions(5 * len(is_head)):
+            count = len(portion)
+            index = np.asarray(self.model_index[portion], np.int64)
+            models = and_padding(self.models[index])
+            few = rows.with_samples(portion, self._balanced(rows, portion))
+            part = rows.select(portion)
+            call = part.train_call(models, np.arange(count), self.work.select(portion))
+
+            first = np.where(is_head, self.start, models)
+            balanced_call = few.train_call(first, np.arange(count), call.work)
+            balanced = few.trainer.train(self._of_heads(balanced_call, self.balanced_epochs))
+
+            head = part.trainer.train(self._of_heads(call, self.head_epochs))
+            with_heads = models.copy()
+            # After the models of the rows come those that only pad the array.
+            with_heads[:count] += head.update
+            body_call = replace(call, models=with_heads, trained=~is_head)
+            body = part.trainer.train(body_call)
+            reply = {
+                "update": np.asarray(head.update) + body.update,
+                "loss": np.asarray(body.loss, np.float64),
+                "first_loss": np.asarray(head.first_loss, np.float64),
+                "examples": examples[portion],
+                "model_index": index,
+                "balanced": (first[:count] + balanced.update)[:, self.head],
+            }
+            yield portion, reply
+
+    def _is_head(self) -> Bool[np.ndarray, "P"]:
+        """Mask of the parameters of the last layer."""
+        is_head = np.zeros(len(self.start), bool)
+        is_head[self.head] = True
+        return is_head
+
+    def _balanced(
+        self, rows: ClientRows, portion: Int[np.ndarray, "r"]
+    ) -> list[Int[np.ndarray, "_"]]:
+        """The positions of the balanced samples of each row's client."""
+        own = rows.data.part("train")
+        clients = rows.clients[portion].tolist()
+        labels = (rows.data.y[own[client]] for client in clients)
+        return [balanced_positions(of_client, self.per_class) for of_client in labels]
+
+    def _of_heads(self, call: TrainCall, epochs: int) -> TrainCall:
+        """A training of last layers, in place of the body's training."""
+        work = self._head_work(epochs)
+        steps = shortened(work.count, call.num_steps, call.work)
+        return replace(call, work=work, num_steps=steps, trained=self._is_head())
 
     def _head_work(self, epochs: int) -> LocalTraining:
         """The training settings of a last layer."""
