@@ -123,6 +123,7 @@ class Setting:
     data: Callable[[int], FederatedData]
     method: Any
     dropout: float = 0.0
+    margin: float = fk.Monitor.margin
 
 
 SETTINGS = (
@@ -131,6 +132,13 @@ SETTINGS = (
     Setting("normal classes, one model", gaussians, fk.FedAvg()),
     Setting("digits, one model, 30% drop-outs", digits, fk.FedAvg(), dropout=0.3),
     Setting("normal classes, one model, 30% drop-outs", gaussians, fk.FedAvg(), dropout=0.3),
+    Setting(
+        "digits, one model, 30% drop-outs, margin 0.06",
+        digits,
+        fk.FedAvg(),
+        dropout=0.3,
+        margin=0.06,
+    ),
 )
 
 
@@ -186,7 +194,7 @@ def watched(setting: Setting, seed: int, rounds: int, shift: Any = None) -> Watc
     """A run with the monitor.
 
     Args:
-        setting: data, method and drop-outs.
+        setting: data, method, drop-outs and the monitor's margin.
         seed: seed of the run and of the data.
         rounds: number of rounds.
         shift: a shift of the data.
@@ -204,7 +212,7 @@ def watched(setting: Setting, seed: int, rounds: int, shift: Any = None) -> Watc
         scenario=fk.Population(dropout=setting.dropout),
         scoring=fk.Scoring(evaluate_every=rounds),
         shift=shift,
-        options=[fk.Monitor(act="watch"), recorded],
+        options=[fk.Monitor(act="watch", margin=setting.margin), recorded],
     )
     acts = [act for record in run.records for act in record["monitor_acts"]]
     found = [(act["round"], act["client"]) for act in acts if act["kind"] == "alarm"]
