@@ -166,3 +166,26 @@ def late_replies(world: World, task: Task, rounds: int) -> Sequence[LateReply]:
         rounds: for the next task of this kind, how many rounds late a reply may be.
     """
     return world.late_replies(task, rounds) if isinstance(world, WaitingWorld) else ()
+
+
+@runtime_checkable
+class EndingWorld(Protocol):
+    """A world that can end a task before all clients have replied."""
+
+    def end_after(self, replies: int) -> bool:
+        """Let the next task end as soon as this number of clients have replied. Returns whether the
+        world can do so."""
+        ...
+
+
+def ends_early(world: World, replies: int) -> bool:
+    """Let a world's next task end as soon as some clients have replied.
+
+    False if the world always waits for all replies, as a simulation does, where replies take no
+    time.
+
+    Args:
+        world: the world.
+        replies: the number of clients.
+    """
+    return isinstance(world, EndingWorld) and world.end_after(replies)

@@ -11,7 +11,7 @@ from jaxtyping import Int
 from fedkin.core.randomness import Stream
 from fedkin.core.replies import Reply
 from fedkin.core.task import Task
-from fedkin.core.world import LateReply, World, client_names, late_replies
+from fedkin.core.world import LateReply, World, client_names, ends_early, late_replies
 
 
 class WorldProxy:
@@ -62,3 +62,7 @@ class WorldProxy:
     def late_replies(self, task: Task, rounds: int) -> Sequence[LateReply]:
         """The late replies of the wrapped world."""
         return late_replies(self._world, task, rounds)
+
+    def end_after(self, replies: int) -> bool:
+        """Let the wrapped world's next task end early, if it can."""
+        return ends_early(self._world, replies)
