@@ -33,7 +33,8 @@ from fedkin.core.requirements import requirements_of
 from fedkin.core.validation import check_not_negative, check_positive, check_positive_integer
 from fedkin.core.world import World
 from fedkin.options.asynchronous.buffer_rule import BufferRule
-from fedkin.options.asynchronous.buffered_world import BufferedWorld, Progress
+from fedkin.options.asynchronous.buffered_world import BufferedWorld
+from fedkin.options.asynchronous.progress import Progress
 from fedkin.options.asynchronous.recorded_order import RecordedRound, read_order, record_of
 from fedkin.options.asynchronous.reply_times import TimedOption
 from fedkin.options.asynchronous.requests import Requests
@@ -158,7 +159,7 @@ class ActiveBufferedClusters(ActiveOption):
         self._method = method
         self._order = read_order(Path(settings.replay)) if settings.replay else None
         self._step = RecordedRound((), (), 0.0)
-        self._flushed: int | None = None
+        self._stepped: int | None = None
 
     def around(self, world: World, before: State | None, call: Call) -> Around:
         if before is None:
@@ -180,7 +181,7 @@ class ActiveBufferedClusters(ActiveOption):
     def _started(self, state: State, world: World) -> State:
         """The first state. Raises MethodError if the buffer of a cluster can never be full."""
         self._step = RecordedRound((), (), 0.0)
-        self._flushed = None
+        self._stepped = None
         self._check_sizes(state.assignment[world.clients(0)])
         return self._with(state, Progress.begin(state.clusters))
 
@@ -209,7 +210,7 @@ class ActiveBufferedClusters(ActiveOption):
             averages=world.averages,
         )
         self._step = world.recorded_step()
-        self._flushed = world.flushed
+        self._stepped = world.stepped
         if world.chosen:
             assignment = after.assignment.copy()
             assignment[list(world.chosen)] = list(world.chosen.values())
@@ -240,7 +241,7 @@ class ActiveBufferedClusters(ActiveOption):
         of arrivals."""
         used, dropped = self.arrays(state)["counts"]
         return {
-            "stepped": self._flushed,
+            "stepped": self._stepped,
             "replies_used": int(used),
             "replies_dropped": int(dropped),
             **record_of(self._step),

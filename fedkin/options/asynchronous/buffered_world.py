@@ -3,12 +3,10 @@ cluster is full."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
 from jaxtyping import Float, Int
 
-from fedkin.aggregation import mean_by_model
+from fedkin.aggregation import WeightedSum
 from fedkin.core.errors import ConfigError, MethodError
 from fedkin.core.method import UNASSIGNED
 from fedkin.core.randomness import Stream
@@ -18,31 +16,10 @@ from fedkin.core.task import Task
 from fedkin.core.world import World
 from fedkin.core.world_proxy import WorldProxy
 from fedkin.options.asynchronous.buffer_rule import BufferRule
+from fedkin.options.asynchronous.progress import Progress
 from fedkin.options.asynchronous.recorded_order import Arrival, RecordedRound
 from fedkin.options.asynchronous.reply_times import TimedOption
 from fedkin.options.asynchronous.requests import Requests
-
-
-@dataclass
-class Progress:
-    """What asynchronous clusters keep between steps.
-
-    Attributes:
-        versions: how often each cluster's model has stepped.
-        counts: used and dropped replies since the start.
-        clock: simulated seconds since the start.
-        requests: requests at work, and replies in buffers.
-    """
-
-    versions: Int[np.ndarray, "K"]
-    counts: Int[np.ndarray, "2"]
-    clock: float
-    requests: Requests = field(default_factory=Requests.none)
-
-    @classmethod
-    def begin(cls, clusters: int) -> Progress:
-        """The progress before the first step."""
-        return cls(np.zeros(clusters, np.int64), np.zeros(2, np.int64), 0.0)
 
 
 class BufferedWorld(WorldProxy):
@@ -74,7 +51,7 @@ class BufferedWorld(WorldProxy):
         self.progress = progress
         self.averages = 0
         self.single = 0
-        self.flushed: int | None = None
+        self.stepped: int | None = None
         self.chosen: dict[int, int] = {}  # cluster that clients chose, by client
         self._rule = rule
         self._times = times
@@ -103,26 +80,20 @@ class BufferedWorld(WorldProxy):
                 "asynchronous: the method trains twice in a round, but a step of buffered clusters "
                 "has one training; use name = 'first_replies'"
             )
-        self._match_models(task.sizes()["K"])
+        self.progress.match_models(task.sizes()["K"])
         self._ask(task, vector, clients, stream)
         full = self._wait(chooses=getattr(task, INDEX, None) is None)
         return self._reply(task, vector, clients, full)
-
-    def _match_models(self, models: int) -> None:
-        """Drop requests for other models if the number of models has changed since."""
-        requests = self.progress.requests
-        self.progress.counts[1] += int((requests.models != models).sum())
-        self.progress.requests = requests.select(requests.models == models)
-        self.progress.versions = np.resize(
-            np.append(self.progress.versions, np.zeros(models, np.int64)), models
-        )
 
     def _ask(
         self, task: Task, vector: str, clients: Int[np.ndarray, "n"], stream: Stream | None
     ) -> None:
         """Ask the clients that have nothing to do. Their replies are computed now, from the present
         models, and arrive later."""
-        rows = np.flatnonzero(~np.isin(clients, self.progress.requests.client))
+        requests = self.progress.requests
+        # A client that has moved does not wait for the buffer of its former cluster.
+        moved = requests.buffered & (self._assignment[requests.client] != requests.cluster)
+        rows = np.flatnonzero(~np.isin(clients, requests.client[~moved]))
         if self._replays:
             rows = rows[np.isin(clients[rows], self._step_to_repeat().asked)]
         self._asked = tuple(clients[rows].tolist())
@@ -146,7 +117,7 @@ class BufferedWorld(WorldProxy):
             update=reply.arrays[vector][arrived].astype(np.float32),
             numbers=_numbers(_other_means(task, vector), reply)[arrived],
         )
-        self.progress.requests = self.progress.requests.and_others(sent)
+        self.progress.requests = requests.and_others(sent)
 
     def _wait(self, chooses: bool) -> Requests:
         """Let replies arrive until the buffer of a cluster is full, and take the replies out of it.
@@ -161,18 +132,14 @@ class BufferedWorld(WorldProxy):
             requests = self.progress.requests
             client = int(requests.client[row])
             cluster = int(requests.cluster[row])
-            version = int(requests.version[row])
-            self._arrivals.append(Arrival(client, version, requests.digest(row)))
+            self._arrivals.append(Arrival(client, int(requests.version[row]), requests.digest(row)))
+            cluster_now = int(self._assignment[client])
             if chooses:
-                self.chosen[client] = cluster
-            if not chooses and self._assignment[client] != cluster:
-                self._drop(row)
-            elif self.progress.versions[cluster] - version > self._rule.max_staleness:
-                self._drop(row)
-            else:
-                self.progress.requests = requests.with_buffered(row)
-                if self._is_full(cluster):
-                    return self._take(cluster)
+                # The reply itself says which cluster the client has chosen.
+                self.chosen[client] = cluster_now = cluster
+            if self.progress.arrive(row, cluster_now, self._rule) and self._is_full(cluster):
+                self.stepped = cluster
+                return self.progress.take(cluster)
         return Requests.none()
 
     def _next(self) -> int | None:
@@ -222,31 +189,13 @@ class BufferedWorld(WorldProxy):
             "reply; repeat the run with the same data, model, method, seed and options"
         )
 
-    def _drop(self, row: int) -> None:
-        """Drop a reply that cannot be used."""
-        self.progress.requests = self.progress.requests.without(row)
-        self.progress.counts[1] += 1
-
     def _is_full(self, cluster: int) -> bool:
         """Whether a cluster's buffer is full: it has ``buffer`` replies, or those of all clients
         that could reply for the cluster."""
-        requests = self.progress.requests
-        held = int((requests.buffered & (requests.cluster == cluster)).sum())
         present = self._assignment[self._world.clients(self._stream.round)]
         # Clients without a cluster may still join this one.
         members = int(((present == cluster) | (present == UNASSIGNED)).sum())
-        return held >= min(self._rule.buffer, max(members, 1))
-
-    def _take(self, cluster: int) -> Requests:
-        """Take the replies out of a full buffer, in the order of clients. The cluster's model steps
-        with them."""
-        requests = self.progress.requests
-        taken = requests.buffered & (requests.cluster == cluster)
-        full = requests.select(taken)
-        self.progress.requests = requests.select(~taken)
-        self.progress.counts[0] += len(full)
-        self.flushed = cluster
-        return full.select(np.argsort(full.client))
+        return self.progress.held(cluster) >= min(self._rule.buffer, max(members, 1))
 
     def _reply(
         self, task: Task, vector: str, clients: Int[np.ndarray, "n"], full: Requests
@@ -270,27 +219,20 @@ class BufferedWorld(WorldProxy):
         arrays[INDEX][arrived] = full.cluster[place]
         arrays[WEIGHT][arrived] = full.examples[place]
         for column, name in enumerate(_other_means(task, vector)):
-            values = full.numbers[:, column : column + 1]
-            mean, _ = mean_by_model(values, full.examples, full.cluster, models)
-            arrays[name] = mean[:, 0]
-        step, weight = self._step(full, models, sizes["p"])
+            total = WeightedSum(models, 1)
+            if len(full):
+                total.add(full.numbers[:, [column]], full.examples, full.cluster)
+            arrays[name] = total.mean(task.up.of("model")[name].dtype)[0][:, 0]
+        if len(full):
+            step, weight = self.progress.step(full, self._rule)
+        else:
+            step, weight = np.zeros((models, sizes["p"]), np.float32), np.zeros(models)
         return Reply(
             arrays=arrays | {vector: step},
             arrived=arrived,
             nonfinite=np.zeros(len(clients), bool),
             weight=weight,
         )
-
-    def _step(
-        self, full: Requests, models: int, length: int
-    ) -> tuple[Float[np.ndarray, "K p"], Float[np.ndarray, "K"]]:
-        """The step of every model, and the number of samples behind it: zero for all models but
-        that of the full buffer. Its version is counted."""
-        if self.flushed is None:
-            return np.zeros((models, length), np.float32), np.zeros(models)
-        staleness = self.progress.versions[full.cluster] - full.version
-        self.progress.versions[self.flushed] += 1
-        return self._rule.step(full.update, staleness, full.examples, full.cluster, models)
 
 
 def _other_means(task: Task, vector: str) -> list[str]:
