@@ -81,12 +81,12 @@ if TYPE_CHECKING:
     from fedkin.methods import *  # noqa: F403
     from fedkin.models import as_model as as_model
     from fedkin.models.lora import lora as lora
-    from fedkin.options.attack.byzantine import Byzantine as Byzantine
-    from fedkin.options.base import Option as Option
     from fedkin.options.asynchronous.buffered_clusters import (
         BufferedClusters as BufferedClusters,
     )
     from fedkin.options.asynchronous.first_replies import FirstReplies as FirstReplies
+    from fedkin.options.attack.byzantine import Byzantine as Byzantine
+    from fedkin.options.base import Option as Option
     from fedkin.options.late.late_replies import LateReplies as LateReplies
     from fedkin.options.monitor.monitor import Monitor as Monitor
     from fedkin.options.noise.data_noise import GaussianNoise as GaussianNoise

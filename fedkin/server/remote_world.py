@@ -97,6 +97,8 @@ class RemoteWorld:
         self._announcement: Task | None = None
         self._scaled = np.zeros(self.total_clients, bool)
         self._overdue = OverdueRequests(self._collector)
+        # Number of clients with whose replies the next task ends; None: all of them.
+        self._enough: int | None = None
 
     @property
     def scaling(self) -> CommonScaling | None:
@@ -207,6 +209,12 @@ class RemoteWorld:
     def late_replies(self, task: Task, rounds: int) -> list[LateReply]:
         """Replies of nodes that missed the deadline of an earlier round."""
         return self._overdue.take(task, rounds)
+
+    def end_after(self, replies: int) -> bool:
+        """End the next task as soon as this number of clients have replied, as in
+        ``EndingWorld``."""
+        self._enough = replies
+        return True
 
     def expect(self, task: Task) -> None:
         """Declare a standing task: clients answer it in every reply, from their first one on."""
@@ -338,6 +346,8 @@ class RemoteWorld:
             self._kept.pop(node, None)
 
         late = self._overdue.rounds(task)
+        enough = self._enough
+        self._enough = None
         asked = self._client.call(
             operation=task.name,
             clients=clients,
@@ -347,6 +357,7 @@ class RemoteWorld:
             forget=forget,
             once=bool(task.memory),
             late=late,
+            enough=enough,
         )
         self._overdue.add(
             missed=self.membership.request_round.missed,

@@ -59,6 +59,8 @@ class FirstReplies(TimedOption):
         8
     """
 
+    _simulated = (*TimedOption._simulated, "deadline")
+
     count: int | None = None
     share: float = 1.0
     deadline: float | None = None

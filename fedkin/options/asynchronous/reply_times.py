@@ -11,7 +11,7 @@ as they take.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -56,6 +56,21 @@ class TimedOption(Option):
         for seconds in self.measured or ():
             check_positive("measured", seconds)
 
+    # Settings that real clients do not have.
+    _simulated: ClassVar[tuple[str, ...]] = (
+        "reply_seconds",
+        "spread",
+        "slow_share",
+        "slow_factor",
+        "measured",
+    )
+
+    def only_simulated(self) -> list[str]:
+        """The names of settings that only simulated clients have, and that differ from their
+        defaults."""
+        defaults = {field.name: field.default for field in fields(cast(Any, self))}
+        return [name for name in self._simulated if getattr(self, name) != defaults[name]]
+
     def times_refusal(self, run: RunFacts) -> str:
         """Why the measured times do not fit the run; empty if they do."""
         if self.measured is None or len(self.measured) == run.clients:
@@ -94,17 +109,3 @@ class TimedOption(Option):
         order = Stream(seed, 0, "slow_clients").rng().permutation(total)
         medians[order[: round(self.slow_share * total)]] *= self.slow_factor
         return medians
-
-
-def only_simulated_times(values: dict[str, Any]) -> list[str]:
-    """The names of settings of a section that say how long simulated clients take, if they differ
-    from their defaults.
-
-    Args:
-        values: the section of a configuration.
-    """
-    return [
-        field.name
-        for field in fields(TimedOption)
-        if values.get(field.name, field.default) != field.default
-    ]

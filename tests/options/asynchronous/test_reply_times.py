@@ -10,7 +10,6 @@ import pytest
 import fedkin as fk
 from fedkin.core.errors import MethodError
 from fedkin.core.randomness import Stream
-from fedkin.options.asynchronous.reply_times import only_simulated_times
 
 
 def test_one_client_in_ten_takes_twenty_times_longer() -> None:
@@ -59,5 +58,6 @@ def test_impossible_times_are_refused(option: dict[str, Any], words: str) -> Non
 
 
 def test_settings_of_simulated_times_are_named() -> None:
-    values = {"name": "first_replies", "share": 0.8, "slow_share": 0.1, "spread": 0.5}
-    assert only_simulated_times(values) == ["slow_share"]
+    assert fk.FirstReplies(share=0.8, spread=0.5).only_simulated() == []
+    option = fk.FirstReplies(slow_share=0.1, deadline=3.0)
+    assert option.only_simulated() == ["slow_share", "deadline"]
