@@ -76,11 +76,6 @@ def check_options(entries: Mapping[str, Entry], place: Place) -> None:
 
 def _check_asynchronous(entry: Entry, place: Place) -> None:
     """Raise ConfigError if the section [asynchronous] needs simulated clients."""
-    if entry.values["name"] == "buffered":
-        raise ConfigError(
-            f"{place('asynchronous.name')}: buffered clusters are only simulated so far; use "
-            "asynchronous.name = 'first_replies'"
-        )
     for name in entry.made.only_simulated():
         raise ConfigError(
             f"{place('asynchronous.' + name)}: this setting is for simulated clients, and does not "

@@ -216,6 +216,17 @@ class RemoteWorld:
         self._enough = replies
         return True
 
+    def at_work(self, task: Task) -> Int[np.ndarray, "c"]:
+        """The clients whose late replies to a task may still come, as in ``EndingWorld``."""
+        return self._overdue.at_work(task)
+
+    def wait(self) -> bool:
+        """Wait a moment for late replies, as in ``EndingWorld``."""
+        requests = self.membership.request_round
+        has_time = requests.wait()
+        self._overdue.receive(requests.late_replies(), self._client.standing, self._client.round)
+        return has_time
+
     def expect(self, task: Task) -> None:
         """Declare a standing task: clients answer it in every reply, from their first one on."""
         self._client.stand(task)

@@ -82,13 +82,29 @@ class RequestRound:
         """Begin a round: the time until its deadline counts from now. Returns the nodes that are
         online and not suspected."""
         self._deadline = self.clock() + self.settings.deadline
-        # A reply stays at Flower's server until it is fetched, so late replies are fetched too.
+        self._fetch_late()
+        return self.online_nodes()
+
+    def wait(self) -> bool:
+        """Wait a moment, and fetch the replies to abandoned requests.
+
+        Returns:
+            False, without waiting, if two thirds of the round's time are over. The rest is left for
+            later requests of the round.
+        """
+        if self.clock() >= self._deadline - (1 - _SHARE) * self.settings.deadline:
+            return False
+        self.sleep(_POLL)
+        self._fetch_late()
+        return True
+
+    def _fetch_late(self) -> None:
+        """Fetch the replies to abandoned requests. A reply stays at Flower's server until then."""
         if self._given_up:
             replies = self.transport.pull(self._given_up)
             self._given_up -= {reply.request_id for reply in replies}
             self.late_bytes += sum(reply.size for reply in replies)
             self._late += replies
-        return self.online_nodes()
 
     def late_replies(self) -> list[NodeReply]:
         """Replies that came after their requests were abandoned, each returned once."""

@@ -13,8 +13,9 @@ A round of the run is one step: it ends when a buffer is full. Before it, the cl
 that have nothing to do are asked. A client has at most one request or reply in a buffer. A reply is
 dropped if its client is in another cluster by now, or if it is staler than ``max_staleness``.
 
-In a simulation the times of replies are drawn (``TimedOption``). The records hold the order in
-which replies arrived, and ``replay`` repeats it.
+In a simulation the times of replies are drawn (``TimedOption``). In a deployment replies count in
+the order in which they come; a round ends at the server's deadline if no buffer is full by then.
+The records hold the order in which replies arrived, and ``replay`` repeats it.
 """
 
 from __future__ import annotations
@@ -28,14 +29,22 @@ from jaxtyping import Int
 from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED, Method, State
 from fedkin.core.plain import plain_options
+from fedkin.core.randomness import Stream
 from fedkin.core.records import Record
 from fedkin.core.requirements import requirements_of
+from fedkin.core.task import Task
 from fedkin.core.validation import check_not_negative, check_positive, check_positive_integer
-from fedkin.core.world import World
+from fedkin.core.world import World, clients_at_work
 from fedkin.options.asynchronous.buffer_rule import BufferRule
 from fedkin.options.asynchronous.buffered_world import BufferedWorld
 from fedkin.options.asynchronous.progress import Progress
 from fedkin.options.asynchronous.recorded_order import RecordedRound, read_order, record_of
+from fedkin.options.asynchronous.reply_sources import (
+    DrawnTimes,
+    RealReplies,
+    RecordedReplies,
+    ReplySource,
+)
 from fedkin.options.asynchronous.reply_times import TimedOption
 from fedkin.options.asynchronous.requests import Requests
 from fedkin.options.base import ActiveOption, Around, Call, RunFacts
@@ -74,6 +83,8 @@ class BufferedClusters(TimedOption):
         >>> fk.BufferedClusters(buffer=3, slow_share=0.1).max_staleness
         10
     """
+
+    _simulated = (*TimedOption._simulated, "replay")
 
     buffer: int = 3
     exponent: float = 0.5
@@ -160,6 +171,7 @@ class ActiveBufferedClusters(ActiveOption):
         self._order = read_order(Path(settings.replay)) if settings.replay else None
         self._step = RecordedRound((), (), 0.0)
         self._stepped: int | None = None
+        self._is_real = False
 
     def around(self, world: World, before: State | None, call: Call) -> Around:
         if before is None:
@@ -169,14 +181,23 @@ class ActiveBufferedClusters(ActiveOption):
         buffered = BufferedWorld(
             world=world,
             rule=self._settings.rule(),
-            times=self._settings,
+            make_source=lambda task, vector: self._source(world, task, vector, call.stream),
             progress=self._progress(before),
             assignment=before.assignment,
-            stream=call.stream,
-            recorded=None if self._order is None else self._order.get(call.round),
-            replays=self._order is not None,
+            round=call.round,
         )
         return Around(buffered, lambda after: self._after_round(after, buffered, call.round))
+
+    def _source(self, world: World, task: Task, vector: str, stream: Stream) -> ReplySource:
+        """Where the order of replies comes from, in one step."""
+        self._is_real = clients_at_work(world, task) is not None
+        if self._order is not None:
+            return RecordedReplies(self._order, stream.round)
+        if not self._is_real:
+            return DrawnTimes(self._settings, world.total_clients, stream)
+        # A reply that comes after so many steps of any cluster is too stale, or nearly so.
+        rounds = (self._settings.max_staleness + 1) * task.sizes()["K"]
+        return RealReplies(world, task, vector, rounds)
 
     def _started(self, state: State, world: World) -> State:
         """The first state. Raises MethodError if the buffer of a cluster can never be full."""
@@ -209,7 +230,11 @@ class ActiveBufferedClusters(ActiveOption):
             single=world.single,
             averages=world.averages,
         )
-        self._step = world.recorded_step()
+        self._step = RecordedRound(
+            asked=tuple(world.asked),
+            arrivals=tuple(world.arrivals),
+            seconds=None if self._is_real else world.progress.clock,
+        )
         self._stepped = world.stepped
         if world.chosen:
             assignment = after.assignment.copy()

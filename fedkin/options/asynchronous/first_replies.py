@@ -118,6 +118,7 @@ class ActiveFirstReplies(ActiveOption):
         super().__init__(settings.section)
         self._settings = settings
         self._unused = 0
+        self._is_real = False
 
     def around(self, world: World, before: State | None, call: Call) -> Around:
         self._unused = 0
@@ -131,6 +132,7 @@ class ActiveFirstReplies(ActiveOption):
     def _after_round(self, after: State, clock: float, world: _FirstRepliesWorld) -> State:
         """The state after a round, with the time that its trainings took."""
         self._unused = world.unused
+        self._is_real = world.is_real
         return self._at(after, clock + world.seconds)
 
     def _at(self, state: State, clock: float) -> State:
@@ -138,9 +140,9 @@ class ActiveFirstReplies(ActiveOption):
         return self.with_arrays(state, {"clock": np.array([clock])})
 
     def record(self, state: State) -> Record:
-        """The simulated seconds since the start, and how many replies of the round came too
-        late."""
-        clock = float(self.arrays(state)["clock"][0])
+        """The simulated seconds since the start (None in a deployment), and how many replies of the
+        round came too late."""
+        clock = None if self._is_real else float(self.arrays(state)["clock"][0])
         return {"simulated_seconds": clock, "replies_unused": self._unused}
 
 
@@ -159,6 +161,7 @@ class _FirstRepliesWorld(WorldProxy):
         self._stream = stream
         self.seconds = 0.0
         self.unused = 0
+        self.is_real = False  # whether the clients of a training were real
 
     def run(self, task: Task, clients: Int[np.ndarray, "n"], stream: Stream | None = None) -> Reply:
         """The reply to a task. Of a training, only the first replies have arrived."""
@@ -166,7 +169,8 @@ class _FirstRepliesWorld(WorldProxy):
         if task.charged != "sum" or not len(clients):
             return self._world.run(task, clients, stream)
         enough = self._settings.enough(len(np.unique(clients)))
-        if ends_early(self._world, enough):
+        self.is_real = ends_early(self._world, enough)
+        if self.is_real:
             reply = self._world.run(task, clients, stream)
             self.unused += int((~reply.arrived & ~reply.nonfinite).sum())
             return reply

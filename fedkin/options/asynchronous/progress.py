@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -47,6 +47,45 @@ class Progress:
         self.requests = self.requests.select(same)
         added = np.zeros(max(0, models - len(self.versions)), np.int64)
         self.versions = np.concatenate([self.versions, added])[:models]
+
+    def first_to_arrive(self) -> int | None:
+        """Index of the request whose reply arrives first; None if no time is known. Replies that
+        come at the same time come in the order of client ids."""
+        requests = self.requests
+        waiting = np.flatnonzero(~requests.buffered & np.isfinite(requests.time))
+        if not len(waiting):
+            return None
+        return int(waiting[np.lexsort((requests.client[waiting], requests.time[waiting]))[0]])
+
+    def receive(
+        self,
+        client: int,
+        update: Float[np.ndarray, "p"],
+        examples: int,
+        numbers: Float[np.ndarray, "q"],
+    ) -> None:
+        """Put the reply of a real client into the client's request. A reply without a request, or
+        of another length, is dropped.
+
+        Args:
+            client: the client.
+            update: its update.
+            examples: its number of samples.
+            numbers: further numbers of the reply.
+        """
+        requests = self.requests
+        rows = np.flatnonzero((requests.client == client) & ~requests.buffered)
+        if not len(rows) or requests.update.shape[1] != len(update):
+            self.counts[1] += 1
+            return
+        received = replace(
+            requests.select(rows[:1]),
+            update=update[None].astype(np.float32),
+            examples=np.array([examples]),
+            numbers=numbers[None],
+            time=np.zeros(1),
+        )
+        self.requests = requests.without(int(rows[0])).and_others(received)
 
     def arrive(self, row: int, cluster_now: int, rule: BufferRule) -> bool:
         """Put the reply to a request into its cluster's buffer, or drop it.

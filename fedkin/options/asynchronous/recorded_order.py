@@ -22,11 +22,11 @@ class Arrival(NamedTuple):
 
 class RecordedRound(NamedTuple):
     """What one step of a run recorded: the clients that were asked, the replies in the order of
-    their arrival, and the simulated seconds since the start."""
+    their arrival, and the simulated seconds since the start (None in a deployment)."""
 
     asked: tuple[int, ...]
     arrivals: tuple[Arrival, ...]
-    seconds: float
+    seconds: float | None
 
 
 def record_of(step: RecordedRound) -> dict[str, Any]:
@@ -76,10 +76,11 @@ def read_order(path: Path) -> dict[int, RecordedRound]:
 def _recorded(record: Mapping[str, Any]) -> RecordedRound:
     """The step in a record. Raises ValueError, TypeError or KeyError if the record has none."""
     arrivals: Sequence[Any] = record["arrivals"]
+    seconds = record["simulated_seconds"]
     return RecordedRound(
         asked=tuple(int(client) for client in record["asked"]),
         arrivals=tuple(
             Arrival(int(client), int(version), str(digest)) for client, version, digest in arrivals
         ),
-        seconds=float(record["simulated_seconds"]),
+        seconds=None if seconds is None else float(seconds),
     )

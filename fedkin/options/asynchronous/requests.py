@@ -11,6 +11,9 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from fedkin.core.replies import Reply
+from fedkin.core.task import Task
+
 
 @dataclass(frozen=True)
 class Requests:
@@ -23,7 +26,8 @@ class Requests:
         models: number of models when the request was sent.
         examples: number of the client's samples, its weight in a mean.
         buffered: whether the reply has arrived, and waits in its cluster's buffer.
-        time: when the reply arrives, in seconds of the simulation's clock.
+        time: when the reply arrives, in seconds of the simulation's clock. Infinite if that is not
+            known. In a deployment 0 if the reply has come.
         update: the client's update.
         numbers: further numbers of the reply of which methods read means.
     """
@@ -102,3 +106,25 @@ class Requests:
         """
         content = np.ascontiguousarray(self.update[row], np.float32).tobytes()
         return hashlib.sha256(content).hexdigest()[:16]
+
+
+def other_means(task: Task, vector: str) -> list[str]:
+    """The numbers, other than the update, of which a task's reply has a mean for each model.
+
+    Args:
+        task: the task, which asks for means.
+        vector: name of the update in the reply.
+    """
+    return [name for name in task.up.of("model") if name != vector]
+
+
+def numbers_of(task: Task, vector: str, reply: Reply) -> Float[np.ndarray, "n q"]:
+    """These numbers in the replies of single clients, a row for each client.
+
+    Args:
+        task: the task, which asks for means.
+        vector: name of the update in the reply.
+        reply: the reply to ``task.single()``.
+    """
+    columns = [reply.arrays[name].astype(np.float64) for name in other_means(task, vector)]
+    return np.stack(columns, axis=1) if columns else np.zeros((len(reply.arrived), 0))

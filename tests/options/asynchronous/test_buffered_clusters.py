@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -231,7 +232,7 @@ def test_a_recorded_order_of_arrivals_gives_the_same_bits(tmp_path: Path, method
     assert other.models.tobytes() != run.models.tobytes()
 
 
-def test_a_replay_that_differs_is_refused(tmp_path: Path) -> None:
+def test_a_replay_that_differs_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     data = planted()
     net = fk.models.mclr(data)
     method = fk.FlexCFL(clusters=2)
@@ -246,8 +247,11 @@ def test_a_replay_that_differs_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError, match=r"has no round 4; set run.rounds to at most 3"):
         repeat(rounds=4)
-    with pytest.raises(ConfigError, match=r"reply 1 of round 1 came from client \d+ with the"):
+    with pytest.raises(ConfigError, match=r"reply \d+ of round \d+ came from client \d+ with"):
+        repeat(scenario=fk.Population(dropout=0.5))
+    with caplog.at_level(logging.WARNING, "fedkin"):
         repeat(local=fk.SGD(epochs=1, lr=0.2))
+    assert "has other bits than the recorded one" in caplog.text
     with pytest.raises(ConfigError, match=r"there is no file .*; name the folder of a run"):
         repeat(option=fk.BufferedClusters(replay=str(tmp_path / "none"), **SLOW))
     lines = (out / "metrics.jsonl").read_text().splitlines()
