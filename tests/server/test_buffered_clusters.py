@@ -66,7 +66,7 @@ def clients_of(record: dict[str, Any]) -> list[int]:
 
 
 def test_a_step_ends_when_a_buffer_is_full(caplog: pytest.LogCaptureFixture) -> None:
-    """Clients 0 and 3 reply after 1 and 2 seconds; their model is that of a round with them. They
+    """Clients 0 and 3 reply after 1 and 2 seconds; the model is as after a round with them. They
     are asked again, and client 1 replies in the third step."""
     federation = Federation()
     with caplog.at_level(logging.WARNING, "fedkin"):

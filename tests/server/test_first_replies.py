@@ -50,7 +50,7 @@ class Federation:
 
 
 def test_a_round_ends_with_the_first_replies(caplog: pytest.LogCaptureFixture) -> None:
-    """The model is that of a round with only these clients, and a slow site has not failed."""
+    """The model is as after a round with only these clients, and a slow site has not failed."""
     federation = Federation(count=2)
     with caplog.at_level(logging.WARNING, "fedkin"):
         seconds = federation.round(1, [0, 1, 2])

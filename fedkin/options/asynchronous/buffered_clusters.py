@@ -142,7 +142,7 @@ def refusal(method: Method) -> str:
     if separation.models == "unknown":
         because = f" ({separation.because})" if separation.because else ""
         return (
-            f"{name} changes models in other ways than by the replies of their own clients"
+            f"{name} changes a model in other ways than by the replies of its clients"
             f"{because}, and expects these in every round; {cure}"
         )
     if separation.models == "by_choice" and not separation.because and needs.reads.standing:

@@ -31,7 +31,7 @@ class BufferedWorld(WorldProxy):
         world: the clients.
         rule: when a buffer is full, and the step of its cluster.
         make_source: makes the source of replies for a task and the name of its update.
-        progress: what is kept between steps; changed in place.
+        progress: requests, buffers and versions; changed in place.
         assignment: cluster of each client before the step.
         round: the present round.
     """
@@ -181,10 +181,10 @@ class BufferedWorld(WorldProxy):
             if len(full):
                 total.add(full.numbers[:, [column]], full.examples, full.cluster)
             arrays[name] = total.mean(task.up.of("model")[name].dtype)[0][:, 0]
+        step = np.zeros((models, sizes["p"]), np.float32)
+        weight = np.zeros(models)
         if len(full):
             step, weight = self.progress.step(full, self._rule)
-        else:
-            step, weight = np.zeros((models, sizes["p"]), np.float32), np.zeros(models)
         return Reply(
             arrays=arrays | {vector: step},
             arrived=arrived,

@@ -6,7 +6,7 @@
 
 A round takes t seconds. Later replies are not used, and their clients keep their cluster. Bonawitz
 et al. (Towards Federated Learning at Scale, SysML 2019) ask more clients than they need in this
-way. The mean is then over fast clients: where speed goes with the data, it is biased.
+way. The mean is then over fast clients: where speed depends on the data, it is biased.
 
 In a simulation the times are drawn (``TimedOption``). A deployment waits for the first k replies to
 each training, and at most for the deadline of its server.

@@ -136,4 +136,10 @@ class Progress:
         """
         staleness = self.versions[full.cluster] - full.version
         self.versions[full.cluster[0]] += 1
-        return rule.step(full.update, staleness, full.examples, full.cluster, len(self.versions))
+        return rule.step(
+            update=full.update,
+            staleness=staleness,
+            examples=full.examples,
+            cluster=full.cluster,
+            clusters=len(self.versions),
+        )
