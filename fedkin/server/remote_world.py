@@ -135,15 +135,19 @@ class RemoteWorld:
 
     def begin(self, stream: Stream) -> None:
         """Begin a round: accept new nodes, and read replies that came after their round."""
-        requests = self.membership.request_round
         self._client.begin(stream.round)
         self.membership.begin_round(stream.round)
         self.ledger.measure("hello", *self.membership.handshake_bytes())
+        self._receive_late()
+        self._count_scaling()
+
+    def _receive_late(self) -> None:
+        """Read replies that came after their requests were abandoned, and count their bytes."""
+        requests = self.membership.request_round
         if requests.late_bytes:
             self.ledger.measure("late", 0, requests.late_bytes)
             requests.late_bytes = 0
-        self._overdue.receive(requests.late_replies(), self._client.standing, stream.round)
-        self._count_scaling()
+        self._overdue.receive(requests.late_replies(), self._client.standing, self._client.round)
 
     def _count_scaling(self) -> None:
         """Count the scaling of columns for the clients that have not had it before."""
@@ -222,9 +226,8 @@ class RemoteWorld:
 
     def wait(self) -> bool:
         """Wait a moment for late replies, as in ``EndingWorld``."""
-        requests = self.membership.request_round
-        has_time = requests.wait()
-        self._overdue.receive(requests.late_replies(), self._client.standing, self._client.round)
+        has_time = self.membership.request_round.wait()
+        self._receive_late()
         return has_time
 
     def expect(self, task: Task) -> None:

@@ -88,6 +88,15 @@ def test_a_step_ends_when_a_buffer_is_full(caplog: pytest.LogCaptureFixture) -> 
     assert not caplog.records
 
 
+def test_the_bytes_of_all_replies_are_counted() -> None:
+    """Also of those that come while the last step waits."""
+    federation = Federation()
+    federation.step()
+    ledger = federation.world.ledger
+    assert sum(ledger.measured_up.values()) == sum(size for _, size in federation.engine.pulled)
+    assert ledger.measured_up["late"] > 0
+
+
 def test_the_first_step_is_a_round_of_its_clients() -> None:
     federation = Federation()
     federation.step()
@@ -167,7 +176,7 @@ def test_a_simulation_repeats_the_order_of_a_deployment(
     far = deployed([0.5, 1.0, 12.0, 3.0, 2.0, 40.0], rounds=12)
     file = tmp_path / "metrics.jsonl"
     file.write_text("".join(json_text(record) + "\n" for record in far.records))
-    targets = [fake_node("any", [client]).world(np.zeros(1)) for client in range(6)]
+    targets: list[Any] = [fake_node("any", [client]).world(np.zeros(1)) for client in range(6)]
     near_world = FakeWorld(
         np.concatenate([one.target for one in targets]),
         np.concatenate([one.examples for one in targets]),

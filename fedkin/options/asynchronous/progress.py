@@ -65,7 +65,7 @@ class Progress:
         numbers: Float[np.ndarray, "q"],
     ) -> None:
         """Put the reply of a real client into the client's request. A reply without a request, or
-        of another length, is dropped.
+        of another length, is ignored.
 
         Args:
             client: the client.
@@ -75,8 +75,8 @@ class Progress:
         """
         requests = self.requests
         rows = np.flatnonzero((requests.client == client) & ~requests.buffered)
+        # The number of models, or their length, may have changed since the request.
         if not len(rows) or requests.update.shape[1] != len(update):
-            self.counts[1] += 1
             return
         received = replace(
             requests.select(rows[:1]),

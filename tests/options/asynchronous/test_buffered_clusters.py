@@ -218,7 +218,8 @@ def test_a_recorded_order_of_arrivals_gives_the_same_bits(tmp_path: Path, method
     """The replay draws other times, which do not matter. Some clients drop out."""
     data = planted()
     net = fk.models.mclr(data)
-    arguments = simulate_arguments(COMMON) | {"scenario": fk.Population(dropout=0.2)}
+    arguments: dict[str, Any] = simulate_arguments(COMMON)
+    arguments["scenario"] = fk.Population(dropout=0.2)
     out = tmp_path / "run"
     options = [fk.BufferedClusters(**SLOW)]
     run = fk.simulate(method, data, net, rounds=10, options=options, out=out, **arguments)
