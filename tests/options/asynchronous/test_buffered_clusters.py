@@ -21,6 +21,7 @@ from fedkin.methods import METHODS
 from fedkin.methods.fedavg import FedAvg
 from fedkin.methods.ifca import IFCA
 from fedkin.options.asynchronous.buffered_clusters import refusal
+from fedkin.reporting.progress import table
 from fedkin.simulation.fake_world import FakeWorld
 from tests.option_lists import simulate_arguments, with_options
 
@@ -209,6 +210,7 @@ def test_a_run_that_goes_on_is_the_whole_one(tmp_path: Path) -> None:
     summary = whole.summary()
     assert summary["replies_used"] == 24
     assert summary["simulated_seconds"] > 0
+    assert "buffered clusters: 24 replies used, 0 dropped" in str(table([summary]).caption)
     stepped = {record["stepped"] for record in whole.records[1:]}
     assert stepped == {0, 1}
 
