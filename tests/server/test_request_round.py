@@ -115,7 +115,7 @@ def test_a_call_ends_with_enough_replies() -> None:
 def test_the_clients_of_a_node_count_together() -> None:
     transport, requests = started(nodes=2)
     transport.stations[2].delay = 5.0
-    request = dict.fromkeys((1, 2), REQUEST)
+    request: dict[int, RpcMessage] = dict.fromkeys((1, 2), REQUEST)
     assert set(requests.send(request, 1, enough=Enough(3, {1: 3, 2: 1}))) == {1}
     assert set(requests.send(request, 1, enough=Enough(4, {1: 3, 2: 1}))) == {1, 2}
     assert not requests.missed
