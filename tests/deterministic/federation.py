@@ -340,7 +340,8 @@ def _config_of(schedule: Schedule, folder: Path) -> ServerConfig:
     }
     text = _FILE.format(
         **values,
-        capacity=schedule.clients,
+        # With a place for one more client, clusters that are smaller than a buffer are allowed.
+        capacity=schedule.clients + bool(schedule.options),
         features=FEATURES,
         hidden=HIDDEN,
         classes=CLASSES,

@@ -175,7 +175,7 @@ class ActiveBufferedClusters(ActiveOption):
 
     def around(self, world: World, before: State | None, call: Call) -> Around:
         if before is None:
-            return Around(world, lambda after: self._started(after, world))
+            return Around(world, self._started)
         if call.step != "round":
             return Around(world, lambda after: self._with(after, self._progress(before)))
         buffered = BufferedWorld(
@@ -199,16 +199,16 @@ class ActiveBufferedClusters(ActiveOption):
         rounds = (self._settings.max_staleness + 1) * task.sizes()["K"]
         return RealReplies(world, task, vector, rounds)
 
-    def _started(self, state: State, world: World) -> State:
+    def _started(self, state: State) -> State:
         """The first state. Raises MethodError if the buffer of a cluster can never be full."""
         self._step = RecordedRound((), (), 0.0)
         self._stepped = None
-        self._check_sizes(state.assignment[world.clients(0)])
+        self._check_sizes(state.assignment)
         return self._with(state, Progress.begin(state.clusters))
 
-    def _check_sizes(self, assignment: Int[np.ndarray, "c"]) -> None:
+    def _check_sizes(self, assignment: Int[np.ndarray, "N"]) -> None:
         """Raise MethodError if a cluster has fewer clients than its buffer needs."""
-        # Clients without a cluster may still join one.
+        # Clients without a cluster, such as those that come later, may still join one.
         if (assignment == UNASSIGNED).any():
             return
         clusters, sizes = np.unique(assignment, return_counts=True)

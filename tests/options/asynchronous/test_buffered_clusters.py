@@ -346,6 +346,11 @@ def test_buffers_that_would_never_be_full_are_refused() -> None:
     with pytest.raises(MethodError, match="cluster 0 has 3 clients, so a buffer of 4 replies"):
         options = [fk.BufferedClusters(buffer=4)]
         fk.simulate(method, data, net, rounds=1, options=options, **arguments)
+    # If more clients come, a cluster's buffer is full when all its clients have replied.
+    options = [fk.BufferedClusters(buffer=4)]
+    later = fk.Population(arrivals={3: 1})
+    run = fk.simulate(method, data, net, rounds=8, options=options, scenario=later, **arguments)
+    assert {record["stepped"] for record in run.records[1:]} == {0, 1}
     options = [fk.BufferedClusters(buffer=3)]
     run = fk.simulate(method, data, net, rounds=2, options=options, **arguments)
     assert run.records[-1]["replies_used"] == 6
