@@ -24,9 +24,9 @@ import time
 import numpy as np
 
 import fedkin as fk
-from benchmarks.measure import federated
 from benchmarks.tables import put
 from benchmarks.throughput import PAGE
+from benchmarks.turns import federated
 from benchmarks.work import BATCH, LR, clients
 
 CLIENTS = 1000

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.clustering import MADC_SMALL
-from benchmarks.measure import EPOCHS, Times
 from benchmarks.torch_world import NETWORKS
+from benchmarks.turns import EPOCHS, Times
 from benchmarks.work import BATCH, clients, flops_per_sample, steps
 
 AIMS = {
