@@ -16,7 +16,12 @@ EPOCHS = {"784-10": 20, "784-128-10": 20, "CNN": 2}
 MODEL = {"784-10": "mclr", "784-128-10": "mlp", "CNN": "cnn"}
 
 
-def take_turns(engines: dict[str, Callable[[int], object]], turns: int, warm: int = 2) -> Times:
+def take_turns(
+    engines: dict[str, Callable[[int], object]],
+    turns: int,
+    warm: int = 2,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Times:
     """Seconds of each engine at each turn, after some turns that do not count (compilation,
     caches).
 
@@ -24,14 +29,15 @@ def take_turns(engines: dict[str, Callable[[int], object]], turns: int, warm: in
         engines: called with the number of the turn.
         turns: that count.
         warm: that do not.
+        clock: returns the time in seconds.
     """
     seconds: dict[str, list[float]] = {name: [] for name in engines}
     for turn in range(-warm, turns):
         for name, engine in engines.items():
-            start_time = time.perf_counter()
+            start_time = clock()
             engine(turn + warm)
             if turn >= 0:
-                seconds[name].append(time.perf_counter() - start_time)
+                seconds[name].append(clock() - start_time)
     return {name: np.array(s) for name, s in seconds.items()}
 
 
