@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from benchmarks.report import OF_ROOFLINES
 from benchmarks.tables import put
 from benchmarks.turns import Times, quartiles, take_turns
 from fedkin.measures.edc import edc_embedding
@@ -27,7 +28,6 @@ from fedkin.measures.gram import float64_blocks
 from fedkin.measures.madc import madc
 
 PAGE = Path("docs/benchmarks.md")
-PLACE = "python -m benchmarks.rooflines --write"
 HEAD = ("work", "core seconds", "achieved", "bound", "share of the bound")
 UPDATES = 100
 PARAMETERS = 3_300_000
@@ -69,7 +69,7 @@ def main() -> None:
     for cells in rows:
         print(", ".join(cells))
     if options.write:
-        put(PAGE, PLACE, HEAD, rows)
+        put(PAGE, OF_ROOFLINES, HEAD, rows)
 
 
 def steps(updates: int, parameters: int, clients: int) -> list[Step]:
