@@ -81,7 +81,9 @@ def figure(seconds: Seconds) -> Figure:
     """Seconds of a round by the number of clients: medians of the turns, and their range."""
     drawn = new_figure(6.0, 3.6)
     axes = drawn.subplots()
-    prepare(axes, "A round by the number of clients", "seconds; cohorts of 100 clients")
+    turns = len(next(iter(next(iter(seconds.values())).values())))
+    note = f"seconds; cohorts of 100 clients; medians of {turns} turns, and their range"
+    prepare(axes, "A round by the number of clients", note)
     for colour, (method, by_size) in zip(COLOURS, seconds.items(), strict=False):
         sizes = [int(size) for size in by_size]
         middle = [statistics.median(turns) for turns in by_size.values()]

@@ -9,6 +9,10 @@ FedAvg with 1,000 clients of 60 samples in the mean, cohorts of 20, one local ep
 (``--with``), and is left out without one. A turn has the median seconds of the rounds after the
 first three. PyTorch has one thread for perceptrons, and all cores for convolutions, because that is
 faster. Results are stored by network and framework, so each can be measured separately.
+
+``--clock core`` counts the time of the cores, of all threads of a process together. On a machine
+that is used by other programs, too, it is more reliable than the clock on the wall. Flower's
+clients are other processes, so it is measured by the clock on the wall only.
 """
 
 from __future__ import annotations
@@ -19,7 +23,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +31,7 @@ from typing import Any
 import numpy as np
 
 import fedkin as fk
+from benchmarks.framework_peers import CLOCKS
 from benchmarks.report import OF_FRAMEWORKS, processor
 from benchmarks.tables import put
 from benchmarks.turns import federated
@@ -46,6 +50,7 @@ OFFLINE = {
     "RAY_USAGE_STATS_ENABLED": "0",
 }
 CORES = os.cpu_count() or 1
+UNITS = {"wall": "seconds", "core": "core seconds"}
 
 
 @dataclass(frozen=True)
@@ -108,6 +113,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", choices=FRAMEWORKS, help="frameworks; default: all")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--clock", choices=CLOCKS, default="wall")
     parser.add_argument("--only-page", action="store_true", help="write the stored results")
     options = parser.parse_args()
     pythons = dict.fromkeys(HERE, sys.executable)
@@ -115,18 +121,20 @@ def main() -> None:
     if not options.only_page:
         chosen = {peer: p for peer, p in pythons.items() if peer in (options.only or FRAMEWORKS)}
         for network in options.networks:
-            measure(network, chosen, options.turns, options.rounds)
+            measure(network, chosen, options.turns, options.rounds, options.clock)
     write(load())
 
 
 def load() -> Results:
     """The stored results."""
     if not RESULTS.exists():
-        return {"machine": "", "versions": {}, "seconds": {}}
+        return {"clock": "wall", "machine": "", "versions": {}, "seconds": {}}
     return json.loads(RESULTS.read_text())
 
 
-def measure(network: str, pythons: dict[str, str], turns: int, rounds: int) -> None:
+def measure(
+    network: str, pythons: dict[str, str], turns: int, rounds: int, clock: str = "wall"
+) -> None:
     """Measure a network, and store the median seconds of the rounds of each turn.
 
     Args:
@@ -134,18 +142,27 @@ def measure(network: str, pythons: dict[str, str], turns: int, rounds: int) -> N
         pythons: the interpreter of each framework.
         turns: of fedkin and all frameworks.
         rounds: of a turn.
+        clock: in ``CLOCKS``.
+
+    Raises:
+        SystemExit: the stored results are by another clock.
     """
     results = load()
+    if results["seconds"] and results["clock"] != clock:
+        raise SystemExit(f"{RESULTS} has results of --clock {results['clock']}: move it first")
+    results["clock"] = clock
     results["machine"] = f"{processor()}, {CORES} logical cores"
     results["versions"]["fedkin"] = fk.__version__
     of_network = results["seconds"].setdefault(network, {})
     found: dict[str, list[list[float]]] = {peer: [] for peer in pythons}
-    ours(network, FIRST + 2)  # compiles the programs
+    ours(network, rounds, clock)  # compiles the programs of these cohorts
     for _ in range(turns):
-        own = ours(network, rounds)
+        own = ours(network, rounds, clock)
         for peer, python in pythons.items():
             try:
-                seconds, results["versions"][peer] = theirs(network, peer, python, rounds)
+                seconds, results["versions"][peer] = theirs(
+                    network, peer, python=python, rounds=rounds, clock=clock
+                )
             except (RuntimeError, subprocess.TimeoutExpired) as error:
                 print(f"{network}, {peer}: {error}", flush=True)
                 continue
@@ -155,7 +172,7 @@ def measure(network: str, pythons: dict[str, str], turns: int, rounds: int) -> N
     RESULTS.write_text(json.dumps(results, indent=1) + "\n")
 
 
-def ours(network: str, rounds: int) -> float:
+def ours(network: str, rounds: int, clock: str) -> float:
     """Median seconds of fedkin's rounds: whole rounds of ``fk.simulate``, with their records."""
     stamps: list[float] = []
     data = federated(clients(CLIENTS))
@@ -167,19 +184,19 @@ def ours(network: str, rounds: int) -> float:
         cohort=COHORT,
         local=fk.SGD(epochs=1, batch_size=BATCH, lr=LR),
         scoring=fk.Scoring(evaluate_every=0),
-        callbacks=[fk.Progress(False), lambda _: stamps.append(time.perf_counter())],
+        callbacks=[fk.Progress(False), lambda _: stamps.append(CLOCKS[clock]())],
     )
     return float(np.median(np.diff(stamps)[FIRST:-1]))
 
 
-def theirs(network: str, peer: str, python: str, rounds: int) -> tuple[float, str]:
+def theirs(network: str, peer: str, python: str, rounds: int, clock: str) -> tuple[float, str]:
     """Median seconds of a framework's rounds, measured in a new process, and its version.
 
     Raises:
         RuntimeError: the framework failed.
     """
     with tempfile.TemporaryDirectory() as home:
-        command = [python, "-m", "benchmarks.framework_peers", peer, network]
+        command = [python, "-m", "benchmarks.framework_peers", peer, network, clock]
         numbers = [str(n) for n in (CLIENTS, COHORT, rounds, NETWORKS[network].threads)]
         environment = {**os.environ, **OFFLINE, "FLWR_HOME": home}
         environment["PATH"] = f"{os.path.dirname(os.path.abspath(python))}:{environment['PATH']}"
@@ -200,8 +217,9 @@ def theirs(network: str, peer: str, python: str, rounds: int) -> tuple[float, st
 def write(results: Results) -> None:
     """Write the tables of the page."""
     head = ("framework", "version", *NETWORKS, "leaves out")
+    where = f"{UNITS[results['clock']]} on {results['machine']}" if results["machine"] else ""
     own = [own_seconds(results, network) for network in NETWORKS]
-    rows = [["fedkin (s)", results["versions"].get("fedkin", "-"), *own, results["machine"]]]
+    rows = [["fedkin (s)", results["versions"].get("fedkin", "-"), *own, where]]
     rows += [row(results, peer, framework) for peer, framework in FRAMEWORKS.items()]
     put(PAGE, OF_FRAMEWORKS, head, rows)
 

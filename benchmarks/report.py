@@ -90,17 +90,22 @@ writes it. `make bench` writes all others.
 ## A round of 20 clients
 
 FedAvg with 1,000 clients of 60 samples in the mean, cohorts of 20, one local epoch in batches \
-of 10, no evaluation. The first
-row has fedkin's seconds. The other rows have the other framework's seconds divided by fedkin's: \
-the median of the turns, and
-their range. Above 1, fedkin is faster. fedkin's rounds write their records, count bytes and can \
-be resumed to the bit.
+of 10, no evaluation.
+
+* The first row has fedkin's seconds. Its last cell has the clock and the machine. Core seconds \
+are those of all threads together.
+* The other rows have the framework's seconds divided by fedkin's: the median of the turns, and \
+their range. Above 1, fedkin is faster.
+* fedkin's rounds write their records, count bytes and can be resumed to the bit. With one epoch \
+this is a large part of a round, and
+  [with more epochs](#local-training) a small one.
 
 <!-- {of_frameworks} -->
 {frameworks}
-The networks have 7,850, 101,770, 407,050, 50,186 and 325,578 parameters. A PyTorch network \
-compiled by `torch.compile` is measured
-without its compilation.
+The networks have 7,850, 101,770, 407,050, 50,186 and 325,578 parameters. The first three \
+rounds, which also compile, are left
+out. Flower's clients are separate processes, so it has no core seconds; \
+[below](#local-training) it is compared on the wall clock.
 
 ## Many clients
 
