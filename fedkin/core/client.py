@@ -27,7 +27,7 @@ from fedkin.core.schema import Memory
 from fedkin.core.train_call import TrainCall, shortened
 from fedkin.core.training import LocalTraining
 
-CHUNK_BYTES = 256 * 2**20  # samples and vectors that one portion may hold
+CHUNK_BYTES = 128 * 2**20  # samples and vectors that one portion may hold
 
 
 @dataclass(frozen=True)

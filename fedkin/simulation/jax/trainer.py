@@ -225,7 +225,6 @@ class JaxTrainer:
             kept = self._repeated.begin([rows.clients[device_rows] for device_rows in owned])
         plans = [
             plan(
-                x=self._data.x if kept.samples is None else None,
                 y=self._data.y,
                 owned=self._data.train,
                 rows=rows.select(device_rows),
@@ -233,7 +232,8 @@ class JaxTrainer:
             )
             for device_rows in owned
         ]
-        whole = stack_plans(plans)
+        needed = gather and kept.samples is None
+        whole = stack_plans(plans, self._data.x if needed else None)
         if not self._keep:
             mesh = mesh_of(self._devices[: len(owned)])
             whole = whole._replace(x=self._repeated.on_devices(kept, mesh, whole.x))

@@ -14,7 +14,7 @@ from fedkin.core.client_engine import sums_by_row
 from fedkin.core.randomness import Stream
 from fedkin.data.federated import Ragged
 from fedkin.simulation.batching import epoch_batches
-from fedkin.simulation.jax.batch_plan import ProgramRows, plan
+from fedkin.simulation.jax.batch_plan import ProgramRows, plan, stack_plans
 from fedkin.simulation.jax.scoring import chunks, make_blocks
 
 sizes = st.lists(st.integers(1, 30), min_size=1, max_size=6)
@@ -38,8 +38,11 @@ def test_every_step_finds_its_samples(sizes: list[int], draws: list[int]) -> Non
     model_index = [c % 3 for c in clients]
     batches = [epoch_batches(sizes[c], 4, 1 + c % 2, Stream(0).client(c)) for c in clients]
     words = np.arange(2 * len(clients), dtype=np.uint32).reshape(-1, 2)
-    made = plan(x, y, owned, ProgramRows(np.array(clients), np.array(model_index), batches, words))
-    assert made.x is not None and made.y is not None
+    made = plan(y, owned, ProgramRows(np.array(clients), np.array(model_index), batches, words))
+    samples = x[made.used]
+    gathered = stack_plans([made], x).x
+    np.testing.assert_array_equal(gathered[0, : len(samples)], samples)
+    assert not gathered[0, len(samples) :].any()
     for row, (client, batch) in enumerate(zip(clients, batches, strict=True)):
         steps = slice(made.rows.first[row], made.rows.first[row] + made.rows.num_steps[row])
         np.testing.assert_array_equal(made.steps.valid[steps], batch.valid)
@@ -50,14 +53,14 @@ def test_every_step_finds_its_samples(sizes: list[int], draws: list[int]) -> Non
             strict=True,
         ):
             expected = owned[client][rows[:count]]
-            np.testing.assert_array_equal(made.x[taken[:count], 0], expected)
+            np.testing.assert_array_equal(samples[taken[:count], 0], expected)
             np.testing.assert_array_equal(made.y[taken[:count]], y[expected])
     n = len(clients)
     np.testing.assert_array_equal(made.rows.model_index[:n], model_index)
     np.testing.assert_array_equal(made.rows.words[:n], words)
     np.testing.assert_array_equal(made.rows.per_epoch[:n], [-(-sizes[c] // 4) for c in clients])
     assert not made.rows.num_steps[n:].any()
-    assert made.steps.batches.min() >= 0 and made.steps.batches.max() < len(made.x)
+    assert made.steps.batches.min() >= 0 and made.steps.batches.max() < len(samples)
 
 
 @st.composite
