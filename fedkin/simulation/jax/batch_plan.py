@@ -6,6 +6,7 @@ different sizes, so that few programs are compiled.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
@@ -17,6 +18,9 @@ from fedkin.core.train_call import GradientTerms, MixedModel
 from fedkin.data.federated import Ragged
 from fedkin.simulation.batching import Batches, rounded_up
 from fedkin.simulation.jax.host_arrays import aligned_zeros, take_into
+
+_ROOM = 1.5  # padded number of samples of a device, in means of its clients
+_MOST_PADDING = 4  # padded number of samples of a device, at most, per sample
 
 
 @dataclass(frozen=True)
@@ -189,22 +193,24 @@ def _end_to_end(
     return None if parts is None else np.concatenate(parts).astype(np.float32)
 
 
-def stack_plans(plans: Sequence[DevicePlan], x: Shaped[np.ndarray, "M ..."] | None) -> BatchPlan:
+def stack_plans(
+    plans: Sequence[DevicePlan], x: Shaped[np.ndarray, "M ..."] | None, mean_size: float
+) -> BatchPlan:
     """Stack the plans of several devices (samples, steps and rows): every array gets a leading
     device axis.
 
     All devices get the same padded sizes. These are rounded up, so that training calls of similar
-    size share a compiled program. The largest number of samples of a device is rounded up to a
-    power of two. The number of rows (clients with their models) is the rounded total of all
-    devices, which is enough however the rows are distributed. For the number of steps see
-    ``_padded_steps``.
+    size share a compiled program. The number of rows (clients with their models) is the rounded
+    total of all devices, which is enough however the rows are distributed. For the numbers of
+    samples and steps see ``_padded_samples`` and ``_padded_steps``.
 
     Args:
         plans: the plan of each device.
         x: samples of the data set, from which the samples of the call are gathered; None if the
             devices already hold them.
+        mean_size: mean number of samples of a client of the data set.
     """
-    samples = power_of_two(max(len(plan.y) for plan in plans))
+    samples = _padded_samples(plans, mean_size)
     rows = rounded_up(sum(len(plan.rows.model_index) for plan in plans))
     steps = _padded_steps(plans, samples, rows)
     return BatchPlan(
@@ -239,6 +245,20 @@ def _stacked(parts: Sequence[Any], size: int) -> Any:
     for row, part in zip(stacked, parts, strict=True):
         row[: len(part)] = part
     return stacked
+
+
+def _padded_samples(plans: Sequence[DevicePlan], mean_size: float) -> int:
+    """Number of samples of a device, with padding: a power of two.
+
+    Usually it follows from the number of rows (clients with their models) alone, with room for
+    clients that are larger than the mean. So calls with equally many clients share a compiled
+    program, whichever clients are drawn. If that is too little or far too much, the needed number
+    is rounded up.
+    """
+    needed = max(len(plan.y) for plan in plans)
+    rows = sum(len(plan.rows.model_index) for plan in plans)
+    usual = power_of_two(math.ceil(_ROOM * mean_size * rows / len(plans)))
+    return usual if needed <= usual <= _MOST_PADDING * needed else power_of_two(needed)
 
 
 def _padded_steps(plans: Sequence[DevicePlan], samples: int, rows: int) -> int:

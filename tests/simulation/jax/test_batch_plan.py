@@ -40,7 +40,7 @@ def test_every_step_finds_its_samples(sizes: list[int], draws: list[int]) -> Non
     words = np.arange(2 * len(clients), dtype=np.uint32).reshape(-1, 2)
     made = plan(y, owned, ProgramRows(np.array(clients), np.array(model_index), batches, words))
     samples = x[made.used]
-    gathered = stack_plans([made], x).x
+    gathered = stack_plans([made], x, float(np.mean(sizes))).x
     np.testing.assert_array_equal(gathered[0, : len(samples)], samples)
     assert not gathered[0, len(samples) :].any()
     for row, (client, batch) in enumerate(zip(clients, batches, strict=True)):
@@ -99,3 +99,33 @@ def test_sums_sums_by_row(sizes: list[int]) -> None:
     ends = np.cumsum([0, *sizes])
     expected = [values[a:b].sum() for a, b in pairwise(ends)]
     np.testing.assert_array_equal(sums_by_row(values, np.array(sizes, np.int64)), expected)
+
+
+def test_calls_with_equally_many_clients_share_a_program() -> None:
+    """The samples of the drawn clients are 100 to 200: below 128 and above it."""
+    sizes = [20, 25, 30, 35, 40, 45, 50, 55]
+    owned = Ragged.consecutive(np.array(sizes))
+    x, y = flat(owned)
+
+    def shapes(*clients: int) -> tuple[tuple[int, ...], ...]:
+        batches = [epoch_batches(sizes[c], 10, 2, Stream(0).client(c)) for c in clients]
+        words = np.zeros((len(clients), 2), np.uint32)
+        rows = ProgramRows(np.array(clients), np.zeros(len(clients), int), batches, words)
+        stacked = stack_plans([plan(y, owned, rows)], x, float(np.mean(sizes)))
+        return (stacked.x.shape, stacked.y.shape, stacked.steps.batches.shape)
+
+    assert shapes(0, 1, 2, 3) == shapes(4, 5, 6, 7) == shapes(0, 7, 2, 5)
+    assert shapes(0, 1, 2, 3)[0] == (1, 256, 2)
+
+
+def test_padding_is_bounded_and_never_too_small() -> None:
+    """Where the drawn clients are unlike the mean, their own number of samples is rounded up."""
+    sizes = [2, 2, 2, 500]
+    owned = Ragged.consecutive(np.array(sizes))
+    x, y = flat(owned)
+    for clients, samples in (([0, 1], 4), ([3, 3], 512), ([2, 3], 512)):
+        batches = [epoch_batches(sizes[c], 10, 1, Stream(0).client(c)) for c in clients]
+        words = np.zeros((2, 2), np.uint32)
+        rows = ProgramRows(np.array(clients), np.zeros(2, int), batches, words)
+        stacked = stack_plans([plan(y, owned, rows)], x, float(np.mean(sizes)))
+        assert stacked.x is not None and len(stacked.x[0]) == samples
