@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from benchmarks import clustering, fedsim, measure, models, panm, report, torch_world
+from benchmarks import clustering, fedsim, measure, models, panm, report, start, torch_world
 from fedkin.models.model import prepare_jax
 
 
@@ -35,6 +35,8 @@ def main() -> None:
     times |= panm.everything(options.turns)
     print("the PyTorch world ...", flush=True)
     times |= torch_world.everything(options.turns)
+    print("start ...", flush=True)
+    starts = start.table(options.turns)
     flower = None
     if options.flower_turns:
         print("Flower's simulation ...", flush=True)
@@ -45,6 +47,7 @@ def main() -> None:
         scoring=scoring,
         peak=peak,
         clustering=times,
+        start=starts,
         turns=options.turns,
     )
     options.out.write_text(page)

@@ -11,6 +11,8 @@ import numpy as np
 
 from benchmarks.clustering import MADC_SMALL
 from benchmarks.measure import EPOCHS, Times
+from benchmarks.start import HEAD
+from benchmarks.tables import markdown
 from benchmarks.torch_world import NETWORKS
 from benchmarks.work import BATCH, clients, flops_per_sample, steps
 
@@ -113,6 +115,16 @@ on one thread.
 |---|---|---|---|---|---|
 {torch_world}
 
+## Start
+
+How long does a user wait for the first result? Each work is a new process. \
+The run is `fedkin run --rounds 20`: FedGroup and
+FedAvg on digits, until the table of results is shown. \
+Programs are compiled in the first run and kept on disk. Processor seconds
+are those of the whole process. Only their ratio applies to other machines.
+
+<!-- python -m benchmarks.start --write -->
+{start}
 ## Speed relative to the machine
 
 A 2048 x 2048 float32 matrix product in the same run: JAX {jax:.0f}, NumPy {numpy:.0f} GFLOP/s. \
@@ -318,6 +330,7 @@ def page(
     scoring: Times,
     peak: dict[str, float],
     clustering: dict[str, Times],
+    start: list[list[str]],
     turns: int,
 ) -> str:
     """The text of docs/benchmarks.md.
@@ -328,6 +341,7 @@ def page(
         scoring: times of evaluation and training.
         peak: GFLOP/s of a matrix product.
         clustering: times of all other comparisons.
+        start: rows of the table of ``benchmarks.start``.
         turns: number of measurements of each engine.
     """
     sizes = clients(20).sizes
@@ -360,6 +374,7 @@ def page(
         steps=steps(sizes, EPOCHS["784-10"]),
         cnn_epochs=EPOCHS["CNN"],
         torch_world="\n".join(torch_world_rows(clustering)),
+        start=markdown(HEAD, start),
         rows="\n".join(rows),
         speed="\n".join(speed),
         jax=peak["JAX"],

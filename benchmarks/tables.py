@@ -16,13 +16,18 @@ def put(page: Path, command: str, head: Sequence[str], rows: Sequence[Sequence[s
         head: column headings.
         rows: the cells.
     """
-    lines = [head, ["---"] * len(head), *rows]
-    table = "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+    table = markdown(head, rows)
     mark = f"<!-- {command} -->\n"
     text, count = re.subn(rf"{re.escape(mark)}(\|.*\n)*", lambda _: mark + table, page.read_text())
     if count != 1:
         raise ValueError(f"{page} has {count} places for {command}")
     page.write_text(text)
+
+
+def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """The lines of a table, from its column headings and its rows of cells."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 
 def rows_in(page: Path, command: str) -> dict[str, list[str]]:
