@@ -35,6 +35,12 @@ def aligned_rows(
 def take_into(
     rows: Shaped[np.ndarray, "..."], x: Shaped[np.ndarray, "M ..."], index: Int[np.ndarray, "..."]
 ) -> None:
-    """Write ``x[index]`` into an array. All indices must exist."""
+    """Write ``x[index]`` into an array.
+
+    Args:
+        rows: the array that is written.
+        x: the array that is read.
+        index: positions along the first axis of ``x``. All of them must exist.
+    """
     # Without mode="clip" NumPy would make another copy of the rows first.
     np.take(x, index, axis=0, out=rows, mode="clip")
