@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.clustering import MADC_SMALL
+from benchmarks.start import PLACE as OF_START
 from benchmarks.tables import table_in
 from benchmarks.torch_world import NETWORKS
 from benchmarks.turns import EPOCHS, Times
@@ -172,6 +173,16 @@ on one thread.
 |---|---|---|---|---|---|
 {torch_world}
 
+## Start
+
+How long does a user wait for the first result? Each work is a new process. \
+The run is `fedkin run --rounds 20`: FedGroup and
+FedAvg on digits, until the table of results is shown. \
+Programs are compiled in the first run and kept on disk. Processor seconds
+are those of the whole process. Only their ratio applies to other machines.
+
+<!-- python -m benchmarks.start --write -->
+{start}
 ## Evaluation
 
 | work | time | share of a training round |
@@ -422,6 +433,7 @@ def page(
         steps=steps(sizes, EPOCHS["784-10"]),
         cnn_epochs=EPOCHS["CNN"],
         torch_world="\n".join(torch_world_rows(clustering)),
+        start=table_in(old, OF_START),
         rows="\n".join(rows),
         speed="\n".join(speed),
         jax=peak["JAX"],

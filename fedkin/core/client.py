@@ -28,6 +28,7 @@ from fedkin.core.train_call import TrainCall, shortened
 from fedkin.core.training import LocalTraining
 
 CHUNK_BYTES = 256 * 2**20  # samples and vectors that one portion may hold
+_FEWER_SAMPLES = 4  # several portions hold a quarter of these bytes of samples each
 
 
 @dataclass(frozen=True)
@@ -354,7 +355,13 @@ class ClientRows:
         active = np.flatnonzero(self.active)
         rows = active[np.argsort(self.clients[active], kind="stable")]
         clients = self.clients[rows]
-        each = self.data.train.sizes[clients] * self.data.x[:1].nbytes + numbers * BYTES_PER_NUMBER
+        samples = self.data.train.sizes[clients] * self.data.x[:1].nbytes
+        vectors = numbers * BYTES_PER_NUMBER
+        each = samples + vectors
+        # Only a call in one portion can keep its samples on the devices for the next call. In other
+        # calls many samples at once would need memory and save no time.
+        if each.sum() > CHUNK_BYTES:
+            each = np.maximum(_FEWER_SAMPLES * samples, vectors)
         portions = np.cumsum(each) // CHUNK_BYTES
         if self.engine.together:  # each row takes the portion of its client's first row
             portions = portions[np.searchsorted(clients, clients)]

@@ -74,6 +74,7 @@ class JaxTrainer:
         self._lanes = lanes
         self._ids = ids
         self._largest = rounded_up(int(data.train.sizes.max()))
+        self._mean_size = float(data.train.sizes.mean())
         self._keep = has_room(devices[0], data.x.nbytes) if keep is None else keep
         self._kept: dict[int, Any] = {}  # samples, by the number of devices
         self._repeated = RepeatedSamples()
@@ -245,7 +246,6 @@ class JaxTrainer:
             kept = self._repeated.begin([rows.clients[device_rows] for device_rows in owned])
         plans = [
             plan(
-                x=self._data.x if kept.samples is None else None,
                 y=self._data.y,
                 owned=self._data.train,
                 rows=rows.select(device_rows),
@@ -253,7 +253,8 @@ class JaxTrainer:
             )
             for device_rows in owned
         ]
-        whole = stack_plans(plans)
+        needed = gather and kept.samples is None
+        whole = stack_plans(plans, self._data.x if needed else None, self._mean_size)
         if not self._keep:
             mesh = mesh_of(self._devices[: len(owned)])
             whole = whole._replace(x=self._repeated.on_devices(kept, mesh, whole.x))
