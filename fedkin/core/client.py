@@ -363,8 +363,7 @@ class ClientRows:
         portions = np.cumsum(each) // CHUNK_BYTES
         if self.engine.together:  # each row takes the portion of its client's first row
             portions = portions[np.searchsorted(clients, clients)]
-        for portion in np.unique(portions):
-            yield rows[portions == portion]
+        yield from (rows[portions == portion] for portion in np.unique(portions))
 
     def by_model(
         self, model_index: Int[np.ndarray, "n"]
