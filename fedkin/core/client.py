@@ -356,17 +356,14 @@ class ClientRows:
         rows = active[np.argsort(self.clients[active], kind="stable")]
         clients = self.clients[rows]
         samples = self.data.train.sizes[clients] * self.data.x[:1].nbytes
-        vectors = numbers * BYTES_PER_NUMBER
-        each = samples + vectors
-        # Only a call in one portion can keep its samples on the devices for the next call. In other
-        # calls many samples at once would need memory and save no time.
+        each = samples + numbers * BYTES_PER_NUMBER
+        # Many samples in a portion save no time: devices keep only those of a call in one portion.
         if each.sum() > CHUNK_BYTES:
-            each = np.maximum(_FEWER_SAMPLES * samples, vectors)
+            each = np.maximum(_FEWER_SAMPLES * samples, each)
         portions = np.cumsum(each) // CHUNK_BYTES
         if self.engine.together:  # each row takes the portion of its client's first row
             portions = portions[np.searchsorted(clients, clients)]
-        for portion in np.unique(portions):
-            yield rows[portions == portion]
+        yield from (rows[portions == portion] for portion in np.unique(portions))
 
     def by_model(
         self, model_index: Int[np.ndarray, "n"]

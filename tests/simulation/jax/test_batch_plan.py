@@ -41,6 +41,7 @@ def test_every_step_finds_its_samples(sizes: list[int], draws: list[int]) -> Non
     made = plan(y, owned, ProgramRows(np.array(clients), np.array(model_index), batches, words))
     samples = x[made.used]
     gathered = stack_plans([made], x, float(np.mean(sizes))).x
+    assert gathered is not None
     np.testing.assert_array_equal(gathered[0, : len(samples)], samples)
     assert not gathered[0, len(samples) :].any()
     for row, (client, batch) in enumerate(zip(clients, batches, strict=True)):
@@ -112,6 +113,7 @@ def test_calls_with_equally_many_clients_share_a_program() -> None:
         words = np.zeros((len(clients), 2), np.uint32)
         rows = ProgramRows(np.array(clients), np.zeros(len(clients), int), batches, words)
         stacked = stack_plans([plan(y, owned, rows)], x, float(np.mean(sizes)))
+        assert stacked.x is not None
         return (stacked.x.shape, stacked.y.shape, stacked.steps.batches.shape)
 
     assert shapes(0, 1, 2, 3) == shapes(4, 5, 6, 7) == shapes(0, 7, 2, 5)
