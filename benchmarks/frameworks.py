@@ -7,8 +7,9 @@ docs/benchmarks.md.
 FedAvg with 1,000 clients of 60 samples in the mean, cohorts of 20, one local epoch in batches of
 10, no evaluation. A framework runs with an interpreter that has it and PyTorch installed
 (``--with``), and is left out without one. A turn has the median seconds of the rounds after the
-first three. PyTorch has one thread for perceptrons, and all cores for convolutions, because that
-is faster. On the clock of the cores it always has one. Results are stored by network and framework, so each can be measured separately.
+first three. PyTorch has one thread for perceptrons, and all cores for convolutions, because that is
+faster. On the clock of the cores it always has one. Results are stored by network and framework, so
+each can be measured separately.
 
 ``--clock core`` counts the time of the cores, of all threads of a process together. On a machine
 that is used by other programs, too, it is more reliable than the clock on the wall. Flower's

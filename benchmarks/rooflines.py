@@ -93,7 +93,7 @@ def steps(updates: int, parameters: int, clients: int) -> list[Step]:
 
     def multiply() -> None:
         for block in blocks:
-            block @ block.T
+            np.matmul(block, block.T)
 
     def convert() -> None:
         for _ in float64_blocks(x):
