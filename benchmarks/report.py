@@ -93,8 +93,9 @@ writes it. `make bench` writes all others.
 FedAvg with 1,000 clients of 60 samples in the mean, cohorts of 20, one local epoch in batches \
 of 10, no evaluation.
 
-* The first row has fedkin's seconds. Its last cell has the clock and the machine. Core seconds \
-are those of all threads together.
+* The first row has fedkin's seconds. Its last cell has the clock and the machine. On the clock \
+of the cores the threads of a
+  process count together, and PyTorch has one.
 * The other rows have the framework's seconds divided by fedkin's: the median of the turns, and \
 their range. Above 1, fedkin is faster.
 * fedkin's rounds write their records, count bytes and can be resumed to the bit. With one epoch \

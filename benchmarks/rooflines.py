@@ -5,8 +5,8 @@ docs/benchmarks.md.
 
 The clock counts the core's time (of all threads together), so other programs have little influence.
 The steps take turns. The core's limits are measured in the same turns: a large matrix product in
-float64, and reading a large array. A bound is the larger of two times: that of the arithmetic at
-the product's speed, and that of the memory. The share is the bound divided by the time.
+float64, and reading a large array. A bound is the larger of two times: the arithmetic takes
+one at the product's speed, and reading takes the other. The share is the bound divided by the time.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def steps(updates: int, parameters: int, clients: int) -> list[Step]:
 
     def multiply() -> None:
         for block in blocks:
-            block @ block.T
+            np.matmul(block, block.T)
 
     def convert() -> None:
         for _ in float64_blocks(x):
@@ -118,7 +118,7 @@ def measured(all_steps: list[Step], turns: int) -> list[list[str]]:
     """The rows of the table.
 
     Args:
-        all_steps: what is measured.
+        all_steps: the computations.
         turns: of each step.
     """
     square = np.random.default_rng(0).random((SIDE, SIDE))
@@ -134,7 +134,7 @@ def measured(all_steps: list[Step], turns: int) -> list[list[str]]:
 
 
 def row(step: Step, times: Times) -> list[str]:
-    """A line: the time, what was achieved, the bound, and the share with its quartiles.
+    """A line: the time, the achieved speed, the bound, and the share with its quartiles.
 
     Args:
         step: a computation.

@@ -10,7 +10,7 @@
 4. ``server.py`` (c): scoring, cold starts and the server's maths at a million parameters.
 5. ``paper_run.py`` (d): a run of FlexCFL's Table III at full length.
 
-Each measurement is stored when it is made. The script continues with what is not stored, until its
+Each measurement is stored when it is made. The script continues with the missing ones, until its
 minutes are over. ``page.py`` writes the tables of docs/gpu.md from the stored results. ``--small``
 does everything in its smallest form, on any device. The script runs from a checkout, without an
 installed fedkin.

@@ -13,7 +13,7 @@ PAGE = Path("docs/gpu.md")
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Measure what is not stored yet, and write the page.
+    """Make the measurements that are not stored yet, and write the page.
 
     Args:
         arguments: of the command; None for those of the process.
@@ -21,7 +21,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__)
     parser.add_argument("--minutes", type=float, default=10, help="no measurement begins later")
     parser.add_argument("--parts", default="abcd", help="which parts are measured")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="what is stored")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="of the measurements")
     parser.add_argument("--page", type=Path, default=PAGE, help="where the tables are written")
     parser.add_argument("--only-page", action="store_true", help="write the stored results")
     parser.add_argument("--small", action="store_true", help="the smallest form, on any device")

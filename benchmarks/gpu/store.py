@@ -1,4 +1,4 @@
-"""The stored results: what was measured, or why it was not."""
+"""The stored results: numbers, or the reason why there are none."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def save(path: Path, results: Results) -> None:
 
 
 def numbers(results: Results, part: str, name: str) -> dict[str, Any] | None:
-    """What was measured; None if nothing was, or if it failed."""
+    """The measured numbers; None if there are none, or if the measurement failed."""
     found = results["measured"].get(part, {}).get(name)
     return None if found is None or FAULT in found else found
 

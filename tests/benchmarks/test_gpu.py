@@ -74,7 +74,7 @@ def test_the_page_has_the_stored_results() -> None:
     assert page.section(store.load(RESULTS)) in PAGE.read_text()
 
 
-def test_what_was_not_measured_is_said() -> None:
+def test_missing_measurements_are_named() -> None:
     text = page.section(store.load(Path("nowhere.json")))
     assert text.startswith("**No run on a GPU has been measured yet.**")
     assert f"| {MLP} | not measured | not measured |" in text
