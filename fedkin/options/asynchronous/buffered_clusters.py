@@ -37,7 +37,7 @@ from fedkin.core.validation import check_not_negative, check_positive, check_pos
 from fedkin.core.world import World, clients_at_work
 from fedkin.options.asynchronous.buffer_rule import BufferRule
 from fedkin.options.asynchronous.buffered_world import BufferedWorld
-from fedkin.options.asynchronous.progress import Progress
+from fedkin.options.asynchronous.progress import BufferProgress
 from fedkin.options.asynchronous.recorded_order import RecordedRound, read_order, record_of
 from fedkin.options.asynchronous.reply_sources import (
     DrawnTimes,
@@ -204,7 +204,7 @@ class ActiveBufferedClusters(ActiveOption):
         self._step = RecordedRound((), (), 0.0)
         self._stepped = None
         self._check_sizes(state.assignment)
-        return self._with(state, Progress.begin(state.clusters))
+        return self._with(state, BufferProgress.begin(state.clusters))
 
     def _check_sizes(self, assignment: Int[np.ndarray, "N"]) -> None:
         """Raise MethodError if a cluster has fewer clients than its buffer needs."""
@@ -242,17 +242,17 @@ class ActiveBufferedClusters(ActiveOption):
             after = replace(after, assignment=assignment)
         return self._with(after, world.progress)
 
-    def _progress(self, state: State) -> Progress:
+    def _progress(self, state: State) -> BufferProgress:
         """The requests, versions and counts in a state."""
         arrays = dict(self.arrays(state))
-        return Progress(
+        return BufferProgress(
             versions=arrays.pop("versions").copy(),
             counts=arrays.pop("counts").copy(),
             clock=float(arrays.pop("clock")[0]),
             requests=Requests(**arrays),
         )
 
-    def _with(self, state: State, progress: Progress) -> State:
+    def _with(self, state: State, progress: BufferProgress) -> State:
         """The state with this progress."""
         numbers = {
             "versions": progress.versions,

@@ -18,7 +18,7 @@ from fedkin.core.task import Task
 from fedkin.core.world import World
 from fedkin.core.world_proxy import WorldProxy
 from fedkin.options.asynchronous.buffer_rule import BufferRule
-from fedkin.options.asynchronous.progress import Progress
+from fedkin.options.asynchronous.progress import BufferProgress
 from fedkin.options.asynchronous.recorded_order import Arrival
 from fedkin.options.asynchronous.reply_sources import ReplySource
 from fedkin.options.asynchronous.requests import Requests, numbers_of, other_means
@@ -41,7 +41,7 @@ class BufferedWorld(WorldProxy):
         world: World,
         rule: BufferRule,
         make_source: Callable[[Task, str], ReplySource],
-        progress: Progress,
+        progress: BufferProgress,
         assignment: Int[np.ndarray, "N"],
         round: int,
     ) -> None:

@@ -12,7 +12,7 @@ from fedkin.options.asynchronous.requests import Requests
 
 
 @dataclass
-class Progress:
+class BufferProgress:
     """The progress of a run with asynchronous clusters.
 
     Attributes:
@@ -28,7 +28,7 @@ class Progress:
     requests: Requests = field(default_factory=Requests.none)
 
     @classmethod
-    def begin(cls, clusters: int) -> Progress:
+    def begin(cls, clusters: int) -> BufferProgress:
         """The progress before the first step.
 
         Args:

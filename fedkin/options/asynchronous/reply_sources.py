@@ -24,7 +24,7 @@ from fedkin.core.world import (
     late_replies,
     wait_for_late_replies,
 )
-from fedkin.options.asynchronous.progress import Progress
+from fedkin.options.asynchronous.progress import BufferProgress
 from fedkin.options.asynchronous.recorded_order import Arrival, RecordedRound
 from fedkin.options.asynchronous.reply_times import TimedOption
 from fedkin.options.asynchronous.requests import numbers_of
@@ -36,7 +36,7 @@ _log = logging.getLogger("fedkin")
 class ReplySource(Protocol):
     """Decides which clients are asked, and whose reply arrives next."""
 
-    def prepare(self, progress: Progress) -> None:
+    def prepare(self, progress: BufferProgress) -> None:
         """Begin a step."""
         ...
 
@@ -49,7 +49,7 @@ class ReplySource(Protocol):
         never comes, infinite if that is not known yet."""
         ...
 
-    def next(self, progress: Progress) -> int | None:
+    def next(self, progress: BufferProgress) -> int | None:
         """Index of the request whose reply arrives next; None if no reply comes in this step."""
         ...
 
@@ -68,7 +68,7 @@ class DrawnTimes:
         self._clients = clients
         self._stream = stream
 
-    def prepare(self, progress: Progress) -> None:
+    def prepare(self, progress: BufferProgress) -> None:
         """Nothing is to be done."""
 
     def asks(self, clients: Int[np.ndarray, "n"]) -> Bool[np.ndarray, "n"]:
@@ -80,7 +80,7 @@ class DrawnTimes:
         times = self._times.times(clients, self._clients, self._stream)
         return np.where(reply.arrived, times, np.nan)
 
-    def next(self, progress: Progress) -> int | None:
+    def next(self, progress: BufferProgress) -> int | None:
         """The request with the earliest reply. The clock goes on to this time."""
         row = progress.first_to_arrive()
         if row is not None:
@@ -109,7 +109,7 @@ class RecordedReplies:
         self._round = round
         self._arrived = 0
 
-    def prepare(self, progress: Progress) -> None:
+    def prepare(self, progress: BufferProgress) -> None:
         """Drop requests that the recorded run has lost: their clients are asked again."""
         again = np.isin(progress.requests.client, self._step.asked) & ~progress.requests.buffered
         progress.requests = progress.requests.select(~again)
@@ -122,7 +122,7 @@ class RecordedReplies:
         """No time is known, but a client that has dropped out never replies."""
         return np.where(reply.arrived, np.inf, np.nan)
 
-    def next(self, progress: Progress) -> int | None:
+    def next(self, progress: BufferProgress) -> int | None:
         """The request whose reply came next in the recorded run.
 
         Raises:
@@ -182,7 +182,7 @@ class RealReplies:
         self._vector = vector
         self._rounds = rounds
 
-    def prepare(self, progress: Progress) -> None:
+    def prepare(self, progress: BufferProgress) -> None:
         """Read the replies that came since the last step, and drop requests that are lost: those of
         a server that was started again, and those of sites that have failed."""
         self._fetch(progress)
@@ -201,7 +201,7 @@ class RealReplies:
         at_work = np.isin(clients, self._at_work())
         return np.where(reply.arrived, 0.0, np.where(at_work, np.inf, np.nan))
 
-    def next(self, progress: Progress) -> int | None:
+    def next(self, progress: BufferProgress) -> int | None:
         """The next reply that has come, waiting until the end of the round."""
         while (row := progress.first_to_arrive()) is None:
             if not wait_for_late_replies(self._world):
@@ -214,7 +214,7 @@ class RealReplies:
         clients = clients_at_work(self._world, self._task)
         return np.zeros(0, np.int64) if clients is None else clients
 
-    def _fetch(self, progress: Progress) -> None:
+    def _fetch(self, progress: BufferProgress) -> None:
         """Put replies that have come into their requests."""
         for late in late_replies(self._world, self._task, self._rounds):
             arrays = late.reply.arrays

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fedkin.options.asynchronous.buffer_rule import BufferRule
-from fedkin.options.asynchronous.progress import Progress
+from fedkin.options.asynchronous.progress import BufferProgress
 from fedkin.options.asynchronous.requests import Requests
 
 ORACLE = Path(__file__).parents[2] / "oracles" / "production.json"
@@ -24,7 +24,7 @@ def rule(**changed: Any) -> BufferRule:
     return BufferRule(**{**numbers, "lr": VECTORS["server_rate"], **changed})
 
 
-def request(progress: Progress, client: int, cluster: int) -> Requests:
+def request(progress: BufferProgress, client: int, cluster: int) -> Requests:
     """A request whose update is not known yet."""
     return Requests(
         client=np.array([client]),
@@ -39,9 +39,9 @@ def request(progress: Progress, client: int, cluster: int) -> Requests:
     )
 
 
-def played(rule: BufferRule) -> tuple[Progress, np.ndarray]:
+def played(rule: BufferRule) -> tuple[BufferProgress, np.ndarray]:
     """The progress and the models after all events, each of which is compared."""
-    progress = Progress.begin(2)
+    progress = BufferProgress.begin(2)
     models = np.array(VECTORS["start"])
     for event in VECTORS["events"]:
         client = event["client"]
@@ -121,7 +121,7 @@ def test_samples_weigh_updates_and_stale_ones_keep_their_weight() -> None:
 
 
 def test_a_reply_that_is_too_stale_is_dropped() -> None:
-    progress = Progress.begin(2)
+    progress = BufferProgress.begin(2)
     progress.requests = request(progress, client=5, cluster=1)
     progress.versions[1] = 4
     assert not progress.arrive(0, 1, rule())
@@ -130,7 +130,7 @@ def test_a_reply_that_is_too_stale_is_dropped() -> None:
 
 
 def test_another_number_of_models_drops_requests() -> None:
-    progress = Progress.begin(2)
+    progress = BufferProgress.begin(2)
     progress.requests = request(progress, client=5, cluster=1)
     progress.versions[1] = 4
     progress.match_models(2)
