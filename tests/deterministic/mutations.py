@@ -11,7 +11,7 @@ from unittest.mock import patch
 import numpy as np
 
 from fedkin.core import storage
-from fedkin.options.asynchronous.progress import Progress
+from fedkin.options.asynchronous.progress import BufferProgress
 from fedkin.run.folder import run_folder
 from fedkin.run.folder.checkpoint import Checkpoint
 from fedkin.run.folder.run_folder import Folder
@@ -213,13 +213,13 @@ def _uncounted_in_a_step() -> Any:
 
 def _always_fresh() -> Any:
     """A reply counts as one to the present version of its model."""
-    receive = Progress.receive
+    receive = BufferProgress.receive
 
     def fresh(self: Any, **reply: Any) -> None:
         receive(self, **reply)
         self.requests = replace(self.requests, version=self.versions[self.requests.cluster])
 
-    return patch.object(Progress, "receive", fresh)
+    return patch.object(BufferProgress, "receive", fresh)
 
 
 MUTATIONS: dict[str, Callable[[], Any]] = {

@@ -383,7 +383,7 @@ def test_newcomers_join_while_others_work() -> None:
         cohort=8,
         options=[fk.BufferedClusters(**SLOW)],
         scenario=fk.Population(arrivals={3: 4}),
-        callbacks=fk.BufferProgress(False),
+        callbacks=fk.Progress(False),
     )
     assert (run.assignment >= 0).all()
     assert run.records[-1]["replies_used"] == 16
