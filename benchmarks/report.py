@@ -101,9 +101,6 @@ their range. Above 1, fedkin is faster.
 * fedkin's rounds write their records, count bytes and can be resumed to the bit. With one epoch \
 this is a large part of a round, and
   [with more epochs](#local-training) a small one.
-* Some of fedkin's core seconds are threads of NumPy that wait for each other when distances to \
-the models are recorded. On a busy
-  machine `OPENBLAS_NUM_THREADS=1` avoids this.
 
 <!-- {of_frameworks} -->
 {frameworks}

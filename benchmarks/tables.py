@@ -16,7 +16,8 @@ def put(page: Path, command: str, head: Sequence[str], rows: Sequence[Sequence[s
         head: column headings.
         rows: the cells.
     """
-    table = markdown(head, rows)
+    lines = [head, ["---"] * len(head), *rows]
+    table = "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
     mark = f"<!-- {command} -->\n"
     text, count = re.subn(rf"{re.escape(mark)}(\|.*\n)*", lambda _: mark + table, page.read_text())
     if count != 1:
