@@ -106,8 +106,8 @@ this is a large part of a round, and
 {frameworks}
 The networks have 7,850, 101,770, 407,050, 50,186 and 325,578 parameters. The first three \
 rounds, which also compile, are left
-out. Flower's clients are separate processes, so it has no core seconds; \
-[below](#local-training) it is compared on the wall clock.
+out. Flower's job of this size did not end within 200 seconds; \
+[local training](#local-training) compares a smaller one.
 
 ## Many clients
 
