@@ -5,8 +5,9 @@ docs/benchmarks.md.
 
 The clock counts the core's time (of all threads together), so other programs have little influence.
 The steps take turns. The core's limits are measured in the same turns: a large matrix product in
-float64, and reading a large array. A bound is the larger of two times: the arithmetic takes
-one at the product's speed, and reading takes the other. The share is the bound divided by the time.
+float64, and reading a large array. A bound is the larger of two times: for the
+arithmetic at the product's speed, and for the memory at the speed of reading. The share is the
+bound divided by the time.
 """
 
 from __future__ import annotations
@@ -101,8 +102,13 @@ def steps(updates: int, parameters: int, clients: int) -> list[Step]:
 
     return [
         Step("EDC", lambda: edc_embedding(x, 5), products, x.nbytes),
-        Step("its products, of numbers in float64", multiply, part * products, 2 * part * x.nbytes),
-        Step("its conversion to float64", convert, 0.0, x.nbytes),
+        Step(
+            "products of an eighth of the parameters, in float64",
+            multiply,
+            part * products,
+            2 * part * x.nbytes,
+        ),
+        Step("conversion of all parameters to float64", convert, 0.0, x.nbytes),
         Step("MADC", lambda: madc(similarity), sums, similarity.nbytes, 0.5),
         Step(
             name="MADC, one number at a time",

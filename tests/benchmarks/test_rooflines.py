@@ -39,5 +39,5 @@ def test_the_steps_in_small() -> None:
     assert found["EDC"].operations == 28_800
     # 10 x 10 / 2 pairs, ten differences each, subtracted and added.
     assert found["MADC"].operations == 1000
-    part = found["its products, of numbers in float64"]
+    part = found["products of an eighth of the parameters, in float64"]
     assert part.operations == pytest.approx(28_800 / 8)
