@@ -47,10 +47,13 @@ def tampered(what: str, reply: bytes, random: Random) -> bytes:
         arrays[name] = array.astype(np.int64) - 2**40
     else:
         floats = [
-            one for one in sorted(arrays) if arrays[one].dtype.kind == "f" and "loss" not in one
+            one
+            for one in sorted(arrays)
+            if arrays[one].dtype.kind == "f" and "loss" not in one and one != "cosine"
         ]
         for one in floats:
-            # A loss may be: of a model that has diverged.
+            # NaN is a valid loss, of a model that has diverged, and a valid cosine, of a zero
+            # update.
             arrays[one] = np.full_like(arrays[one], np.nan)
         header |= {} if floats else {"failed": "nan"}
     return encode(RpcMessage(header, arrays))
