@@ -38,6 +38,7 @@ chaos: .venv/dev ## federations on random faults (SCHEDULES, 1000, from SEED on,
 	$(BIN)/python -m tests.deterministic --schedules $(or $(SCHEDULES),1000) --seed $(or $(SEED),0)
 	$(BIN)/python -m tests.deterministic --kill-one --schedules $(or $(SCHEDULES),1000) --seed $(or $(SEED),0)
 	$(BIN)/python -m tests.deterministic --ledgers --schedules $(or $(SCHEDULES),1000) --seed $(or $(SEED),0)
+	$(BIN)/python -m tests.deterministic --options --schedules $(or $(SCHEDULES),1000) --seed $(or $(SEED),0)
 	$(BIN)/python -m tests.deterministic --peers --schedules $(or $(SCHEDULES),1000) --seed $(or $(SEED),0)
 	$(BIN)/python -m tests.deterministic --every-write
 	$(BIN)/python -m tests.process.kill_drill --kills $(or $(KILLS),100) --seed $(or $(SEED),0)

@@ -46,6 +46,7 @@ def main() -> None:
         peak=peak,
         clustering=times,
         turns=options.turns,
+        old=options.out,
     )
     options.out.write_text(page)
     print(page)

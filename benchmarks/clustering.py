@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from benchmarks.measure import Times, simulated, take_turns
+from benchmarks.measure import simulated
+from benchmarks.turns import Times, take_turns
 from benchmarks.work import clients
 from fedkin.measures.cosine import cosine
 from fedkin.measures.edc import edc_embedding

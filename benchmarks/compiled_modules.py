@@ -21,9 +21,9 @@ import torch
 from torch import Tensor, nn
 
 import fedkin as fk
-from benchmarks.measure import take_turns
 from benchmarks.tables import put
 from benchmarks.torch_loop import network
+from benchmarks.turns import take_turns
 from fedkin.core.randomness import Stream
 from fedkin.core.train_call import TrainCall
 from fedkin.core.training import LocalTraining

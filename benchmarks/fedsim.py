@@ -16,8 +16,9 @@ import numpy as np
 from jaxtyping import Float, Int
 from sklearn.decomposition import PCA
 
-from benchmarks.measure import Times, simulated, take_turns
+from benchmarks.measure import simulated
 from benchmarks.report import machine
+from benchmarks.turns import Times, take_turns
 from benchmarks.work import clients
 from fedkin.clustering.kmeans import kmeans
 from fedkin.core.method import Method

@@ -253,24 +253,3 @@ def round_seconds(setting: Setting, rounds: int = 30, clients: int = 200) -> flo
     )
     seconds = [later - earlier for earlier, later in zip(stamps, stamps[1:], strict=False)]
     return statistics.median(seconds[FIRST:-1])
-
-
-def table(seconds: dict[str, float]) -> str:
-    """The part of the page.
-
-    Args:
-        seconds: of a round, by setting.
-    """
-    head = ["network and shapes", "seconds a round", "aim", "FLUTE prints, on its machine"]
-    rows = [
-        [n, f"{s:.3f}", f"below {SETTINGS[n].aim}", f"{SETTINGS[n].printed}"]
-        for n, s in seconds.items()
-    ]
-    lines = [f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rows]]
-    words = (
-        f"Rounds have the settings of FLUTE's table: cohorts of {COHORT}, batches of {BATCH}, and "
-        "one local epoch. A client has about 198 grey images of 28 x 28, or 100 images of "
-        "32 x 32 x 3; the images are random. The figures are medians of a run without scoring, in "
-        "which fedkin chose how many clients train side by side."
-    )
-    return "\n".join([words, "", *lines, ""])

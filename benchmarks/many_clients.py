@@ -2,6 +2,7 @@
 
     python -m benchmarks.many_clients [--clients 1000000] [--methods flexcfl,ifca,fedavg] [--folder
     DIR] [--write]
+    python -m benchmarks.many_clients --in-memory [--against TREE] [--write]
 
 Data: Synthetic(1, 1) with 20 samples of 60 numbers for each client, written once by ``fedkin data
 make`` and read from the file; a cohort of 100. For each method a run with a thousand clients and
@@ -12,6 +13,11 @@ whose samples are in the system's cache. A third run is stopped after half of it
 resumed: its models and assignments must equal those of the second. The last figures are the largest
 resident set of a process that makes Synthetic(1, 1) of 10,000 clients in memory, and the bytes of
 its samples.
+
+``--in-memory`` measures another run: the command ``fedkin run`` with FlexCFL on the same 10,000
+clients, made in memory, for 20 rounds with a cohort of 100. Each client has 50 samples or more (453
+in the mean). The figure is the largest resident set. With ``--against`` the run of another checkout
+of fedkin follows, and the ratio is printed.
 """
 
 from __future__ import annotations
@@ -50,6 +56,16 @@ HEAD = (
 )
 HEAD += ("checkpoint (MB; s)", "report (MB)", "resumed")
 AIMS = ("aim", "", "1.5", "5", "0.7", "", "10; 1", "4", "equal")
+IN_MEMORY = "python -m benchmarks.many_clients --in-memory --write"
+HEAD_IN_MEMORY = ("run", "samples (GB)", "resident set (GB)", "aim (GB)")
+SETTINGS = (
+    "data.name=synthetic",
+    f"data.clients={GENERATED}",
+    "model.name=mclr",
+    "method.name=flexcfl",
+    f"run.cohort={COHORT}",
+    "run.rounds=20",
+)
 
 
 def main() -> None:
@@ -63,11 +79,15 @@ def main() -> None:
         help="of the data, made where they are not there; default: a passing one",
     )
     parser.add_argument("--write", action="store_true", help=f"put the table into {PAGE}")
+    parser.add_argument("--in-memory", action="store_true", help="only this run")
+    parser.add_argument("--against", type=Path, help="another checkout of fedkin")
     parser.add_argument("--one", nargs=3, metavar=("DATA", "METHOD", "OUT"), help=argparse.SUPPRESS)
     parser.add_argument("--generate", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.generate:
         return generate()
+    if options.in_memory:
+        return in_memory(options.against, options.write)
     if options.one:
         print(json.dumps(run(Path(options.one[0]), options.one[1], Path(options.one[2]))))
         return
@@ -96,6 +116,43 @@ def generate() -> None:
         f"synthetic, {GENERATED:,} clients: {samples:.2f} GB of samples, at most {peak:.2f} GB "
         f"(aim: {allowed:.2f}), of which {before:.2f} before"
     )
+
+
+def in_memory(against: Path | None, write: bool) -> None:
+    """Measure the resident set of a run on data in memory, and of the same run by another checkout.
+
+    Args:
+        against: the other checkout; None: only this one.
+        write: whether to put the figure into the page.
+    """
+    import fedkin as fk
+
+    samples = fk.data.synthetic(clients=GENERATED).x.nbytes / 1e9
+    peak = resident_set(Path.cwd())
+    print(f"FlexCFL, {GENERATED:,} clients in memory: resident set {peak:.2f} GB", flush=True)
+    if against is not None:
+        other = resident_set(against.resolve())
+        print(f"{against}: {other:.2f} GB, ratio {peak / other:.2f}", flush=True)
+    if write:
+        row = (f"FlexCFL, {GENERATED:,} clients", f"{samples:.2f}", f"**{peak:.2f}**", "1.9")
+        put(PAGE, IN_MEMORY, HEAD_IN_MEMORY, [row])
+
+
+def resident_set(tree: Path) -> float:
+    """The largest resident set of a run by the checkout in a folder, in GB."""
+    with tempfile.TemporaryDirectory() as out:
+        command = [sys.executable, "-m", "fedkin", "run", *SETTINGS, "--out", f"{out}/run"]
+        process = subprocess.Popen(
+            command,
+            cwd=tree,
+            env={**os.environ, "PYTHONPATH": str(tree)},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        _, status, used = os.wait4(process.pid, 0)
+    if status:
+        raise RuntimeError(f"{' '.join(command)} failed")
+    return used.ru_maxrss / 1e6
 
 
 def make(clients: int, folder: Path) -> None:

@@ -1,5 +1,4 @@
-"""Measurements: engines take turns on the same work (A B A B ...), so that a slow spell affects all
-of them."""
+"""Measurements of fedkin's engine compared with other engines on the same work."""
 
 from __future__ import annotations
 
@@ -16,54 +15,17 @@ import numpy as np
 import torch
 
 from benchmarks import numpy_loop, torch_loop
+from benchmarks.turns import EPOCHS, MODEL, Times, federated, take_turns
 from benchmarks.work import BATCH, CLASSES, FEATURES, LR, Clients, clients
 from fedkin.core.randomness import Stream
 from fedkin.core.training import LocalTraining
-from fedkin.data.federated import FederatedData, Ragged
 from fedkin.models import MODELS, Model
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.tasks.evaluate import evaluate
 from fedkin.tasks.train import train
 
-Times = dict[str, np.ndarray]  # seconds of each turn, by engine
-EPOCHS = {"784-10": 20, "784-128-10": 20, "CNN": 2}
-MODEL = {"784-10": "mclr", "784-128-10": "mlp", "CNN": "cnn"}
 THREADS = torch.get_num_threads()
 FLOWER = Path(".venv/flower/bin")
-
-
-def take_turns(engines: dict[str, Callable[[int], object]], turns: int, warm: int = 2) -> Times:
-    """Seconds of each engine at each turn, after some turns that do not count (compilation,
-    caches).
-
-    Args:
-        engines: called with the number of the turn.
-        turns: that count.
-        warm: that do not.
-    """
-    seconds: dict[str, list[float]] = {name: [] for name in engines}
-    for turn in range(-warm, turns):
-        for name, engine in engines.items():
-            start_time = time.perf_counter()
-            engine(turn + warm)
-            if turn >= 0:
-                seconds[name].append(time.perf_counter() - start_time)
-    return {name: np.array(s) for name, s in seconds.items()}
-
-
-def federated(data: Clients, test_share: float = 0.1) -> FederatedData:
-    """The same samples as fedkin takes them; the last tenth of each client's serves as its test
-    data too."""
-    rows = [np.arange(a, b) for a, b in zip(data.offsets[:-1], data.offsets[1:], strict=True)]
-    test = [r[-max(1, round(test_share * len(r))) :] for r in rows]
-    return FederatedData(
-        name="benchmark",
-        x=data.x,
-        y=data.y,
-        classes=CLASSES,
-        train=Ragged.of(rows),
-        test=Ragged.of(test),
-    )
 
 
 def simulated(data: Clients, name: str) -> tuple[SimulatedWorld, np.ndarray]:

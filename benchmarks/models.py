@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from benchmarks.measure import Times, take_turns
+from benchmarks.turns import Times, take_turns
 from fedkin.core.randomness import Stream
 from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData, Ragged

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from benchmarks.measure import Times, simulated, take_turns
+from benchmarks.measure import simulated
+from benchmarks.turns import Times, take_turns
 from benchmarks.work import Clients, clients
 from fedkin.core.randomness import Stream
 from fedkin.methods import PANM

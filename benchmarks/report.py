@@ -10,8 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.clustering import MADC_SMALL
-from benchmarks.measure import EPOCHS, Times
+from benchmarks.start import PLACE as OF_START
+from benchmarks.tables import table_in
 from benchmarks.torch_world import NETWORKS
+from benchmarks.turns import EPOCHS, Times
 from benchmarks.work import BATCH, clients, flops_per_sample, steps
 
 AIMS = {
@@ -79,10 +81,69 @@ def machine(flower: bool) -> str:
 
 PAGE = """# Benchmarks
 
-`make bench` writes this page. The engines take turns on the same work within one run, \
-so only the ratios can be compared.
+How fast is a round in fedkin, compared with other frameworks and with what the machine allows? \
+The engines take turns on the same
+work, so only the ratios can be compared. The comment above a table names the command that \
+writes it. `make bench` writes all others.
 
 {machine}
+
+## A round of 20 clients
+
+FedAvg with 1,000 clients of 60 samples in the mean, cohorts of 20, one local epoch in batches \
+of 10, no evaluation.
+
+* The first row has fedkin's seconds. Its last cell has the clock and the machine. On the clock \
+of the cores the threads of a
+  process count together, and PyTorch has one.
+* The other rows have the framework's seconds divided by fedkin's: the median of the turns, and \
+their range. Above 1, fedkin is faster.
+* fedkin's rounds write their records, count bytes and can be resumed to the bit. With one epoch \
+this is a large part of a round, and
+  [with more epochs](#local-training) a small one.
+
+<!-- {of_frameworks} -->
+{frameworks}
+The networks have 7,850, 101,770, 407,050, 50,186 and 325,578 parameters. The first three \
+rounds, which also compile, are left
+out. Flower's job of this size did not end within 200 seconds; \
+[local training](#local-training) compares a smaller one.
+
+## Many clients
+
+![seconds of a round by the number of clients](images/benchmark-clients.svg)
+
+`python -m benchmarks.clients_curve` measures and draws this figure. [Many \
+clients](many-clients.md) has memory and files.
+
+## Speed relative to the machine
+
+![share of the machine's speed](images/benchmark-peak.svg)
+
+`python -m benchmarks.peak_figure` draws this figure from the two tables of this section.
+
+A 2048 x 2048 float32 matrix product in the same run: JAX {jax:.0f}, NumPy {numpy:.0f} GFLOP/s. \
+Only the multiply-adds of the
+layers are counted.
+
+<!-- {of_networks} -->
+| model | GFLOP/s in local training | share of the faster matrix product |
+|---|---|---|
+{speed}
+
+The measures of clustering on one core. A bound is what the core allows: the speed of a large \
+matrix product in float64, or of
+reading memory. MADC has no products, so its bound is half as many operations.
+
+<!-- {of_rooflines} -->
+{rooflines}
+* **EDC** computes the inner products of 100 updates of 3.3 million parameters. Most of its time \
+is the matrix product itself.
+  The library reaches this share in a product with only 100 rows. A part goes into the \
+conversion to float64.
+* **MADC** compares 1,000 clients. SciPy subtracts and adds one number at a time, and the last \
+row has the bound for that. Another
+  order of the sums would be faster, and would change their last bits.
 
 ## Local training
 
@@ -113,16 +174,16 @@ on one thread.
 |---|---|---|---|---|---|
 {torch_world}
 
-## Speed relative to the machine
+## Start
 
-A 2048 x 2048 float32 matrix product in the same run: JAX {jax:.0f}, NumPy {numpy:.0f} GFLOP/s. \
-Only the multiply-adds of the
-layers are counted.
+How long does a user wait for the first result? Each work is a new process. \
+The run is `fedkin run --rounds 20`: FedGroup and
+FedAvg on digits, until the table of results is shown. \
+Programs are compiled in the first run and kept on disk. Processor seconds
+are those of the whole process. Only their ratio applies to other machines.
 
-| model | GFLOP/s in local training | share of the faster matrix product |
-|---|---|---|
-{speed}
-
+<!-- python -m benchmarks.start --write -->
+{start}
 ## Evaluation
 
 | work | time | share of a training round |
@@ -169,6 +230,12 @@ The other layers cost the same either way.
 * [What each method costs](benchmarks-methods.md): clients a second of every method.
 * [Many clients](many-clients.md) and [a GPU](gpu.md): the speed of larger federations.
 """
+
+
+# Comments above tables that other commands write, or that the figure reads.
+OF_FRAMEWORKS = "python -m benchmarks.frameworks --only-page"
+OF_NETWORKS = "share of the machine, by network"
+OF_ROOFLINES = "python -m benchmarks.rooflines --write"
 
 
 def clustering_rows(edc: Times, madc: Times, choice: Times) -> list[str]:
@@ -319,8 +386,9 @@ def page(
     peak: dict[str, float],
     clustering: dict[str, Times],
     turns: int,
+    old: Path,
 ) -> str:
-    """The text of docs/benchmarks.md.
+    """The text of docs/benchmarks.md. Tables of other commands are those of the old page.
 
     Args:
         training: times of local training by model.
@@ -329,6 +397,7 @@ def page(
         peak: GFLOP/s of a matrix product.
         clustering: times of all other comparisons.
         turns: number of measurements of each engine.
+        old: the page before.
     """
     sizes = clients(20).sizes
     best = max(peak.values())
@@ -351,6 +420,11 @@ def page(
     ]
     return PAGE.format(
         machine=machine(flower is not None),
+        of_frameworks=OF_FRAMEWORKS,
+        of_networks=OF_NETWORKS,
+        of_rooflines=OF_ROOFLINES,
+        frameworks=table_in(old, OF_FRAMEWORKS),
+        rooflines=table_in(old, OF_ROOFLINES),
         smallest=sizes.min(),
         largest=sizes.max(),
         mean=sizes.mean(),
@@ -360,6 +434,7 @@ def page(
         steps=steps(sizes, EPOCHS["784-10"]),
         cnn_epochs=EPOCHS["CNN"],
         torch_world="\n".join(torch_world_rows(clustering)),
+        start=table_in(old, OF_START),
         rows="\n".join(rows),
         speed="\n".join(speed),
         jax=peak["JAX"],

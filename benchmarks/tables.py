@@ -25,6 +25,17 @@ def put(page: Path, command: str, head: Sequence[str], rows: Sequence[Sequence[s
     page.write_text(text)
 
 
+def table_in(page: Path, command: str) -> str:
+    """The text of the table after ``<!-- command -->`` in a page; empty if there is none.
+
+    Args:
+        page: the file.
+        command: the text of the comment.
+    """
+    table = re.search(rf"{re.escape(f'<!-- {command} -->')}\n((?:\|.*\n)*)", page.read_text())
+    return table[1] if table else ""
+
+
 def rows_in(page: Path, command: str) -> dict[str, list[str]]:
     """The rows of the table after ``<!-- command -->`` in a page, by their first cell.
 
@@ -32,7 +43,6 @@ def rows_in(page: Path, command: str) -> dict[str, list[str]]:
         page: the file.
         command: the text of the comment.
     """
-    table = re.search(rf"{re.escape(f'<!-- {command} -->')}\n((?:\|.*\n)*)", page.read_text())
-    lines = table[1].splitlines()[2:] if table else []
+    lines = table_in(page, command).splitlines()[2:]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     return {row[0]: row for row in rows}

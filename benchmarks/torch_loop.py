@@ -12,8 +12,16 @@ def network(name: str) -> nn.Module:
     """The same layers as fedkin's models of the same shape."""
     if name == "784-10":
         return nn.Linear(FEATURES, CLASSES)
-    if name == "784-128-10":
-        return nn.Sequential(nn.Linear(FEATURES, 128), nn.ReLU(), nn.Linear(128, CLASSES))
+    if name == "FEMNIST's CNN":
+        return femnist_cnn()
+    if name == "CNN":
+        return mnist_cnn()
+    hidden = int(name.split("-")[1])
+    return nn.Sequential(nn.Linear(FEATURES, hidden), nn.ReLU(), nn.Linear(hidden, CLASSES))
+
+
+def mnist_cnn() -> nn.Module:
+    """Two convolutions, 50,186 parameters."""
     return nn.Sequential(
         nn.Unflatten(1, (1, 28, 28)),
         nn.Conv2d(1, 32, 3, padding=1),
@@ -26,6 +34,20 @@ def network(name: str) -> nn.Module:
         nn.Dropout(0.5),
         nn.Linear(7 * 7 * 64, CLASSES),
     )
+
+
+def femnist_cnn() -> nn.Module:
+    """Six convolutions and two dense layers, 325,578 parameters."""
+    layers: list[nn.Module] = [nn.Unflatten(1, (1, 28, 28))]
+    channels = 1
+    for outputs in (32, 64):
+        layers += [nn.Conv2d(channels, outputs, 3), nn.ReLU()]
+        layers += [nn.Conv2d(outputs, outputs, 3), nn.ReLU()]
+        layers += [nn.Conv2d(outputs, outputs, 5, stride=2, padding=2), nn.ReLU()]
+        layers.append(nn.Dropout(0.4))
+        channels = outputs
+    layers += [nn.Flatten(), nn.Linear(4 * 4 * 64, 128), nn.ReLU(), nn.Dropout(0.4)]
+    return nn.Sequential(*layers, nn.Linear(128, CLASSES))
 
 
 def tensors(data: Clients) -> list[tuple[torch.Tensor, torch.Tensor]]:

@@ -8,7 +8,8 @@ from collections.abc import Callable
 import numpy as np
 
 from benchmarks import torch_loop
-from benchmarks.measure import EPOCHS, Times, federated, fedkin_round, take_turns
+from benchmarks.measure import fedkin_round
+from benchmarks.turns import EPOCHS, Times, federated, take_turns
 from benchmarks.work import BATCH, LR, clients
 from fedkin.core.randomness import Stream
 from fedkin.core.training import LocalTraining

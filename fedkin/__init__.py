@@ -81,6 +81,10 @@ if TYPE_CHECKING:
     from fedkin.methods import *  # noqa: F403
     from fedkin.models import as_model as as_model
     from fedkin.models.lora import lora as lora
+    from fedkin.options.asynchronous.buffered_clusters import (
+        BufferedClusters as BufferedClusters,
+    )
+    from fedkin.options.asynchronous.first_replies import FirstReplies as FirstReplies
     from fedkin.options.attack.byzantine import Byzantine as Byzantine
     from fedkin.options.base import Option as Option
     from fedkin.options.late.late_replies import LateReplies as LateReplies
@@ -151,6 +155,7 @@ _HOME = {
     "AdamW": "fedkin.core.training",
     "Advice": "fedkin.analysis.advise",
     "AtLeast": "fedkin.core.requirements",
+    "BufferedClusters": "fedkin.options.asynchronous.buffered_clusters",
     "Byzantine": "fedkin.options.attack.byzantine",
     "CheckpointError": "fedkin.core.errors",
     "ClientDP": "fedkin.options.privacy.client_dp",
@@ -174,6 +179,7 @@ _HOME = {
     "FedYogi": "fedkin.options.server_optimizer",
     "FedBias": "fedkin.options.personal.parts",
     "FedkinError": "fedkin.core.errors",
+    "FirstReplies": "fedkin.options.asynchronous.first_replies",
     "Forgotten": "fedkin.removal.forgotten",
     "GaussianNoise": "fedkin.options.noise.data_noise",
     "LateReplies": "fedkin.options.late.late_replies",

@@ -36,8 +36,11 @@ class WeightedSum:
             weight: the weight of each update.
             model_index: the model to whose sum each update is added.
         """
+        # One array for the products of all rows: a new one for each row takes more time.
+        weighted = np.empty(update.shape[1], np.float64)
         for row in np.flatnonzero(weight):
-            self._sum[model_index[row]] += np.float64(weight[row]) * update[row]
+            np.multiply(update[row], weight[row], out=weighted, dtype=np.float64)
+            self._sum[model_index[row]] += weighted
             self._weight[model_index[row]] += weight[row]
 
     def merge(self, other: WeightedSum) -> None:

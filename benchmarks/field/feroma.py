@@ -12,8 +12,8 @@ import statistics
 
 import numpy as np
 
-from benchmarks.measure import take_turns
 from benchmarks.throughput import FIRST, federation, passes, speed
+from benchmarks.turns import take_turns
 
 TURNS = 9
 ROUNDS = 24

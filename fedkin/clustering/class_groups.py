@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import numpy as np
 from jaxtyping import Float, Float64, Int, Num
-from scipy.sparse.csgraph import connected_components
 
 
 def madd(rows: Float[np.ndarray, "n q"]) -> Float64[np.ndarray, "n n"]:
@@ -49,6 +48,8 @@ def groups_by_class(heads: Float[np.ndarray, "n C q"], eps: float) -> Int[np.nda
         heads: rows of all classes.
         eps: largest distance of a pair.
     """
+    from scipy.sparse.csgraph import connected_components
+
     groups = np.zeros(heads.shape[:2], np.int64)
     for label in range(heads.shape[1]):
         near = madd(heads[:, label]) <= eps

@@ -52,6 +52,8 @@ def check_options(entries: Mapping[str, Entry], place: Place) -> None:
             f"{place('late.share')}: this option makes simulated clients late, and does not apply "
             "to real ones; remove it"
         )
+    if "asynchronous" in entries:
+        _check_asynchronous(entries["asynchronous"], place)
     secret = entries.get("secret")
     if secret is not None and secret.values.get("dropout"):
         raise ConfigError(
@@ -69,6 +71,15 @@ def check_options(entries: Mapping[str, Entry], place: Place) -> None:
         name = place("privacy.testing_only_seeded_noise")
         raise ConfigError(
             f"{name}: seeded noise is for tests of simulations, not for real sites; remove it"
+        )
+
+
+def _check_asynchronous(entry: Entry, place: Place) -> None:
+    """Raise ConfigError if the section [asynchronous] needs simulated clients."""
+    for name in entry.made.only_simulated():
+        raise ConfigError(
+            f"{place('asynchronous.' + name)}: this setting is for simulated clients, and does not "
+            "apply to real ones, which have federation.deadline; remove it"
         )
 
 

@@ -32,12 +32,13 @@ class SamplesSection(Section):
     """The section [samples]: the shape of a sample and the number of classes, equal at all sites.
 
     ``words`` is the size of the vocabulary if samples are word indices. ``features_of`` is the
-    backbone that computed the samples, if one did. ``labels`` and ``features``
-    are the names of the classes and of a table's columns. Their order must be the same at all
-    sites. ``scale_from`` has the ``mean`` and the ``scale`` of each column, by which all sites
-    scale their tables; or the encoding of columns with text and missing values, too, in the file of
-    `fedkin data join`. With ``scale`` the server computes these numbers before the first round,
-    from sums over the training samples of all sites.
+    backbone that computed the samples, if one did.
+
+    ``labels`` and ``features`` are the names of the classes and of a table's columns. Their order
+    must be the same at all sites. ``scale_from`` has the ``mean`` and the ``scale`` of each column,
+    by which all sites scale their tables; or the encoding of columns with text and missing values,
+    too, in the file of `fedkin data join`. With ``scale`` the server computes these numbers before
+    the first round, from sums over the training samples of all sites.
 
     ``task`` and ``loss`` say what labels are that are no classes. With survival, ``shape`` is the
     number of columns, and becomes the shape of a risk set. The server computes the mean and

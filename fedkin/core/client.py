@@ -28,6 +28,7 @@ from fedkin.core.train_call import TrainCall, shortened
 from fedkin.core.training import LocalTraining
 
 CHUNK_BYTES = 256 * 2**20  # samples and vectors that one portion may hold
+_FEWER_SAMPLES = 4  # several portions hold a quarter of these bytes of samples each
 
 
 @dataclass(frozen=True)
@@ -354,12 +355,15 @@ class ClientRows:
         active = np.flatnonzero(self.active)
         rows = active[np.argsort(self.clients[active], kind="stable")]
         clients = self.clients[rows]
-        each = self.data.train.sizes[clients] * self.data.x[:1].nbytes + numbers * BYTES_PER_NUMBER
+        samples = self.data.train.sizes[clients] * self.data.x[:1].nbytes
+        each = samples + numbers * BYTES_PER_NUMBER
+        # Many samples in a portion save no time: devices keep only those of a call in one portion.
+        if each.sum() > CHUNK_BYTES:
+            each = np.maximum(_FEWER_SAMPLES * samples, each)
         portions = np.cumsum(each) // CHUNK_BYTES
         if self.engine.together:  # each row takes the portion of its client's first row
             portions = portions[np.searchsorted(clients, clients)]
-        for portion in np.unique(portions):
-            yield rows[portions == portion]
+        yield from (rows[portions == portion] for portion in np.unique(portions))
 
     def by_model(
         self, model_index: Int[np.ndarray, "n"]

@@ -8,7 +8,7 @@ group of rows that are computed at once), K models.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -321,6 +321,24 @@ def mean_reply(task: Task, reply: Reply, clients: Int[np.ndarray, "n"]) -> Reply
         faults=reply.faults,
         outliers=reply.outliers,
     )
+
+
+def without_rows(task: Task, reply: Reply, rows: Bool[np.ndarray, "n"]) -> Reply:
+    """A reply in which some rows (clients that do the task) did not arrive.
+
+    Args:
+        task: the task, whose reply has one entry for each row.
+        reply: the reply.
+        rows: mask of the rows to leave out.
+    """
+    if not rows.any():
+        return reply
+    arrays = dict(reply.arrays)
+    for name, declared in task.up.of("row").items():
+        values = arrays[name].copy()
+        values[rows] = declared.missing
+        arrays[name] = values
+    return replace(reply, arrays=arrays, arrived=reply.arrived & ~rows)
 
 
 def mean_vector(task: Task) -> str | None:

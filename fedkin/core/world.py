@@ -166,3 +166,59 @@ def late_replies(world: World, task: Task, rounds: int) -> Sequence[LateReply]:
         rounds: for the next task of this kind, how many rounds late a reply may be.
     """
     return world.late_replies(task, rounds) if isinstance(world, WaitingWorld) else ()
+
+
+@runtime_checkable
+class EndingWorld(Protocol):
+    """A world that can end a task before all clients have replied, and whose clients then go on
+    with their work."""
+
+    def end_after(self, replies: int) -> bool:
+        """Let the next task end as soon as this number of clients have replied. Returns whether the
+        world can do so."""
+        ...
+
+    def at_work(self, task: Task) -> Int[np.ndarray, "c"] | None:
+        """The clients whose late replies to tasks of one kind may still come; None if the world
+        cannot end a task early."""
+        ...
+
+    def wait(self) -> bool:
+        """Wait a moment for late replies. Returns False if the round has no time left for that."""
+        ...
+
+
+def ends_early(world: World, replies: int) -> bool:
+    """Let a world's next task end as soon as some clients have replied.
+
+    False if the world always waits for all replies, as a simulation does, where replies take no
+    time.
+
+    Args:
+        world: the world.
+        replies: the number of clients.
+    """
+    return isinstance(world, EndingWorld) and world.end_after(replies)
+
+
+def clients_at_work(world: World, task: Task) -> Int[np.ndarray, "c"] | None:
+    """The clients whose late replies may still come, as in ``EndingWorld.at_work``.
+
+    None for a world that always waits for all replies.
+
+    Args:
+        world: the world.
+        task: any task of the kind.
+    """
+    return world.at_work(task) if isinstance(world, EndingWorld) else None
+
+
+def wait_for_late_replies(world: World) -> bool:
+    """Wait a moment for late replies, as in ``EndingWorld.wait``.
+
+    False for a world that always waits for all replies.
+
+    Args:
+        world: the world.
+    """
+    return isinstance(world, EndingWorld) and world.wait()

@@ -11,7 +11,15 @@ from jaxtyping import Int
 from fedkin.core.randomness import Stream
 from fedkin.core.replies import Reply
 from fedkin.core.task import Task
-from fedkin.core.world import LateReply, World, client_names, late_replies
+from fedkin.core.world import (
+    LateReply,
+    World,
+    client_names,
+    clients_at_work,
+    ends_early,
+    late_replies,
+    wait_for_late_replies,
+)
 
 
 class WorldProxy:
@@ -62,3 +70,15 @@ class WorldProxy:
     def late_replies(self, task: Task, rounds: int) -> Sequence[LateReply]:
         """The late replies of the wrapped world."""
         return late_replies(self._world, task, rounds)
+
+    def end_after(self, replies: int) -> bool:
+        """Let the wrapped world's next task end early, if it can."""
+        return ends_early(self._world, replies)
+
+    def at_work(self, task: Task) -> Int[np.ndarray, "c"] | None:
+        """The wrapped world's clients whose late replies may still come."""
+        return clients_at_work(self._world, task)
+
+    def wait(self) -> bool:
+        """Wait a moment for late replies of the wrapped world, if it has any."""
+        return wait_for_late_replies(self._world)

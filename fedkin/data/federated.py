@@ -33,6 +33,7 @@ from fedkin.task_types.survival import Survival
 from fedkin.task_types.task_type import TaskType
 
 SPLITS = ("train", "validation", "test")
+_COUNTED_AT_ONCE = 2**20  # samples whose labels are counted at a time
 
 
 @dataclass(frozen=True)
@@ -198,7 +199,14 @@ class FederatedData:
                 f"{self.name}: labels of {self.task_type.name} are numbers, so there are no "
                 "classes to count"
             )
-        part = self.part(split) if clients is None else self.part(split).select(clients)
+        part = self.part(split)
+        every = np.arange(len(part)) if clients is None else clients
+        # Some clients at a time, since several numbers for each of their samples are in memory.
+        portions = np.array_split(every, 1 + part.sizes[every].sum() // _COUNTED_AT_ONCE)
+        return np.concatenate([self._counts_of(part.select(some)) for some in portions])
+
+    def _counts_of(self, part: Ragged) -> Int[np.ndarray, "n C"]:
+        """Number of samples of each class that each of the n clients of an index has."""
         # With uint64 labels, the sum below would be a float.
         labels = self.y[part.rows].astype(np.int64)
         cells = part.owners() * self.classes + labels

@@ -149,8 +149,9 @@ def warn_of_new_categories(x: Any, samples: Samples) -> None:
     transform = transform_of(samples)
     if transform is None or transform.encoding is None:
         return
-    # The features of risk sets are encoded already.
-    if has_patients(samples) and not is_table(x):
+    # Arrays of risk sets and of forecasts are encoded already.
+    is_encoded = has_patients(samples) or getattr(samples, "task_type", CLASSIFICATION).by_time
+    if is_encoded and not is_table(x):
         return
     transform.encoding.warn_of_new_categories(_raw_table(x, transform, samples), "samples")
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from scipy.special import betainc, betaln
 
 from fedkin.core.errors import FedkinError
 
@@ -106,6 +105,8 @@ def discordant_e_value(
         better: number b of samples on which the other model alone is right (or has the lower loss).
         worse: number c of samples on which the present model alone is right.
     """
+    from scipy.special import betainc, betaln
+
     b = np.asarray(better, np.float64)
     c = np.asarray(worse, np.float64)
     # P(Q > 1/2) of Beta(b+1, c+1) is the distribution function of Beta(c+1, b+1) at 1/2.

@@ -15,6 +15,25 @@ OF_OPTIONS = (
         kept="round",
     ),
     Measure(
+        "simulated_seconds",
+        title="seconds since the start by the clock of simulated replies",
+        head="simulated seconds",
+        direction="lower",
+    ),
+    Measure(
+        "replies_used", title="replies in full buffers so far", unit="count", direction="neither"
+    ),
+    Measure(
+        "replies_dropped", title="buffered replies dropped so far", unit="count", direction="lower"
+    ),
+    Measure(
+        "replies_unused",
+        title="replies that came after the round had ended",
+        unit="count",
+        direction="lower",
+        kept="round",
+    ),
+    Measure(
         "monitor_evidence",
         title="largest evidence that a client no longer fits (natural logarithm)",
         head="evidence",

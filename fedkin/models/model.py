@@ -23,7 +23,7 @@ import platformdirs
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
-from fedkin.core.errors import ModelError
+from fedkin.core.errors import ConfigError, ModelError
 from fedkin.core.model_spec import ModelSpec, spec_from_shapes
 from fedkin.core.model_spec import Samples as Samples
 from fedkin.core.object_repr import html_table, model_text
@@ -205,6 +205,7 @@ def as_model(
 
     Raises:
         ModelError: there are no floating-point parameters, or the source is none of these.
+        ConfigError: JAX has no device.
 
     Examples:
         >>> import fedkin as fk
@@ -217,6 +218,7 @@ def as_model(
         640
     """
     prepare_jax()
+    _start_jax()
     _refuse_pytorch(source)
     if isinstance(source, tuple) and len(source) == 2 and all(callable(part) for part in source):
         init, apply = source
@@ -349,6 +351,20 @@ def prepare_jax() -> None:
     devices = int(configured[-1]) if configured else getattr(jax.config, "jax_num_cpu_devices", 1)
     if devices > 1:
         os.environ["NPROC"] = str(max(_threads(), devices + 1))
+
+
+def _start_jax() -> None:
+    """Start JAX's devices. Raises ConfigError if it has none, as with a driver that it refuses."""
+    try:
+        jax.devices()
+    # JAX has an assertion where a platform has no plugin.
+    except (AssertionError, RuntimeError) as error:
+        platforms = os.environ.get("JAX_PLATFORMS", "")
+        reason = str(error) or "its plugin is not installed"
+        raise ConfigError(
+            f"JAX finds no device for JAX_PLATFORMS={platforms!r}: {reason}. Check the driver "
+            "(nvidia-smi) and the plugin of JAX, or set JAX_PLATFORMS=cpu"
+        ) from error
 
 
 def _threads() -> int:

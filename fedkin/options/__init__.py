@@ -1,5 +1,5 @@
 """Options for any method: server optimisers, personal parts, robust rules, a monitor of clusters,
-noise in the data, attacks, late replies, privacy and secret sums.
+noise in the data, attacks, late replies, asynchronous clusters, privacy and secret sums.
 
 ``SECTIONS`` lists all options. To add an option, write its class in a new file, and add an entry to
 ``SECTIONS`` that names the class.
@@ -65,6 +65,7 @@ PRIVACY_STATEMENT = "privacy.json"
 RELEASE = "release"
 
 _OPTIMIZERS = "fedkin.options.server_optimizer"
+_ASYNCHRONOUS = "fedkin.options.asynchronous"
 _PARTS = "fedkin.options.personal.parts"
 
 SECTIONS = {
@@ -148,6 +149,16 @@ SECTIONS = {
     "late": OptionSection(
         "way to use late replies",
         {"replies": "fedkin.options.late.late_replies:LateReplies"},
+        single_updates=True,
+        repeatable=False,
+    ),
+    "asynchronous": OptionSection(
+        "way to wait for replies",
+        {
+            "first_replies": f"{_ASYNCHRONOUS}.first_replies:FirstReplies",
+            "buffered": f"{_ASYNCHRONOUS}.buffered_clusters:BufferedClusters",
+        },
+        titles={"first_replies": "first replies", "buffered": "buffered"},
         single_updates=True,
         repeatable=False,
     ),

@@ -38,6 +38,8 @@ ORDER = (
     "robust",
     # Adds late replies to a mean.
     "late",
+    # Decides which replies count at all, before any option above reads them.
+    "asynchronous",
     # Change only the data, before attackers poison them.
     "label_noise",
     "feature_noise",

@@ -18,6 +18,7 @@ _WHY = {
     "monitor": "its alarms and moves of clients depend on the replies of all clients",
     "attack": "attackers see the updates of all clients, so every model may hold something of each",
     "late": "late replies of the recorded run would come in other rounds",
+    "asynchronous": "without a client, other replies would be the first to arrive",
 }
 
 

@@ -55,3 +55,11 @@ def late_in_words(summary: dict[str, Any]) -> str:
     dropped = summary["late_dropped"]
     title = method_title(summary["method"])
     return f"{title}: late replies: {used:,} used in a later round, {dropped:,} dropped"
+
+
+def buffers_in_words(summary: dict[str, Any]) -> str:
+    """Note with the number of replies in full buffers, for asynchronous clusters."""
+    used = summary["replies_used"]
+    dropped = summary["replies_dropped"]
+    title = method_title(summary["method"])
+    return f"{title}: buffered clusters: {used:,} replies used, {dropped:,} dropped"

@@ -23,6 +23,7 @@ from fedkin.measures.number_texts import both_ways
 from fedkin.measures.run_scores import ACCURACIES, scores_in
 from fedkin.measures.table import MEASURES
 from fedkin.reporting.option_notes import (
+    buffers_in_words,
     late_in_words,
     monitor_in_words,
     privacy_in_words,
@@ -222,6 +223,7 @@ def _table_notes(summaries: Sequence[dict[str, Any]], names: Sequence[str] | Non
     lines += [_replies(summary) for summary in summaries if _lacks_replies(summary)]
     lines += lines_of("final_interval", _estimated)
     lines += lines_of("late_used", late_in_words)
+    lines += lines_of("replies_used", buffers_in_words)
     lines += titled(monitor_in_words)
     lines += titled(_failure)
     lines += lines_of("messages_down", _messages)

@@ -39,6 +39,14 @@ if TYPE_CHECKING:
 
     from fedkin.run.trained.ingredients import Ingredients
 
+# Entries of a summary about replies that came late, and the clock of asynchronous runs.
+_OF_LATE_REPLIES = (
+    "late_used",
+    "late_dropped",
+    "simulated_seconds",
+    "replies_used",
+    "replies_dropped",
+)
 _OF_PEERS = ("neighbours", "neighbour_precision", "neighbour_recall", "messages")
 CLIENTS = run_folder.CLIENTS
 SUMMARY = run_folder.SUMMARY
@@ -253,7 +261,7 @@ class Run(ModelAccess):
                 if (outliers := sum(r.get("outliers", 0) for r in self.records))
                 else {}
             ),
-            **{name: last[name] for name in ("late_used", "late_dropped") if name in last},
+            **{name: last[name] for name in _OF_LATE_REPLIES if name in last},
             # Alarms, moves and proposals of the monitor of clusters.
             **({"monitor": [act.plain() for act in acts]} if acts is not None else {}),
             **({"failed": why} if (why := failure(self.records)) else {}),

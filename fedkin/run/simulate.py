@@ -95,6 +95,8 @@ def simulate(
               against clients that attack;
             * ``Byzantine(...)``, simulated attacks by clients;
             * ``LateReplies(...)``, the use of late replies in later rounds;
+            * ``FirstReplies(...)``, rounds that end with the first replies, or
+              ``BufferedClusters(...)``, clusters that step when their buffers are full;
             * ``SecretSums(...)``, secure aggregation: a server that follows the protocol learns
               only sums of updates;
             * a user's option (``fk.Option``).

@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, UInt32
-from scipy.special import ndtri
 
 from fedkin.core.randomness import uniform_of
 from fedkin.security.secret_keys import add_mask, new_seed
@@ -53,6 +52,8 @@ class NoiseShare:
         """The client's share of the noise, for ``count`` numbers. The noise comes from a random key
         that is used once and not stored, so it cannot be computed again. (``seeded`` noise comes
         from ``rng``.)"""
+        from scipy.special import ndtri
+
         if self.seeded:
             return self.deviation * rng.normal(size=count)
         # A mask added to zeros is a stream of random bits; two words of 32 bits make one number.

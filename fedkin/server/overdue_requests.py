@@ -114,6 +114,11 @@ class OverdueRequests:
         self._replies = [reply for reply in self._replies if reply.task.name != task.name]
         return taken
 
+    def at_work(self, task: Task) -> Int[np.ndarray, "c"]:
+        """The clients whose late replies to a task may still come, ascending."""
+        overdue = [one.clients for one in self._requests.values() if one.task.name == task.name]
+        return np.unique(np.concatenate([np.zeros(0, np.int64), *overdue]))
+
     def _read(self, request: _Overdue, reply: NodeReply, standing: StandingReports | None) -> None:
         """Check a late reply as a timely one is checked, and store it for ``take``."""
         # The stored task has only the rows of this node, so the reply is for all of them.

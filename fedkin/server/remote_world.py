@@ -97,6 +97,8 @@ class RemoteWorld:
         self._announcement: Task | None = None
         self._scaled = np.zeros(self.total_clients, bool)
         self._overdue = OverdueRequests(self._collector)
+        # Number of clients with whose replies the next task ends; None: all of them.
+        self._enough: int | None = None
 
     @property
     def scaling(self) -> CommonScaling | None:
@@ -133,15 +135,19 @@ class RemoteWorld:
 
     def begin(self, stream: Stream) -> None:
         """Begin a round: accept new nodes, and read replies that came after their round."""
-        requests = self.membership.request_round
         self._client.begin(stream.round)
         self.membership.begin_round(stream.round)
         self.ledger.measure("hello", *self.membership.handshake_bytes())
+        self._receive_late()
+        self._count_scaling()
+
+    def _receive_late(self) -> None:
+        """Read replies that came after their requests were abandoned, and count their bytes."""
+        requests = self.membership.request_round
         if requests.late_bytes:
             self.ledger.measure("late", 0, requests.late_bytes)
             requests.late_bytes = 0
-        self._overdue.receive(requests.late_replies(), self._client.standing, stream.round)
-        self._count_scaling()
+        self._overdue.receive(requests.late_replies(), self._client.standing, self._client.round)
 
     def _count_scaling(self) -> None:
         """Count the scaling of columns for the clients that have not had it before."""
@@ -207,6 +213,22 @@ class RemoteWorld:
     def late_replies(self, task: Task, rounds: int) -> list[LateReply]:
         """Replies of nodes that missed the deadline of an earlier round."""
         return self._overdue.take(task, rounds)
+
+    def end_after(self, replies: int) -> bool:
+        """End the next task as soon as this number of clients have replied, as in
+        ``EndingWorld``."""
+        self._enough = replies
+        return True
+
+    def at_work(self, task: Task) -> Int[np.ndarray, "c"]:
+        """The clients whose late replies to a task may still come, as in ``EndingWorld``."""
+        return self._overdue.at_work(task)
+
+    def wait(self) -> bool:
+        """Wait a moment for late replies, as in ``EndingWorld``."""
+        has_time = self.membership.request_round.wait()
+        self._receive_late()
+        return has_time
 
     def expect(self, task: Task) -> None:
         """Declare a standing task: clients answer it in every reply, from their first one on."""
@@ -338,6 +360,8 @@ class RemoteWorld:
             self._kept.pop(node, None)
 
         late = self._overdue.rounds(task)
+        enough = self._enough
+        self._enough = None
         asked = self._client.call(
             operation=task.name,
             clients=clients,
@@ -347,6 +371,7 @@ class RemoteWorld:
             forget=forget,
             once=bool(task.memory),
             late=late,
+            enough=enough,
         )
         self._overdue.add(
             missed=self.membership.request_round.missed,

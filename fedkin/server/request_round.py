@@ -7,6 +7,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from fedkin.config.server_settings import ServerSettings
 from fedkin.server.message import RpcMessage
@@ -19,6 +20,23 @@ _SHARE = 2 / 3  # largest share of a round's remaining time that one call may ta
 _REMEMBERED = 8  # number of reply times stored per node and operation
 # Seconds by which a round's requests may exceed its deadline, for the last pulls of replies.
 GRACE = 5.0
+
+
+class Enough(NamedTuple):
+    """When a task has enough replies: those of ``replies`` clients. ``clients`` is the number of
+    clients of each node."""
+
+    replies: int
+    clients: Mapping[int, int]
+
+    def reached(self, replies: Mapping[int, NodeReply]) -> bool:
+        """Whether enough clients have replied.
+
+        Args:
+            replies: the replies so far, by node id.
+        """
+        succeeded = [node for node, reply in replies.items() if reply.succeeded]
+        return sum(self.clients[node] for node in succeeded) >= self.replies
 
 
 class RequestRound:
@@ -53,6 +71,7 @@ class RequestRound:
         self.late_bytes = 0  # bytes of replies that came after their requests were abandoned
         # Node ids by the ids of requests that the last call of ``send`` abandoned.
         self.missed: dict[str, int] = {}
+        self.had_enough = False  # whether the last call of ``send`` ended with enough replies
         self._late: list[NodeReply] = []
         self._deadline = clock() + settings.deadline
         self._given_up: set[str] = set()  # ids of abandoned requests, whose replies may still come
@@ -63,13 +82,29 @@ class RequestRound:
         """Begin a round: the time until its deadline counts from now. Returns the nodes that are
         online and not suspected."""
         self._deadline = self.clock() + self.settings.deadline
-        # A reply stays at Flower's server until it is fetched, so late replies are fetched too.
+        self._fetch_late()
+        return self.online_nodes()
+
+    def wait(self) -> bool:
+        """Wait a moment, and fetch the replies to abandoned requests.
+
+        Returns:
+            False, without waiting, if two thirds of the round's time are over. The rest is left for
+            later requests of the round.
+        """
+        if self.clock() >= self._deadline - (1 - _SHARE) * self.settings.deadline:
+            return False
+        self.sleep(_POLL)
+        self._fetch_late()
+        return True
+
+    def _fetch_late(self) -> None:
+        """Fetch the replies to abandoned requests. A reply stays at Flower's server until then."""
         if self._given_up:
             replies = self.transport.pull(self._given_up)
             self._given_up -= {reply.request_id for reply in replies}
             self.late_bytes += sum(reply.size for reply in replies)
             self._late += replies
-        return self.online_nodes()
 
     def late_replies(self) -> list[NodeReply]:
         """Replies that came after their requests were abandoned, each returned once."""
@@ -87,11 +122,16 @@ class RequestRound:
         return [node for node in nodes if node.node_id not in self.suspects]
 
     def send(
-        self, requests: Mapping[int, RpcMessage], round: int, late: int = 0
+        self,
+        requests: Mapping[int, RpcMessage],
+        round: int,
+        late: int = 0,
+        enough: Enough | None = None,
     ) -> dict[int, NodeReply]:
         """Send requests, and return the replies by node id.
 
-        Nodes that do not reply in time are left out, and are suspected from now on.
+        Nodes that do not reply in time are left out, and are suspected from now on, unless enough
+        others have replied.
 
         A call of ``send`` takes at most two thirds of the round's remaining time. So if a node
         dies, a third of that time is left for later requests of the round.
@@ -100,8 +140,10 @@ class RequestRound:
             requests: request for each node id, all of the same operation (name of a task).
             round: the present round.
             late: for how many further rounds a late reply can be used.
+            enough: when no further reply is waited for; None: all replies are.
         """
         self.missed = {}
+        self.had_enough = False
         self.bytes_sent = 0
         self.bytes_received = 0
         if not requests:
@@ -145,12 +187,14 @@ class RequestRound:
                 succeeded = sum(reply.succeeded for reply in replies.values())
                 if succeeded >= self.settings.quorum * len(requests):
                     end = min(end, start + 2 * (self.clock() - start))
-            if over or not waiting:
+            self.had_enough = enough is not None and enough.reached(replies)
+            if over or not waiting or self.had_enough:
                 break
             self.sleep(_POLL)
         self.missed = waiting
         self._given_up |= set(waiting)
-        self._suspect([*waiting.values(), *expired], operation, end - start)
+        if not self.had_enough:
+            self._suspect([*waiting.values(), *expired], operation, end - start)
         return replies
 
     def _longest(self, node: int, operation: str) -> float:

@@ -25,6 +25,7 @@ from fedkin.server.column_messages import scaling_arrays
 from fedkin.server.membership import Membership
 from fedkin.server.message import InvalidMessageError, RpcMessage, one_line
 from fedkin.server.node_registry import NodeInfo
+from fedkin.server.request_round import Enough
 from fedkin.server.task_messages import plain_settings
 from fedkin.server.transport import NodeReply
 from fedkin.tasks import all_tasks
@@ -176,6 +177,7 @@ class RpcClient:
         forget: Callable[[int], None] = lambda node: None,
         once: bool = False,
         late: int = 0,
+        enough: int | None = None,
     ) -> Int[np.ndarray, "a"]:
         """Send one request to each node that has some of the clients, and read its reply.
 
@@ -191,6 +193,7 @@ class RpcClient:
             once: whether a node must not repeat the work if it gets the request again because its
                 reply was lost.
             late: for how many further rounds a late reply can be used.
+            enough: number of clients with whose replies the call ends; None: all of them.
 
         Returns:
             The positions in ``clients`` of the clients that were sent a request.
@@ -214,11 +217,16 @@ class RpcClient:
             )
             for node in nodes
         }
-        replies = self.membership.request_round.send(requests, self.round, late)
-        sent = self.membership.request_round.bytes_sent
-        received = self.membership.request_round.bytes_received
-        self.ledger.measure(operation, sent, received)
+        clients_of = {node.node_id: len(node.rows) for node in nodes}
+        ends = None if enough is None else Enough(enough, clients_of)
+        request_round = self.membership.request_round
+        replies = request_round.send(requests, self.round, late, ends)
+        self.ledger.measure(operation, request_round.bytes_sent, request_round.bytes_received)
         for node_id, info, rows in nodes:
+            # A node that was not waited for has not failed.
+            if node_id not in replies and request_round.had_enough:
+                forget(node_id)
+                continue
             try:
                 arrays = message_of(replies.get(node_id)).arrays
                 standing = self.standing

@@ -14,7 +14,7 @@ import torch
 from jax.flatten_util import ravel_pytree
 from torch import Tensor, nn
 
-from benchmarks import flute, gpu
+from benchmarks import flute
 from benchmarks.flute import SETTINGS, FluteCNN, ResNet18, round_seconds
 from fedkin.models.cnn import ImageShape
 from fedkin.models.model import flatten
@@ -116,12 +116,3 @@ def test_clients_of_a_setting() -> None:
     assert data.x.shape[1:] == (28, 28, 1) and data.train.sizes.mean() == pytest.approx(198, abs=1)
     assert data.train.sizes.std() > 40
     assert set(flute.images(cifar, 3).train.sizes) == {100}
-
-
-def test_the_numbers_of_the_page() -> None:
-    own = dict.fromkeys(map(str, gpu.LANES), 0.5) | {"50": 0.1, "PyTorch loop": 2.5}
-    assert gpu.speed_up({gpu.MLP: own}) == (
-        "784-128-10, 50 at once: 25.0 times as fast as the PyTorch loop (aim: at least 20).\n"
-    )
-    lines = flute.table({"ResNet-18, CIFAR-100": 0.25}).splitlines()
-    assert lines[-1] == "| ResNet-18, CIFAR-100 | 0.250 | below 0.4 | 1.53 |"

@@ -19,6 +19,7 @@ from fedkin.core.replies import (
     mean_reply,
     mean_vector,
     sound_rows,
+    without_rows,
 )
 from fedkin.core.schema import Memory, Rows, Sums, booleans, floats, integers
 from fedkin.core.task import Task, chosen, each
@@ -171,6 +172,18 @@ def test_means_from_rows_are_those_of_the_portions() -> None:
     np.testing.assert_array_equal(got.weight, expected.weight)
     np.testing.assert_array_equal(got.weight, [7, 5])
     assert got.faults == {"update": [2]}
+
+
+def test_rows_that_are_left_out_hold_missing_values() -> None:
+    reply = Reply(GOOD, np.ones(2, bool), np.zeros(2, bool))
+    assert without_rows(Measured(), reply, np.zeros(2, bool)) is reply
+    got = without_rows(Measured(), reply, np.array([True, False]))
+    assert got.arrived.tolist() == [False, True]
+    assert np.isnan(got.norm[0]) and got.norm[1] == 0.25
+    assert got.vector.tolist() == [[-1.0] * 3, [1.0] * 3]
+    assert got.count.tolist() == [[-1, -1], [3, 10]]
+    assert got.flag.tolist() == [True, False]
+    assert GOOD["norm"][0] == 0.5
 
 
 def test_a_task_names_the_vector_of_its_mean() -> None:

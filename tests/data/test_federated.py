@@ -40,6 +40,26 @@ def test_taken_gives_the_lists_of_these_clients_in_this_order(
     assert taken.owners().tolist() == [i for i, c in enumerate(clients) for _ in lists[c]]
 
 
+@pytest.mark.parametrize("at_once", [1, 3, 2**20])
+def test_labels_are_counted_for_some_clients_at_a_time(
+    monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    selected: list[int] = []
+    select = Ragged.select
+    monkeypatch.setattr("fedkin.data.federated._COUNTED_AT_ONCE", at_once)
+    monkeypatch.setattr(
+        Ragged, "select", lambda part, some: selected.append(len(some)) or select(part, some)
+    )
+    data = FederatedData(**GOOD)
+    np.testing.assert_array_equal(data.label_counts(), [[1, 1, 0, 0], [1, 0, 0, 0]])
+    assert max(selected) == (2 if at_once == 2**20 else 1)
+    clients = np.array([1, 0, 1])
+    counts = data.label_counts(clients=clients)
+    np.testing.assert_array_equal(counts, [[1, 0, 0, 0], [1, 1, 0, 0], [1, 0, 0, 0]])
+    assert data.label_counts(clients=clients[:0]).shape == (0, 4)
+    np.testing.assert_array_equal(data.label_counts("test"), [[0, 0, 1, 0], [0, 0, 0, 0]])
+
+
 def test_with_rows_keeps_all_other_values() -> None:
     data = FederatedData(**GOOD, true_clusters=np.array([1, 0]), client_names=("a", "b"))
     train = Ragged.of([np.array([3]), np.array([1, 0])])

@@ -17,6 +17,7 @@ from tests.deterministic.shrinking import (
     find,
     find_kill,
     find_ledgers,
+    find_options,
     find_peers,
     smallest,
     story,
@@ -37,6 +38,7 @@ _KINDS = {
     "server": Kind(schedule.draw, federation.run_schedule, find),
     "kill one": Kind(schedule.draw_kill, federation.run_schedule, find_kill),
     "ledgers": Kind(schedule.draw, federation.run_with_ledgers, find_ledgers),
+    "options": Kind(schedule.draw_options, federation.run_schedule, find_options),
     "peers": Kind(peer_schedule.draw, peer_federation.run_schedule, find_peers),
 }
 
@@ -62,12 +64,22 @@ def main(arguments: list[str]) -> int:
         help="of sites that write ledgers, which must explain every reply",
     )
     kinds.add_argument(
+        "--options",
+        action="store_true",
+        help="with first replies, buffers, quorums, a monitor or floors of sites",
+    )
+    kinds.add_argument(
         "--every-write", action="store_true", help="one fault in every operation on a disk, instead"
     )
     options = parser.parse_args(arguments)
     if options.every_write:
         return every_write(options.processes)
-    chosen = {"peers": options.peers, "kill one": options.kill_one, "ledgers": options.ledgers}
+    chosen = {
+        "peers": options.peers,
+        "kill one": options.kill_one,
+        "ledgers": options.ledgers,
+        "options": options.options,
+    }
     kind = _KINDS[next((name for name, is_chosen in chosen.items() if is_chosen), "server")]
     seeds = range(options.seed, options.seed + options.schedules)
     start = time.monotonic()

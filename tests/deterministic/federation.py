@@ -31,7 +31,7 @@ from tests.deterministic.fake_clock import FakeClock
 from tests.deterministic.fake_disk import FakeDisk, KilledError
 from tests.deterministic.fake_transport import FakeTransport, Seat
 from tests.deterministic.observed_world import ObservedWorld, Trace
-from tests.deterministic.schedule import METHODS, QUIET, Fault, Schedule
+from tests.deterministic.schedule import METHODS, OPTIONS, QUIET, Fault, Schedule
 from tests.deterministic.sites import CLASSES, FEATURES, HIDDEN, Site
 
 # Seconds after the last fault: a node that was refused may try again after 120, ids are offline
@@ -93,7 +93,9 @@ class Federation:
             self.disk.add(name, folder / name)
             outbox = Outbox(SiteLedger(folder / name), name) if ledgers else None
             numbers = np.arange(start, start + clients)
-            self.sites[name] = Site(name, numbers, folder / name / "state", outbox)
+            self.sites[name] = Site(
+                name, numbers, folder / name / "state", outbox, schedule.test_floor
+            )
             start += clients
         self.engine = FakeTransport(
             schedule=schedule,
@@ -338,7 +340,8 @@ def _config_of(schedule: Schedule, folder: Path) -> ServerConfig:
     }
     text = _FILE.format(
         **values,
-        capacity=schedule.clients,
+        # With a place for one more client, clusters that are smaller than a buffer are allowed.
+        capacity=schedule.clients + bool(schedule.options),
         features=FEATURES,
         hidden=HIDDEN,
         classes=CLASSES,
@@ -346,6 +349,7 @@ def _config_of(schedule: Schedule, folder: Path) -> ServerConfig:
         checkpoint_every=schedule.checkpoint_every,
         method="\n".join(f"{name} = {value}" for name, value in options.items()),
     )
+    text += "".join(OPTIONS[option] for option in schedule.options)
     text += f'[late]\nname = "replies"\nmax_age = {schedule.late}\n' if schedule.late else ""
     path = folder / "server.toml"
     path.write_text(text)

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from fedkin.config import registry
 from fedkin.config.option_registry import known_values
 from fedkin.core.method import UNASSIGNED
+from fedkin.options import SECTIONS
+from fedkin.options.base import Option
 from fedkin.run.folder.run_folder import METRICS
 from fedkin.run.loop import run
 from fedkin.run.run import Run
@@ -21,10 +26,12 @@ from tests.deterministic.observed_world import (
     Call,
     LateReplies,
     ObservedWorld,
+    RepeatedWorld,
     UndisturbedWorld,
     kind_of,
     state_arrays,
 )
+from tests.deterministic.schedule import HIDDEN_SCORES
 from tests.deterministic.sites import quadratic_clients
 from tests.option_lists import with_options
 
@@ -49,7 +56,11 @@ def check(federation: Federation, finished: Run) -> None:
     check_log(federation)
     check_late(federation)
     check_kill(federation, world)
-    check_undisturbed(federation, world, finished)
+    check_floors(federation)
+    if "buffers" in federation.schedule.options:
+        check_replay(federation, world, finished)
+    else:
+        check_undisturbed(federation, world, finished)
 
 
 def check_rounds(federation: Federation, finished: Run) -> None:
@@ -173,6 +184,42 @@ def check_kill(federation: Federation, world: ObservedWorld) -> None:
         )
 
 
+def check_floors(federation: Federation) -> None:
+    """No score has left a site whose floor is above all its test samples."""
+    if federation.schedule.test_floor != HIDDEN_SCORES:
+        return
+    for entry in federation.trace.entries:
+        if isinstance(entry, Call) and entry.task in ("evaluate", "evaluate_many"):
+            assert not entry.reply.arrived.any(), f"round {entry.round}: a score has left a site"
+
+
+def check_replay(federation: Federation, world: ObservedWorld, finished: Run) -> None:
+    """A simulation that repeats the recorded order of arrivals has the same models, bit for bit."""
+    numbers = np.full(world.total_clients, 99)
+    for name, member in world.membership.registry.members.items():
+        numbers[member.ids] = federation.sites[name].numbers
+    entries = [
+        entry for entry in federation.trace.entries if not isinstance(entry, (tuple, LateReplies))
+    ]
+    repeated: Any = RepeatedWorld(quadratic_clients(numbers), entries, world.work)
+    method = registry.make(registry.methods(), finished.config.method)
+    (option,) = _options_of(finished)
+    # The folder is in memory, so its lines are written where a simulation finds them.
+    with TemporaryDirectory() as folder:
+        lines = (federation.trace.folder / METRICS).read_bytes()
+        (Path(folder) / METRICS).write_bytes(lines)
+        replay = replace(cast(Any, option), replay=folder)
+        options = with_options(method, replay, world=repeated).options
+        again = run(repeated, method, federation.plan, options=options)
+    mine = state_arrays(finished.state)
+    theirs = state_arrays(again.state)
+    for name in ("models", "assignment", "asynchronous/versions", "asynchronous/counts"):
+        np.testing.assert_array_equal(mine[name], theirs[name], err_msg=name)
+    for one, two in zip(finished.records, again.records, strict=True):
+        for name in ("stepped", "arrivals", "replies_used", "replies_dropped"):
+            assert one[name] == two[name], f"round {one['round']}: {name}"
+
+
 def check_undisturbed(federation: Federation, world: ObservedWorld, finished: Run) -> None:
     """A run that nothing disturbs, with the same replies, has the same records and ends in the same
     state."""
@@ -182,9 +229,7 @@ def check_undisturbed(federation: Federation, world: ObservedWorld, finished: Ru
     entries = [entry for entry in federation.trace.entries if not isinstance(entry, tuple)]
     undisturbed: Any = UndisturbedWorld(quadratic_clients(numbers), entries, world.work)
     method = registry.make(registry.methods(), finished.config.method)
-    late = finished.config.section("late")
-    of_run = [registry.make(known_values("late"), late)] if late else []
-    options = with_options(method, *of_run, world=undisturbed).options
+    options = with_options(method, *_options_of(finished), world=undisturbed).options
     again = run(undisturbed, method, federation.plan, options=options)
     # Else the last scores, which no checkpoint has, were asked for again.
     if not federation.trace.at_end:
@@ -196,6 +241,12 @@ def check_undisturbed(federation: Federation, world: ObservedWorld, finished: Ru
         np.testing.assert_allclose(mine[name], array, rtol=1e-4, atol=1e-5, err_msg=name)
     for one, two in zip(finished.records, again.records, strict=True):
         check_record(one, two)
+
+
+def _options_of(finished: Run) -> list[Option]:
+    """The options of a run."""
+    sections = {name: finished.config.section(name) for name in SECTIONS}
+    return [registry.make(known_values(name), of) for name, of in sections.items() if of]
 
 
 def check_record(one: dict[str, Any], two: dict[str, Any]) -> None:

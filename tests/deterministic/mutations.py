@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -10,11 +11,13 @@ from unittest.mock import patch
 import numpy as np
 
 from fedkin.core import storage
+from fedkin.options.asynchronous.progress import BufferProgress
 from fedkin.run.folder import run_folder
 from fedkin.run.folder.checkpoint import Checkpoint
 from fedkin.run.folder.run_folder import Folder
 from fedkin.server import rpc_client
 from fedkin.server.deploy.run_server import RegistryFile
+from fedkin.server.disclosure import Floors
 from fedkin.server.membership import Membership
 from fedkin.server.node_memory import NodeMemory
 from fedkin.server.overdue_requests import OverdueRequests
@@ -22,6 +25,7 @@ from fedkin.server.reply_collector import ReplyCollector
 from fedkin.server.request_round import RequestRound
 from tests.deterministic.fake_disk import FakeDisk
 from tests.deterministic.fake_transport import FakeTransport
+from tests.deterministic.observed_world import ObservedWorld
 
 
 def _count_first_reply_twice() -> Any:
@@ -195,6 +199,29 @@ def _unsuspected_expired() -> Any:
     return patch.object(RequestRound, "_suspect", suspected)
 
 
+def _uncounted_in_a_step() -> Any:
+    """The bytes of replies that come while a step of buffers waits are not counted."""
+
+    def waited(self: Any) -> bool:
+        has_time = self.membership.request_round.wait()
+        self.membership.request_round.late_bytes = 0
+        self._receive_late()
+        return has_time
+
+    return patch.object(ObservedWorld, "wait", waited)
+
+
+def _always_fresh() -> Any:
+    """A reply counts as one to the present version of its model."""
+    receive = BufferProgress.receive
+
+    def fresh(self: Any, **reply: Any) -> None:
+        receive(self, **reply)
+        self.requests = replace(self.requests, version=self.versions[self.requests.cluster])
+
+    return patch.object(BufferProgress, "receive", fresh)
+
+
 MUTATIONS: dict[str, Callable[[], Any]] = {
     "the first reply of a call counts twice": _count_first_reply_twice,
     "a repeated reply ends the server": _refuse_repeated_replies,
@@ -218,4 +245,9 @@ MUTATIONS: dict[str, Callable[[], Any]] = {
     ),
     "a node whose request has expired is asked again": _unsuspected_expired,
     "nodes forget their replies": lambda: _unsaved(NodeMemory, "replies"),
+    "bytes within a step are not counted": _uncounted_in_a_step,
+    "staleness is forgotten": _always_fresh,
+    "floors are ignored": lambda: patch.multiple(
+        Floors, check_task=lambda *_: None, check_reply=lambda *_: None, hides_scores=False
+    ),
 }

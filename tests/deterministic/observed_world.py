@@ -253,6 +253,16 @@ class UndisturbedWorld:
     def reassigned(self, clients: np.ndarray) -> None:
         """What clients keep is taken from the trace."""
 
+    def end_after(self, replies: int) -> bool:
+        """Each call has the replies of the trace, so it ends when these are there."""
+        return True
+
+    def at_work(self, task: Task) -> None:
+        """Nothing is at work: the order of arrivals is a recorded one."""
+
+    def wait(self) -> bool:
+        return False
+
     def memory(self) -> dict[str, np.ndarray]:
         return {}
 
@@ -295,6 +305,18 @@ class UndisturbedWorld:
         self._next += 1
         assert isinstance(entry, kind), f"undisturbed, {kind.__name__} comes where {entry} came"
         return entry
+
+
+class RepeatedWorld(UndisturbedWorld):
+    """The same for buffers: all clients that were asked to train reply, in a recorded order."""
+
+    def _made(
+        self, task: Task, clients: np.ndarray, came: Reply, stream: Stream | None = None
+    ) -> Reply:
+        # A cold start, in round 0, waits for replies as always.
+        if task.charged == "sum" and self._clients._now.round > 0:
+            came = replace(came, arrived=np.ones(len(clients), bool))
+        return super()._made(task, clients, came, stream)
 
 
 def state_arrays(state: State) -> dict[str, np.ndarray]:

@@ -145,6 +145,29 @@ WITH_LATE = (
     "ditto",
 )
 
+# Options that schedules switch on, as sections of the server's file.
+OPTIONS = {
+    "first replies": '[asynchronous]\nname = "first_replies"\nshare = 0.5\n',
+    "one reply": '[asynchronous]\nname = "first_replies"\ncount = 1\n',
+    "buffers": '[asynchronous]\nname = "buffered"\nbuffer = 2\nmax_staleness = 3\n',
+    "quorum": '[quorum]\nname = "per_cluster"\nleast = 2\n',
+    "monitor": '[monitor]\nname = "clusters"\nact = "watch"\nsplit = "train"\n',
+}
+TOGETHER = (
+    ("first replies",),
+    ("one reply",),
+    ("buffers",),
+    ("quorum",),
+    ("monitor",),
+    ("first replies", "monitor"),
+    ("first replies", "quorum"),
+    ("quorum", "monitor"),
+)
+# Methods whose clusters can be asynchronous on a server, and methods with one model for the others.
+WITH_BUFFERS = ("fedavg", "fedprox", "flexcfl", "pacfl")
+WITH_OPTIONS = (*WITH_BUFFERS, "ifca", "fedgroup", "fedsim", "sattler")
+HIDDEN_SCORES = 1000  # a floor that no client reaches
+
 
 @dataclass(frozen=True)
 class Fault:
@@ -180,6 +203,8 @@ class Schedule:
     late: int = 0  # rounds after which a late reply is of no use; 0: at once
     engine_seconds: float = 0.0  # that a call of the engine takes at most
     slow: float = 0.0  # of the deadline: the longest that a site trains; 0: a few seconds
+    options: tuple[str, ...] = ()  # options of the run, by their names in ``OPTIONS``
+    test_floor: int = 0  # fewest test samples behind a score of a site; 0: sites have no floors
 
     @property
     def clients(self) -> int:
@@ -204,6 +229,9 @@ class Schedule:
             settings.append(f"calls of the engine take up to {self.engine_seconds:g} s")
         if self.slow:
             settings.append(f"sites train up to {self.slow * self.deadline:.1f} s")
+        settings += [f"with {option}" for option in self.options]
+        if self.test_floor:
+            settings.append(f"sites have a floor of {self.test_floor} test samples")
         lines = [
             f"seed {self.seed}: {self.rounds} rounds of {self.method.rpartition(':')[2].lower()}, "
             f"cohorts of {self.cohort} of the clients of {sites}; the server waits for "
@@ -276,6 +304,22 @@ def draw_kill(seed: int) -> Schedule:
         faults=(fault,),
         engine_seconds=random.choice((0.0, 0.1, 0.4)),
         slow=slow,
+    )
+
+
+def draw_options(seed: int) -> Schedule:
+    """The schedule of a seed with options of the run, and sites with floors in some of them."""
+    random = Random(f"options {seed}")
+    options = random.choice(TOGETHER)
+    drawn = draw(seed)
+    return replace(
+        drawn,
+        method=random.choice(WITH_BUFFERS if "buffers" in options else WITH_OPTIONS),
+        late=0,
+        # Two clients of a round are enough for a quorum of two.
+        cohort=max(drawn.cohort, 4) if drawn.clients >= 4 else drawn.clients,
+        options=options,
+        test_floor=random.choice((0, 0, 1, HIDDEN_SCORES)),
     )
 
 

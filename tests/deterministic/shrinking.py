@@ -33,6 +33,11 @@ def find_ledgers(seed: int) -> Found | None:
     return _found(seed, violation_of(schedule.draw(seed), federation.run_with_ledgers))
 
 
+def find_options(seed: int) -> Found | None:
+    """The same where the run has options, and sites may have floors."""
+    return _found(seed, violation_of(schedule.draw_options(seed), federation.run_schedule))
+
+
 def find_peers(seed: int) -> Found | None:
     """The same of peers."""
     return _found(seed, violation_of(peer_schedule.draw(seed), peer_federation.run_schedule))

@@ -12,6 +12,7 @@ from jaxtyping import Int
 from fedkin import __version__
 from fedkin.config.samples_section import SamplesSection
 from fedkin.config.server import DataDescription
+from fedkin.config.server_settings import DisclosureSettings
 from fedkin.core.errors import StorageError
 from fedkin.core.model_spec import ModelSpec
 from fedkin.core.training import LocalTraining
@@ -19,6 +20,7 @@ from fedkin.models import mlp
 from fedkin.models.model import Model
 from fedkin.server.deploy.build_node import HANDSHAKE_SEED
 from fedkin.server.deploy.node_disk import NodeDisk
+from fedkin.server.disclosure import Floors
 from fedkin.server.egress_outbox import Outbox
 from fedkin.server.handshake import Handshake, make_handshake, model_digest
 from fedkin.server.message import RpcMessage, decode, encode
@@ -90,6 +92,7 @@ class Site:
         numbers: of its clients, among all of the federation.
         folder: its disk.
         outbox: writes its ledger; None: it has none.
+        test_floor: fewest test samples behind a score; 0: it has no floors.
     """
 
     def __init__(
@@ -98,7 +101,9 @@ class Site:
         numbers: Int[np.ndarray, "c"],
         folder: Path,
         outbox: Outbox | None = None,
+        test_floor: int = 0,
     ) -> None:
+        self.test_floor = test_floor
         self.name = name
         self.numbers = numbers
         self.folder = folder
@@ -143,6 +148,19 @@ class Site:
             samples=samples,
             world=lambda ids: world,
             disk=NodeDisk(self.folder),
+            floors=self._floors(samples),
+        )
+
+    def _floors(self, samples: Int[np.ndarray, "c"]) -> Floors | None:
+        """The site's floors: every client has enough training samples."""
+        if not self.test_floor:
+            return None
+        return Floors(
+            settings=DisclosureSettings(subjects=10, per_class=5, test=self.test_floor),
+            samples=samples,
+            sizes=lambda split: samples,
+            class_counts=lambda: np.full((len(samples), CLASSES), 12),
+            hides_scores=True,
         )
 
     def _check_ids(self, header: dict[str, object]) -> None:

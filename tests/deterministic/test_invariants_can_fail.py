@@ -13,7 +13,7 @@ from tests.deterministic import federation, peer_federation
 from tests.deterministic.federation import Violation
 from tests.deterministic.kept_seeds import KEPT, KEPT_PEERS
 from tests.deterministic.mutations import MUTATIONS
-from tests.deterministic.schedule import IN_REPLY, NEVER, Fault, Schedule
+from tests.deterministic.schedule import HIDDEN_SCORES, IN_REPLY, NEVER, Fault, Schedule
 
 _POWER = KEPT["a power cut took a finished checkpoint back"]
 # The same run with the cut some writes later, after a checkpoint that a fault can leave out.
@@ -84,6 +84,9 @@ FOUND_BY: dict[str, Schedule] = {
         Fault("kill_in_step", "site-2", 4, length=NEVER, what=IN_REPLY), every=1
     ),
     "a node whose request has expired is asked again": replace(_COLD_START, deadline=45.0),
+    "bytes within a step are not counted": replace(small(), options=("buffers",)),
+    "staleness is forgotten": replace(small(), options=("buffers",), slow=0.5),
+    "floors are ignored": replace(small(), test_floor=HIDDEN_SCORES),
     "nodes forget their replies": small(
         *(Fault("crash_after", "site-1", n) for n in (3, 5, 7)), method=_COUNTING, retries=1
     ),

@@ -7,7 +7,7 @@ import pytest
 
 from tests.deterministic import federation, peer_federation, peer_schedule, schedule
 from tests.deterministic.kept_seeds import KEPT, KEPT_PEERS
-from tests.deterministic.shrinking import find, find_kill, find_ledgers, find_peers
+from tests.deterministic.shrinking import find, find_kill, find_ledgers, find_options, find_peers
 
 _PART = 25
 
@@ -34,6 +34,15 @@ def test_the_ledgers_of_sites_explain_all_replies(part: int) -> None:
     message leaves."""
     assert [
         found for seed in range(part * _PART, (part + 1) * _PART) if (found := find_ledgers(seed))
+    ] == []
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_options_of_a_run(part: int) -> None:
+    """First replies, buffers, quorums, the monitor, and floors of sites. A simulation that repeats
+    the order of arrivals ends with the same bits."""
+    assert [
+        found for seed in range(part * _PART, (part + 1) * _PART) if (found := find_options(seed))
     ] == []
 
 

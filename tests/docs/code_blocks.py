@@ -20,6 +20,8 @@ it::
 
 from __future__ import annotations
 
+import logging
+import os
 import re
 import shlex
 import subprocess
@@ -31,6 +33,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 from unittest import SkipTest
+from unittest.mock import patch
 
 from sybil import Document, Example, Region, Sybil
 from sybil.evaluators.python import PythonEvaluator
@@ -205,7 +208,10 @@ def run_command(words: Sequence[str]) -> None:
         done = subprocess.run([*program, *words[1:]], capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     else:
-        result = CliRunner().invoke(app, list(words[1:]))
+        # A command that sets the format of logs sets it for its own process only.
+        last_resort = patch.object(logging, "lastResort", logging.lastResort)
+        with patch.dict(os.environ), last_resort:
+            result = CliRunner().invoke(app, list(words[1:]))
         assert result.exit_code == 0, f"{result.output}\n{result.exception!r}"
 
 

@@ -26,6 +26,8 @@ PAGES = sorted((ROOT / "docs").glob("*.md"))
 # Other tests run all blocks of these pages: the test of the page's method below, and
 # tests/docs/test_write_a_task.py.
 RUN_ELSEWHERE = ("write-a-method.md", "write-a-task.md")
+# Pages that read real data.
+WITH_DATA = ("data-sets.md",)
 # Blocks in all of docs that are not run: sketches of the design, and programs for Flower to start.
 LEFT_OUT = 5
 
@@ -33,7 +35,14 @@ LEFT_OUT = 5
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if page.name not in RUN_ELSEWHERE], ids=lambda page: page.name
 )
-def test_every_block_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_block_runs(
+    page: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> None:
+    if page.name in WITH_DATA:
+        request.getfixturevalue("shared_data")
     monkeypatch.chdir(tmp_path)
     run_page(page)
 

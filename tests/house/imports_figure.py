@@ -31,6 +31,7 @@ ABOUT = {  # the purpose of a package, in two words
     "options.attack": "Byzantine clients",
     "options.noise": "noise in data",
     "options.late": "late replies",
+    "options.asynchronous": "first k, buffers",
     "options.monitor": "watched clusters",
     "options.quorum": "enough replies",
     "options.secret": "secret sums",

@@ -35,6 +35,7 @@ PACKAGES: dict[str, str] = {
     "options.attack": "core measures data scenarios options options.robust",
     "options.noise": "core data scenarios options",
     "options.late": "aggregation core options",
+    "options.asynchronous": "aggregation core options",
     "options.monitor": "core measures tasks options",
     "options.quorum": "core options",
     "options.secret": "core security secret tasks options",

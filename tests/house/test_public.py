@@ -25,7 +25,7 @@ ClientDP
 Cohort Compute Progress Scoring
 Adam AdamW Schedule CheckpointError ChecksumError ConfigError DataError
 FedkinError LateReplies Ledger LocalTraining Measure Method MethodError MissingExtra ModelError
-MinimumReplies Monitor ScoredClients
+BufferedClusters FirstReplies MinimumReplies Monitor ScoredClients
 ModelSpec
 Population RobustAggregation Run SGD Scores SecretSums
 SimulatedWorld State StorageError Stream prequential_accuracy

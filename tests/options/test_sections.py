@@ -13,7 +13,7 @@ from fedkin.options import SECTIONS
 
 def test_options_that_cannot_be_repeated_or_tuned() -> None:
     not_repeated = {name for name, option in SECTIONS.items() if not option.repeatable}
-    assert not_repeated == {"privacy", "secret", "attack", "late", "monitor"}
+    assert not_repeated == {"privacy", "secret", "attack", "late", "monitor", "asynchronous"}
     assert set(PROBLEM_SECTIONS) == {"data", "scenario", "shift", "attack", "privacy"}
     extras = {name: option.extra for name, option in SECTIONS.items() if option.extra}
     assert extras == {"privacy": "privacy", "secret": "secret"}

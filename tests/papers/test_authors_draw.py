@@ -9,7 +9,11 @@ from fedkin.core.errors import DataError
 from papers.fedsim import authors_draw
 from papers.fedsim.recipes import CELLS_7, OF_AUTHORS
 
+# The authors' test samples are real data.
+needs_samples = pytest.mark.usefixtures("shared_data")
 
+
+@needs_samples
 def test_all_published_test_samples_are_in_the_draw() -> None:
     data = authors_draw.quarter()
     assert data.clients == 30 and data.test.sizes.sum() == 792
@@ -17,11 +21,13 @@ def test_all_published_test_samples_are_in_the_draw() -> None:
     assert np.array_equal(np.sort(rows), np.arange(len(data.y)))
 
 
+@needs_samples
 def test_another_draw_is_refused() -> None:
     with pytest.raises(DataError, match="792 of 792 published test samples are not in this draw"):
         authors_draw.quarter(seed=0)
 
 
+@needs_samples
 def test_a_sample_of_another_client_or_label_is_refused() -> None:
     data = authors_draw.quarter()
     row = int(data.test.rows[0])

@@ -23,6 +23,7 @@ def test_the_search_gives_the_chosen_draws() -> None:
     assert mnist_draws.sizes(mnist_draws.OTHER).sum() == 69_046
 
 
+@pytest.mark.usefixtures("shared_data")
 @pytest.mark.parametrize("seed", [mnist_draws.MATCHED[0], mnist_draws.OTHER])
 def test_the_sizes_are_those_of_the_data_set(seed: int) -> None:
     data = load("mnist", (), seed)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-HEAVY = ("pandas", "sklearn", "scipy.stats", "matplotlib", "pyarrow")
+HEAVY = ("pandas", "sklearn", "scipy", "matplotlib", "pyarrow")
 CODE = """
 import sys
 from fedkin.cli import main

@@ -108,6 +108,7 @@ OF_TABLES = {"column counts", "column sums"}
 # The quadratic clients of these federations have no scores or spans of samples, and no patients.
 UNDOABLE = {
     "choose strength",
+    "compare models",
     "evaluate mixture",
     "evaluate pulled",
     "score moments",

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fedkin.server.message import RpcMessage
-from fedkin.server.request_round import RequestRound
+from fedkin.server.request_round import Enough, RequestRound
 from fedkin.server.transport import NodeReply
 from tests.server.memory_transport import MemoryTransport, request_round, transmitted
 
@@ -86,6 +86,52 @@ def test_requests_of_which_the_engine_takes_none_take_no_time(
     assert [record.getMessage() for record in caplog.records] == [
         f"round 1, train: Flower did not accept a request for node {node}" for node in (1, 2)
     ]
+
+
+# --- enough replies
+
+
+def test_a_call_ends_with_enough_replies() -> None:
+    """Two of four clients: those of the nodes 4 and 2. The others are not suspected, and their
+    replies are fetched in the next round."""
+    transport, requests = started()
+    for node, delay in ((1, 7.0), (2, 5.0), (3, 9.0), (4, 1.0)):
+        transport.stations[node].delay = delay
+    enough = Enough(2, dict.fromkeys((1, 2, 3, 4), 1))
+    replies = requests.send(dict.fromkeys((1, 2, 3, 4), REQUEST), 1, enough=enough)
+    assert set(replies) == {2, 4}
+    assert 5 <= transport.clock.now <= 5 + POLL
+    assert requests.had_enough
+    assert set(requests.missed.values()) == {1, 3}
+    assert not requests.suspects
+    transport.clock.sleep(10)
+    requests.begin_round()
+    assert len(requests.late_replies()) == 2
+    # The next call waits for all replies again.
+    assert set(ask(requests, round=2)) == {1, 2, 3, 4}
+    assert not requests.had_enough
+
+
+def test_the_clients_of_a_node_count_together() -> None:
+    transport, requests = started(nodes=2)
+    transport.stations[2].delay = 5.0
+    request: dict[int, RpcMessage] = dict.fromkeys((1, 2), REQUEST)
+    assert set(requests.send(request, 1, enough=Enough(3, {1: 3, 2: 1}))) == {1}
+    assert set(requests.send(request, 1, enough=Enough(4, {1: 3, 2: 1}))) == {1, 2}
+    assert not requests.missed
+
+
+def test_too_few_replies_wait_for_the_deadline() -> None:
+    """A node that fails is not among the first."""
+    transport, requests = started(nodes=3, deadline=90.0)
+    transport.stations[2].delay = np.inf
+    transport.stations[3].tamper = lambda request, reply: RpcMessage({"failed": "no"})
+    enough = Enough(2, dict.fromkeys((1, 2, 3), 1))
+    replies = requests.send(dict.fromkeys((1, 2, 3), REQUEST), 1, enough=enough)
+    assert set(replies) == {1, 3}
+    assert 60 <= transport.clock.now <= 60 + POLL
+    assert not requests.had_enough
+    assert set(requests.suspects) == {2}
 
 
 # --- deadlines

@@ -15,7 +15,6 @@ from collections.abc import Callable
 
 import numpy as np
 from jaxtyping import Float64
-from scipy.special import ndtri
 
 from fedkin.core.errors import ConfigError
 from fedkin.options.robust.preaggregation import squared_distances
@@ -64,6 +63,8 @@ def largest_hidden_shift(n: int, f: int) -> float:
         n: number of clients.
         f: number of Byzantine clients among them.
     """
+    from scipy.special import ndtri
+
     needed = n // 2 + 1 - f
     return float(ndtri((n - f - needed) / (n - f)))
 

@@ -9,7 +9,6 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
-from scipy.special import ndtri
 
 from fedkin.core.randomness import uniform_of
 
@@ -35,6 +34,8 @@ class SystemRandomness:
         return uniform_of(np.frombuffer(secrets.token_bytes(8 * count), np.uint64))
 
     def normal(self, *shape: int) -> Float[np.ndarray, "..."]:
+        from scipy.special import ndtri
+
         return ndtri(self.uniform(int(np.prod(shape)))).reshape(shape)
 
 

@@ -8,7 +8,7 @@ SysML 2019) abandon a whole round below such a number; here each cluster is judg
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Int
@@ -17,7 +17,7 @@ from fedkin.core.method import State
 from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
 from fedkin.core.records import Record
-from fedkin.core.replies import Reply, mean_reply
+from fedkin.core.replies import Reply, mean_reply, without_rows
 from fedkin.core.requirements import requirements_of
 from fedkin.core.schema import INDEX
 from fedkin.core.task import Task
@@ -121,7 +121,7 @@ class _QuorumWorld(WorldProxy):
         if INDEX not in asked.up.of("row"):
             return self._world.run(task, clients, stream)
         reply = self._world.run(asked, clients, stream)
-        reply = _without(asked, reply, self._few(reply, clients))
+        reply = without_rows(asked, reply, self._few(reply, clients))
         return reply if single is None else mean_reply(task, reply, clients)
 
     def _few(self, reply: Reply, clients: Int[np.ndarray, "n"]) -> Bool[np.ndarray, "n"]:
@@ -133,15 +133,3 @@ class _QuorumWorld(WorldProxy):
         counts = np.bincount(pairs[:, 0], minlength=int(index.max(initial=0)) + 1)
         self._counter.count(int(((counts > 0) & (counts < self._least)).sum()))
         return came & (counts[index] < self._least)
-
-
-def _without(task: Task, reply: Reply, rows: Bool[np.ndarray, "n"]) -> Reply:
-    """A reply in which some rows did not arrive."""
-    if not rows.any():
-        return reply
-    arrays = dict(reply.arrays)
-    for name, declared in task.up.of("row").items():
-        values = arrays[name].copy()
-        values[rows] = declared.missing
-        arrays[name] = values
-    return replace(reply, arrays=arrays, arrived=reply.arrived & ~rows)

@@ -34,6 +34,7 @@ def overview(report: ReportInput) -> list[tuple[str, str]]:
         ("Privacy", _privacy),
         ("Secret sums", _secret_sums),
         ("Late replies", lambda run: _options(run.config.section("late"))),
+        ("Waiting for replies", lambda run: _options(run.config.section("asynchronous"))),
         ("Robust rule", lambda run: _options(run.config.section("robust"))),
         ("Label noise", lambda run: _options(run.config.section("label_noise"))),
         ("Feature noise", lambda run: _options(run.config.section("feature_noise"))),

@@ -101,10 +101,12 @@ _DRAWN = tuple(
     f"{name}.{kind}" for name in ("figure", "topology", "membership") for kind in ("png", "svg")
 )
 _OF_OPTIONS = tuple(file for section in SECTIONS.values() for file in section.files)
-# Files that a run may write. A new run's folder must have none of them. The
-# description of a run that did not begin is replaced.
+# Entries of SUMMED that a new run's folder may have: the description of a run that did not begin,
+# which is replaced, and the statistics of labels, which a server keeps before its run begins.
+_ALLOWED = (CONFIG, ENVIRONMENT, LABELS)
+# Files that a run may write. A new run's folder must have none of them.
 _OWN = (
-    *(name for name in SUMMED if name not in (CONFIG, ENVIRONMENT)),
+    *(name for name in SUMMED if name not in _ALLOWED),
     *_OF_OPTIONS,
     integrity.SUMS,
     *_DRAWN,

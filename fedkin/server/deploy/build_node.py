@@ -327,15 +327,20 @@ def _check_features_of(
     of another backbone."""
     if actual == expected:
         return
-    found, wanted = (
-        "no features of a backbone"
-        if one is None
-        else f"the inputs of layer {one.layer} of {one.backbone!r} (digest {one.digest[:12]})"
-        for one in (actual, expected)
-    )
     raise DataError(
-        f"{place}: samples are {found}, but [samples] says {wanted}: set data.features_layer and "
-        "data.tokenizer of this site as at the other sites"
+        f"{place}: samples are {_features_in_words(actual)}, but [samples] says "
+        f"{_features_in_words(expected)}: set data.features_layer and data.tokenizer of this site "
+        "as at the other sites"
+    )
+
+
+def _features_in_words(features: BackboneFeatures | None) -> str:
+    """From which layer and backbone samples were computed, for messages."""
+    if features is None:
+        return "no features of a backbone"
+    return (
+        f"the inputs of layer {features.layer} of {features.backbone!r} "
+        f"(digest {features.digest[:12]})"
     )
 
 

@@ -6,6 +6,7 @@ different sizes, so that few programs are compiled.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
@@ -16,6 +17,10 @@ from jaxtyping import Float, Int, Shaped, UInt32
 from fedkin.core.train_call import GradientTerms, MixedModel
 from fedkin.data.federated import Ragged
 from fedkin.simulation.batching import Batches, rounded_up
+from fedkin.simulation.jax.host_arrays import aligned_zeros, take_into
+
+_ROOM = 1.5  # padded number of samples of a device, in means of its clients
+_MOST_PADDING = 4  # padded number of samples of a device, at most, per sample
 
 
 @dataclass(frozen=True)
@@ -97,6 +102,15 @@ class PlannedRows(NamedTuple):
     mixed: MixedModel | None  # personal model of each row
 
 
+class DevicePlan(NamedTuple):
+    """What one device computes in a training call, before padding."""
+
+    used: Int[np.ndarray, "R"]  # positions in the data set of the samples of the device's clients
+    y: Shaped[np.ndarray, "R ..."]
+    steps: PlannedSteps
+    rows: PlannedRows
+
+
 class BatchPlan(NamedTuple):
     """Input of a training program: samples, training steps, and rows (clients with their
     models)."""
@@ -109,21 +123,20 @@ class BatchPlan(NamedTuple):
 
 
 def plan(
-    x: Shaped[np.ndarray, "M ..."] | None,
     y: Shaped[np.ndarray, "M ..."],
     owned: Ragged,
     rows: ProgramRows,
     gather: bool = True,
-) -> BatchPlan:
-    """Concatenate the batches of all rows (clients with their models), and gather the samples of
-    these clients.
+) -> DevicePlan:
+    """Concatenate the batches of all rows (clients with their models) of a device, and find the
+    samples of these clients.
 
     Args:
-        x: samples of the data set; None if the devices already hold the clients' samples.
         y: labels of the data set.
         owned: indices of each client's training samples.
         rows: the rows with their batches.
-        gather: whether to gather the samples. If not, batches hold positions in the data set.
+        gather: whether the samples will be gathered. If not, batches hold positions in the data
+            set.
     """
     unique, slot = np.unique(rows.clients, return_inverse=True)
     samples = [owned[int(client)] for client in unique]
@@ -140,12 +153,7 @@ def plan(
         rates=_end_to_end(rows.rates),
         weights=_end_to_end(rows.weights),
     )
-    return BatchPlan(
-        x=x[used] if gather and x is not None else None,
-        y=label_array(y[used]),
-        steps=steps,
-        rows=_planned_rows(rows),
-    )
+    return DevicePlan(used=used, y=label_array(y[used]), steps=steps, rows=_planned_rows(rows))
 
 
 def label_array(y: np.ndarray) -> np.ndarray:
@@ -185,25 +193,43 @@ def _end_to_end(
     return None if parts is None else np.concatenate(parts).astype(np.float32)
 
 
-def stack_plans(plans: Sequence[BatchPlan]) -> BatchPlan:
+def stack_plans(
+    plans: Sequence[DevicePlan], x: Shaped[np.ndarray, "M ..."] | None, mean_size: float
+) -> BatchPlan:
     """Stack the plans of several devices (samples, steps and rows): every array gets a leading
     device axis.
 
     All devices get the same padded sizes. These are rounded up, so that training calls of similar
-    size share a compiled program. The largest number of samples of a device is rounded up to a
-    power of two. The number of rows (clients with their models) is the rounded total of all
-    devices, which is enough however the rows are distributed. For the number of steps see
-    ``_padded_steps``.
+    size share a compiled program. The number of rows (clients with their models) is the rounded
+    total of all devices, which is enough however the rows are distributed. For the numbers of
+    samples and steps see ``_padded_samples`` and ``_padded_steps``.
+
+    Args:
+        plans: the plan of each device.
+        x: samples of the data set, from which the samples of the call are gathered; None if the
+            devices already hold them.
+        mean_size: mean number of samples of a client of the data set.
     """
-    samples = power_of_two(max(len(plan.y) for plan in plans))
+    samples = _padded_samples(plans, mean_size)
     rows = rounded_up(sum(len(plan.rows.model_index) for plan in plans))
     steps = _padded_steps(plans, samples, rows)
     return BatchPlan(
-        x=_stacked([plan.x for plan in plans], samples),
+        x=None if x is None else _gathered(x, [plan.used for plan in plans], samples),
         y=_stacked([plan.y for plan in plans], samples),
         steps=_stacked([plan.steps for plan in plans], steps),
         rows=_stacked([plan.rows for plan in plans], rows),
     )
+
+
+def _gathered(
+    x: Shaped[np.ndarray, "M ..."], used: Sequence[Int[np.ndarray, "_"]], size: int
+) -> Shaped[np.ndarray, "D R ..."]:
+    """The samples of all devices, padded with zeros to one size and stacked."""
+    stacked = aligned_zeros((len(used), size, *x.shape[1:]), x.dtype)
+    # Samples are large, so they are copied once: from the data set to where the program reads them.
+    for row, positions in zip(stacked, used, strict=True):
+        take_into(row[: len(positions)], x, positions)
+    return stacked
 
 
 def _stacked(parts: Sequence[Any], size: int) -> Any:
@@ -215,14 +241,27 @@ def _stacked(parts: Sequence[Any], size: int) -> Any:
         return None
     if isinstance(parts[0], tuple):
         return type(parts[0])(*(_stacked(field, size) for field in zip(*parts, strict=True)))
-    stacked = np.zeros((len(parts), size, *parts[0].shape[1:]), parts[0].dtype)
-    # Samples are large, so they are copied once, without a second copy for stacking.
+    stacked = aligned_zeros((len(parts), size, *parts[0].shape[1:]), parts[0].dtype)
     for row, part in zip(stacked, parts, strict=True):
         row[: len(part)] = part
     return stacked
 
 
-def _padded_steps(plans: Sequence[BatchPlan], samples: int, rows: int) -> int:
+def _padded_samples(plans: Sequence[DevicePlan], mean_size: float) -> int:
+    """Number of samples of a device, with padding: a power of two.
+
+    Usually it follows from the number of rows (clients with their models) alone, with room for
+    clients that are larger than the mean. So calls with equally many clients share a compiled
+    program, whichever clients are drawn. If that is too little or far too much, the needed number
+    is rounded up.
+    """
+    needed = max(len(plan.y) for plan in plans)
+    rows = sum(len(plan.rows.model_index) for plan in plans)
+    usual = power_of_two(math.ceil(_ROOM * mean_size * rows / len(plans)))
+    return usual if needed <= usual <= _MOST_PADDING * needed else power_of_two(needed)
+
+
+def _padded_steps(plans: Sequence[DevicePlan], samples: int, rows: int) -> int:
     """Number of training steps of a device, with padding.
 
     If all rows (clients with their models) train for the same number of epochs, it is an upper

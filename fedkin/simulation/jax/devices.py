@@ -20,11 +20,11 @@ from fedkin.core.errors import ConfigError
 from fedkin.models.frozen import FrozenPart
 from fedkin.models.model import Model
 from fedkin.simulation.batching import Batches
+from fedkin.simulation.jax.device_trial import no_memory
 
 _SMALL_DEVICE = 8 * 2**30  # memory in bytes assumed for an accelerator that does not report it
 CANDIDATES = (1, 8, 32, 128)  # numbers of lanes to try; a lane is a client trained in parallel
 _FEWEST_ROWS = 8  # smallest call whose speed is measured
-_NO_MEMORY = "RESOURCE_EXHAUSTED"  # XLA's status for too little memory
 # The fastest number of lanes for each model, as measured on its first call.
 _chosen: WeakKeyDictionary[Model, int] = WeakKeyDictionary()
 # The frozen arrays of models, on the devices of each mesh: one copy for all data sets and programs.
@@ -100,7 +100,7 @@ def fastest_lanes(
             begin = clock()
             train(lanes)
         except JaxRuntimeError as error:
-            if not seconds or _NO_MEMORY not in str(error):
+            if not seconds or no_memory(error) is None:
                 raise
             _log.info(
                 "a device has too little memory to train %d clients in parallel; it trains fewer",

@@ -22,6 +22,7 @@ from fedkin.simulation.batching import rounded_up
 from fedkin.simulation.constant_scores import ConstantScores
 from fedkin.simulation.jax import score_programs
 from fedkin.simulation.jax.devices import frozen_on, mesh_of, replicate, shard
+from fedkin.simulation.jax.host_arrays import aligned_rows
 from fedkin.simulation.jax.local_training import SampleBlocks
 from fedkin.simulation.weighted_losses import weighted_losses
 
@@ -259,7 +260,11 @@ class JaxScorer:
         block_models = sets[b.model_index].astype(np.int32)
         # A generator: if the blocks are not cached, each part is sent only when it is scored.
         parts = (
-            self._put(SampleBlocks(model_index=block_models[s], x=x[b.take[s]], y=y[b.take[s]]))
+            self._put(
+                SampleBlocks(
+                    model_index=block_models[s], x=aligned_rows(x, b.take[s]), y=y[b.take[s]]
+                )
+            )
             for s in slices
         )
         small = b.take.size * x[:1].nbytes <= _CACHE_BYTES

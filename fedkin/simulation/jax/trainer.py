@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.errors import JaxRuntimeError
 from jaxtyping import Float, Int, UInt32
 
 from fedkin.core.engine_protocols import LocalUpdates
@@ -26,6 +27,7 @@ from fedkin.simulation.jax.batch_plan import (
     plan,
     stack_plans,
 )
+from fedkin.simulation.jax.device_trial import cpu_instead, no_memory
 from fedkin.simulation.jax.devices import (
     fastest_lanes,
     frozen_on,
@@ -72,6 +74,7 @@ class JaxTrainer:
         self._lanes = lanes
         self._ids = ids
         self._largest = rounded_up(int(data.train.sizes.max()))
+        self._mean_size = float(data.train.sizes.mean())
         self._keep = has_room(devices[0], data.x.nbytes) if keep is None else keep
         self._kept: dict[int, Any] = {}  # samples, by the number of devices
         self._repeated = RepeatedSamples()
@@ -80,19 +83,37 @@ class JaxTrainer:
         """Train every row (a client with one model) of a training call.
 
         If no number of lanes (rows trained in parallel) was given, the first call finds the
-        fastest.
+        fastest. If the device has no memory for one lane, the CPU trains from then on.
         """
         if self._lanes is None:
-            lanes = fastest_lanes(
-                self._model,
-                len(call.clients),
-                lambda lanes: self._side_by_side(lanes).train(call),
-            )
-            return self._side_by_side(lanes).train(call)
+            try:
+                return self._train_fastest(call)
+            except JaxRuntimeError as error:
+                fault = no_memory(error)
+                if fault is None:
+                    raise
+                self._use_cpu(cpu_instead(self._devices[0], f"one client does not fit: {fault}"))
         # Rows of one client differ only in their model: detectors, and components of a mixture.
         if call.work.positive is not None or call.options == {"weights"}:
             return self._train_groups(call)
         return self._train_rows(call)
+
+    def _train_fastest(self, call: TrainCall) -> LocalUpdates:
+        """Train all rows with the number of lanes that is the fastest for this model."""
+        lanes = fastest_lanes(
+            self._model,
+            len(call.clients),
+            lambda lanes: self._side_by_side(lanes).train(call),
+        )
+        return self._side_by_side(lanes).train(call)
+
+    def _use_cpu(self, devices: list) -> None:
+        """Train on the devices of a CPU, one row (a client with one model) after another."""
+        self._devices = devices
+        self._lanes = 1
+        self._keep = False
+        self._kept = {}
+        self._repeated = RepeatedSamples()
 
     def _side_by_side(self, lanes: int) -> JaxTrainer:
         """The same trainer, with this number of clients trained in parallel."""
@@ -225,7 +246,6 @@ class JaxTrainer:
             kept = self._repeated.begin([rows.clients[device_rows] for device_rows in owned])
         plans = [
             plan(
-                x=self._data.x if kept.samples is None else None,
                 y=self._data.y,
                 owned=self._data.train,
                 rows=rows.select(device_rows),
@@ -233,7 +253,8 @@ class JaxTrainer:
             )
             for device_rows in owned
         ]
-        whole = stack_plans(plans)
+        needed = gather and kept.samples is None
+        whole = stack_plans(plans, self._data.x if needed else None, self._mean_size)
         if not self._keep:
             mesh = mesh_of(self._devices[: len(owned)])
             whole = whole._replace(x=self._repeated.on_devices(kept, mesh, whole.x))

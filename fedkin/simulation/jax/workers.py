@@ -14,6 +14,7 @@ from fedkin.core.errors import ModelError
 from fedkin.core.model_spec import ModelSpec, Samples, spec_for_data
 from fedkin.data.federated import FederatedData
 from fedkin.models.model import Model, model_for
+from fedkin.simulation.jax.device_trial import usable
 from fedkin.simulation.jax.devices import local_devices
 from fedkin.simulation.jax.scoring import JaxScorer
 from fedkin.simulation.jax.trainer import JaxTrainer
@@ -31,7 +32,7 @@ def worker_factory(
         clients_per_batch: clients trained at a time on one device. None: 1 on a CPU, elsewhere the
             number that trains the first cohort fastest.
     """
-    used = local_devices(devices)
+    used = usable(local_devices(devices))
     lanes = clients_per_batch or (1 if used[0].platform == "cpu" else None)
 
     def workers(data: FederatedData) -> tuple[JaxScorer, JaxTrainer]:

@@ -248,6 +248,33 @@ def test_late_replies_are_an_option_of_a_server(lab: Lab) -> None:
             lab.serve(rounds=2, more=f'[late]\nname = "replies"\n{wrong}')
 
 
+def test_a_server_waits_for_the_first_replies(lab: Lab) -> None:
+    lab.join(*range(CLIENTS))
+    section = '[asynchronous]\nname = "first_replies"\n'
+    run = lab.serve(rounds=2, more=f"{section}share = 0.5")
+    assert run.config.section("asynchronous")["share"] == 0.5
+    assert run.records[-1]["simulated_seconds"] is None
+    for wrong, message in (
+        ("slow_share = 0.1", "asynchronous.slow_share: this setting is for simulated clients"),
+        ("deadline = 9.0", r"asynchronous.deadline: .* real ones, which have federation.deadline"),
+        (f"count = {CLIENTS + 1}", "replies can never come"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            lab.serve(rounds=2, more=f"{section}{wrong}")
+
+
+def test_a_server_keeps_buffers(lab: Lab) -> None:
+    """Every client is asked in the first step, and every reply is in the records."""
+    lab.join(*range(CLIENTS))
+    section = '[asynchronous]\nname = "buffered"\nbuffer = 2\n'
+    run = lab.serve(rounds=4, method=FEDAVG, more=section)
+    assert run.records[1]["asked"] == list(range(CLIENTS))
+    assert [len(record["arrivals"]) for record in run.records] == [0, 2, 2, 2, 2]
+    assert run.records[-1]["replies_used"] == 8
+    with pytest.raises(ConfigError, match=r"asynchronous\.replay: this setting is for simulated"):
+        lab.serve(rounds=2, method=FEDAVG, more=f'{section}replay = "run"')
+
+
 def test_secret_sums_are_an_option_of_a_server(lab: Lab) -> None:
     lab.join(*range(CLIENTS))
     run = lab.serve(method=FEDAVG, rounds=2, more='[secret]\nname = "sums"\nexamples_cap = 20')

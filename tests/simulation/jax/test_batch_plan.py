@@ -14,7 +14,7 @@ from fedkin.core.client_engine import sums_by_row
 from fedkin.core.randomness import Stream
 from fedkin.data.federated import Ragged
 from fedkin.simulation.batching import epoch_batches
-from fedkin.simulation.jax.batch_plan import ProgramRows, plan
+from fedkin.simulation.jax.batch_plan import ProgramRows, plan, stack_plans
 from fedkin.simulation.jax.scoring import chunks, make_blocks
 
 sizes = st.lists(st.integers(1, 30), min_size=1, max_size=6)
@@ -38,8 +38,12 @@ def test_every_step_finds_its_samples(sizes: list[int], draws: list[int]) -> Non
     model_index = [c % 3 for c in clients]
     batches = [epoch_batches(sizes[c], 4, 1 + c % 2, Stream(0).client(c)) for c in clients]
     words = np.arange(2 * len(clients), dtype=np.uint32).reshape(-1, 2)
-    made = plan(x, y, owned, ProgramRows(np.array(clients), np.array(model_index), batches, words))
-    assert made.x is not None and made.y is not None
+    made = plan(y, owned, ProgramRows(np.array(clients), np.array(model_index), batches, words))
+    samples = x[made.used]
+    gathered = stack_plans([made], x, float(np.mean(sizes))).x
+    assert gathered is not None
+    np.testing.assert_array_equal(gathered[0, : len(samples)], samples)
+    assert not gathered[0, len(samples) :].any()
     for row, (client, batch) in enumerate(zip(clients, batches, strict=True)):
         steps = slice(made.rows.first[row], made.rows.first[row] + made.rows.num_steps[row])
         np.testing.assert_array_equal(made.steps.valid[steps], batch.valid)
@@ -50,14 +54,14 @@ def test_every_step_finds_its_samples(sizes: list[int], draws: list[int]) -> Non
             strict=True,
         ):
             expected = owned[client][rows[:count]]
-            np.testing.assert_array_equal(made.x[taken[:count], 0], expected)
+            np.testing.assert_array_equal(samples[taken[:count], 0], expected)
             np.testing.assert_array_equal(made.y[taken[:count]], y[expected])
     n = len(clients)
     np.testing.assert_array_equal(made.rows.model_index[:n], model_index)
     np.testing.assert_array_equal(made.rows.words[:n], words)
     np.testing.assert_array_equal(made.rows.per_epoch[:n], [-(-sizes[c] // 4) for c in clients])
     assert not made.rows.num_steps[n:].any()
-    assert made.steps.batches.min() >= 0 and made.steps.batches.max() < len(made.x)
+    assert made.steps.batches.min() >= 0 and made.steps.batches.max() < len(samples)
 
 
 @st.composite
@@ -96,3 +100,34 @@ def test_sums_sums_by_row(sizes: list[int]) -> None:
     ends = np.cumsum([0, *sizes])
     expected = [values[a:b].sum() for a, b in pairwise(ends)]
     np.testing.assert_array_equal(sums_by_row(values, np.array(sizes, np.int64)), expected)
+
+
+def test_calls_with_equally_many_clients_share_a_program() -> None:
+    """The samples of the drawn clients are 100 to 200: below 128 and above it."""
+    sizes = [20, 25, 30, 35, 40, 45, 50, 55]
+    owned = Ragged.consecutive(np.array(sizes))
+    x, y = flat(owned)
+
+    def shapes(*clients: int) -> tuple[tuple[int, ...], ...]:
+        batches = [epoch_batches(sizes[c], 10, 2, Stream(0).client(c)) for c in clients]
+        words = np.zeros((len(clients), 2), np.uint32)
+        rows = ProgramRows(np.array(clients), np.zeros(len(clients), int), batches, words)
+        stacked = stack_plans([plan(y, owned, rows)], x, float(np.mean(sizes)))
+        assert stacked.x is not None
+        return (stacked.x.shape, stacked.y.shape, stacked.steps.batches.shape)
+
+    assert shapes(0, 1, 2, 3) == shapes(4, 5, 6, 7) == shapes(0, 7, 2, 5)
+    assert shapes(0, 1, 2, 3)[0] == (1, 256, 2)
+
+
+def test_padding_is_bounded_and_never_too_small() -> None:
+    """Where the drawn clients are unlike the mean, their own number of samples is rounded up."""
+    sizes = [2, 2, 2, 500]
+    owned = Ragged.consecutive(np.array(sizes))
+    x, y = flat(owned)
+    for clients, samples in (([0, 1], 4), ([3, 3], 512), ([2, 3], 512)):
+        batches = [epoch_batches(sizes[c], 10, 1, Stream(0).client(c)) for c in clients]
+        words = np.zeros((2, 2), np.uint32)
+        rows = ProgramRows(np.array(clients), np.zeros(2, int), batches, words)
+        stacked = stack_plans([plan(y, owned, rows)], x, float(np.mean(sizes)))
+        assert stacked.x is not None and len(stacked.x[0]) == samples

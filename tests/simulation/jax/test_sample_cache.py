@@ -78,7 +78,9 @@ def test_samples_are_sent_twice_and_no_more(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(trainer, "has_room", lambda *_, **__: False)
     stack = trainer.stack_plans
     monkeypatch.setattr(
-        trainer, "stack_plans", lambda plans: given.append(plans[0].x is not None) or stack(plans)
+        trainer,
+        "stack_plans",
+        lambda plans, x, *more: given.append(x is not None) or stack(plans, x, *more),
     )
     updates([SOME, SOME, SOME, SOME, OTHERS, SOME], fresh=False)
     assert given == [True, True, False, False, True, True]
@@ -138,11 +140,11 @@ def test_calls_of_other_clients_within_a_call(monkeypatch: pytest.MonkeyPatch) -
             used, models(model)[:1], clients, first, stream=Stream(3, round)
         ).update.tobytes()
 
-    def interrupted(plans: list[Any]) -> Any:
+    def interrupted(*arguments: Any) -> Any:
         monkeypatch.setattr(trainer, "stack_plans", stack)
         for round in (10, 11):
             assert update(world, OTHERS, round) == expected[round]
-        return stack(plans)
+        return stack(*arguments)
 
     cohorts = {1: SOME, 2: SOME, 3: SOME, 4: SOME, 10: OTHERS, 11: OTHERS}
     expected = {t: update(SimulatedWorld(data, model, work), own, t) for t, own in cohorts.items()}
