@@ -194,6 +194,29 @@ CONTENDERS = (
     Contender("FedDrift", CLUSTERED, _feddrift(0.1), ("delta 0.2, not 0.1", _feddrift(0.2))),
     Contender("Selective re-clustering", CLUSTERED, _selective),
     Contender(
+        "OCFL",
+        CLUSTERED,
+        lambda s: methods.OCFL(),
+        (
+            "K-means with K given, not HDBSCAN",
+            lambda s: methods.OCFL(clusterer="kmeans", clusters=s.clusters),
+        ),
+    ),
+    # With a dozen clients the published eps of 1e-5 is never reached.
+    Contender(
+        "FedGWC",
+        CLUSTERED,
+        lambda s: methods.FedGWC(eps=1e-3),
+        ("plain means of rewards", lambda s: methods.FedGWC(eps=1e-3, mean=True)),
+    ),
+    Contender(
+        "FedCCFA",
+        OWN,
+        lambda s: methods.FedCCFA(),
+        ("changes of rows, not rows", lambda s: methods.FedCCFA(changes=True)),
+        passes=_two,
+    ),
+    Contender(
         "FL+HC with FedRep's heads",
         OWN,
         _clustered(methods.FLHC, cluster_round=3, newcomers="direction"),
