@@ -30,7 +30,7 @@ from pathlib import Path
 
 from benchmarks.tables import put
 from fedkin.core.storage import complete_lines
-from fedkin.server.deploy.processes import SITE, STARTER, SUPERLINK, Part, find
+from fedkin.server.deploy.processes import SITE, STARTER, SUPERLINK, Program, find
 from fedkin.server.deploy.status import wait_for_run
 
 MINUTES = 3.0
@@ -73,12 +73,12 @@ def init(folder: Path, sites: int, rounds: int) -> int:
     return port
 
 
-def parts(folder: Path, sites: int) -> list[Part]:
+def parts(folder: Path, sites: int) -> list[Program]:
     """All that may run."""
     return [
-        Part(folder, SUPERLINK),
-        Part(folder, STARTER),
-        *(Part(folder / f"site-{k}", SITE) for k in range(sites)),
+        Program(folder, SUPERLINK),
+        Program(folder, STARTER),
+        *(Program(folder / f"site-{k}", SITE) for k in range(sites)),
     ]
 
 
@@ -136,7 +136,7 @@ def downs(place: Path, sites: int, times: int, seed: int) -> list[str]:
         fedkin("deploy", "up", folder)
         time.sleep(chance.uniform(0, 20))
         if turn == times // 2:
-            for one in find([Part(folder / "site-0", SITE)]).popitem()[1]:
+            for one in find([Program(folder / "site-0", SITE)]).popitem()[1]:
                 os.kill(one.number, signal.SIGKILL)
         fedkin("deploy", "down", folder)
         remains = leftovers(folder, sites, port)

@@ -1,0 +1,243 @@
+"""Time to a target accuracy on four real sites, one of which is 20 times slower.
+
+    python -m benchmarks.asynchronous_sites [--seeds 3] [--write docs/asynchronous.md]
+
+Each run is a deployment of ``fedkin deploy init`` and ``up``: a server and four sites on Flower,
+with TLS and keys, on this machine. The processes of one site are stopped for 95% of the time, so
+that this site computes and answers 20 times slower. The data are scikit-learn's digits in two
+permutations of the labels, two sites each, and FlexCFL trains two clusters.
+
+Each round leaves a checkpoint, whose time is the file's. The benchmark computes the accuracy of its
+models on the test samples of all sites. The target of a seed is one point below the final accuracy
+of its synchronous run. The time counts from the models of round 0 on. All runs train the same
+number of updates.
+
+The results are kept in ``benchmarks/asynchronous_sites_results.json`` after each run; a run that is
+there is not repeated.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import load_file
+
+import fedkin as fk
+from benchmarks.asynchronous import ALL, POINT, final_accuracy, seconds_to
+from benchmarks.deployment import fedkin, free_port
+from benchmarks.tables import put
+from fedkin.server.deploy.processes import SITE, Program, find
+from fedkin.server.deploy.status import wait_for_run
+
+RESULTS = Path(__file__).with_name("asynchronous_sites_results.json")
+COMMAND = "python -m benchmarks.asynchronous_sites"
+SITES = 4
+ROUNDS = 20  # of four updates each
+SLOW_FACTOR = 20
+PERIOD = 1.0  # seconds from one stop of the slow site to the next
+TEST_SAMPLES = 100  # of each site
+# The settings of each way to wait, and how many of its rounds train as many updates as a
+# synchronous one.
+WAITING: dict[str, tuple[list[str], int]] = {
+    ALL: ([], 1),
+    "first 3 of 4": (["asynchronous.name=first_replies", "asynchronous.count=3"], 1),
+    "buffers of 1": (["asynchronous.name=buffered", "asynchronous.buffer=1"], SITES),
+}
+Points = list[list[float]]
+
+
+class SlowSite(threading.Thread):
+    """Stops the processes of a site again and again, until ``end`` is called.
+
+    Args:
+        folder: the site's folder.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(daemon=True)
+        self._program = Program(folder, SITE)
+        self._ended = threading.Event()
+
+    def run(self) -> None:
+        while not self._ended.is_set():
+            self._signal(signal.SIGCONT)
+            self._ended.wait(PERIOD / SLOW_FACTOR)
+            self._signal(signal.SIGSTOP)
+            self._ended.wait(PERIOD - PERIOD / SLOW_FACTOR)
+        self._signal(signal.SIGCONT)
+
+    def end(self) -> None:
+        """Let the site run at its own speed."""
+        self._ended.set()
+        if self.is_alive():
+            self.join()
+
+    def _signal(self, number: int) -> None:
+        """Send a signal to all processes of the site."""
+        for process in find([self._program])[self._program]:
+            # The process may have ended a moment ago.
+            with suppress(ProcessLookupError):
+                os.kill(process.number, number)
+
+
+def federation(seed: int) -> fk.data.FederatedData:
+    """The data of all sites, as their configurations read them."""
+    return fk.planted(
+        "digits",
+        "label_permutation",
+        clusters=2,
+        clients=SITES,
+        samples=60,
+        test_samples=TEST_SAMPLES,
+        seed=seed,
+    )
+
+
+def init(folder: Path, waiting: str, seed: int) -> None:
+    """Write a deployment."""
+    settings, factor = WAITING[waiting]
+    fedkin(
+        "deploy",
+        "init",
+        folder,
+        "--clients",
+        str(SITES),
+        "--port",
+        str(free_port()),
+        "method.name=flexcfl",
+        "method.clusters=2",
+        "local.epochs=20",
+        "local.lr=0.05",
+        "run.against=[]",
+        "run.evaluate_every=0",
+        "run.checkpoint_every=1",
+        "run.keep_checkpoints=true",
+        f"run.rounds={ROUNDS * factor}",
+        f"run.seed={seed}",
+        f"data.clients={SITES}",
+        f"data.test_samples={TEST_SAMPLES}",
+        f"data.seed={seed}",
+        "federation.deadline=300",
+        *settings,
+    )
+
+
+def accuracy_of(checkpoint: Path, data: fk.data.FederatedData) -> float:
+    """Accuracy of the models of a checkpoint on the test samples of all sites."""
+    arrays = load_file(checkpoint)
+    model = fk.models.mclr(data)
+    correct = list[bool]()
+    for site in json.loads(arrays["memory/registry"].tobytes()):
+        # A site's configuration names the client of the data that it holds.
+        rows = data.test[int(site["name"].removeprefix("site-"))]
+        cluster = arrays["assignment"][site["first"]]
+        scores = np.asarray(
+            model.scores(arrays["models"][cluster], data.x[rows], model.frozen_arrays)
+        )
+        correct += (scores.argmax(axis=1) == data.y[rows]).tolist()
+    return float(np.mean(correct))
+
+
+def curve(waiting: str, seed: int) -> Points:
+    """Seconds since the models of round 0, and accuracy, of each checkpoint of a deployment."""
+    place = Path(tempfile.mkdtemp(prefix="fedkin-"))
+    folder = place / "fed"
+    init(folder, waiting, seed)
+    slow = SlowSite(folder / "site-0")
+    try:
+        fedkin("deploy", "up", folder)
+        first = wait_for_models(folder)
+        slow.start()
+        if not wait_for_run(folder, lambda line: None):
+            sys.exit(f"the run has failed:\n{(folder / 'superlink.log').read_text()[-3000:]}")
+        checkpoints = sorted((folder / "run" / "checkpoints").glob("round-*.safetensors"))
+        data = federation(seed)
+        start = first.stat().st_mtime
+        return [[one.stat().st_mtime - start, accuracy_of(one, data)] for one in checkpoints]
+    finally:
+        slow.end()
+        fedkin("deploy", "down", folder)
+        shutil.rmtree(place)
+
+
+def wait_for_models(folder: Path) -> Path:
+    """Wait until the models of round 0 are there, at most two minutes. Returns their file."""
+    path = folder / "run" / "checkpoints" / "round-000000.safetensors"
+    end = time.monotonic() + 120
+    while not path.exists():
+        if time.monotonic() > end:
+            sys.exit(f"no models:\n{(folder / 'superlink.log').read_text()[-3000:]}")
+        time.sleep(0.05)
+    return path
+
+
+def key(waiting: str, seed: int) -> str:
+    """Name of a run in the results."""
+    return f"{waiting} | {seed}"
+
+
+def measure(seeds: int) -> dict[str, Points]:
+    """All runs' curves by name, of the file or measured now."""
+    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    for seed in range(seeds):
+        for waiting in WAITING:
+            name = key(waiting, seed)
+            if name in results:
+                continue
+            results[name] = curve(waiting, seed)
+            RESULTS.write_text(json.dumps(results) + "\n")
+            last = results[name][-1][0]
+            print(name, f"{final_accuracy(results[name]):.3f}", f"{last:.0f} s", flush=True)
+    return results
+
+
+def row(results: dict[str, Points], waiting: str, seeds: int) -> list[str]:
+    """A line of the table: final accuracy, seconds to the target, and how many times faster than
+    rounds that wait for all sites."""
+    finals = list[float]()
+    seconds = list[float]()
+    faster = list[float]()
+    for seed in range(seeds):
+        everyone = results[key(ALL, seed)]
+        points = results[key(waiting, seed)]
+        target = final_accuracy(everyone) - POINT
+        finals.append(100 * final_accuracy(points))
+        seconds.append(seconds_to(points, target))
+        faster.append(seconds_to(everyone, target) / seconds[-1])
+    reached = int(np.isfinite(seconds).sum())
+    median = f"{np.median(seconds):.0f} s" if reached > seeds / 2 else "not reached"
+    times = f"{np.median(faster):.1f} ({min(faster):.1f} to {max(faster):.1f})"
+    accuracies = " / ".join(f"{accuracy:.1f}" for accuracy in finals)
+    return [waiting, accuracies, f"{reached} of {seeds}", median, times]
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--write", type=Path, help="a page that holds the table")
+    options = parser.parse_args()
+    results = measure(options.seeds)
+    head = ["a round waits for", "final accuracy by seed (%)", "reached the target"]
+    head += ["median time to it", "times faster"]
+    table = [row(results, waiting, options.seeds) for waiting in WAITING]
+    print("\n".join(" | ".join(line) for line in [head, *table]))
+    if options.write:
+        put(options.write, COMMAND, head, table)
+
+
+if __name__ == "__main__":
+    main()
