@@ -187,6 +187,11 @@ class EndingWorld(Protocol):
         """Wait a moment for late replies. Returns False if the round has no time left for that."""
         ...
 
+    def wait_for_all(self) -> None:
+        """Let the next task ask the clients that are still at work, too, and wait for them. Other
+        tasks leave them out, unless too few others could reply."""
+        ...
+
 
 def ends_early(world: World, replies: int) -> bool:
     """Let a world's next task end as soon as some clients have replied.
@@ -222,3 +227,14 @@ def wait_for_late_replies(world: World) -> bool:
         world: the world.
     """
     return isinstance(world, EndingWorld) and world.wait()
+
+
+def wait_for_all_clients(world: World) -> None:
+    """Let a world's next task wait for clients that are still at work, as in
+    ``EndingWorld.wait_for_all``. All other worlds do so anyway.
+
+    Args:
+        world: the world.
+    """
+    if isinstance(world, EndingWorld):
+        world.wait_for_all()

@@ -18,6 +18,7 @@ from fedkin.core.world import (
     clients_at_work,
     ends_early,
     late_replies,
+    wait_for_all_clients,
     wait_for_late_replies,
 )
 
@@ -82,3 +83,7 @@ class WorldProxy:
     def wait(self) -> bool:
         """Wait a moment for late replies of the wrapped world, if it has any."""
         return wait_for_late_replies(self._world)
+
+    def wait_for_all(self) -> None:
+        """Let the wrapped world's next task wait for clients that are at work, too."""
+        wait_for_all_clients(self._world)

@@ -13,7 +13,7 @@ from fedkin.config.plan import Plan
 from fedkin.core.method import UNASSIGNED, ClientRemark, Method, State
 from fedkin.core.randomness import Stream
 from fedkin.core.records import Record
-from fedkin.core.world import World, client_names, scored_clients
+from fedkin.core.world import World, client_names, scored_clients, wait_for_all_clients
 from fedkin.measures.measure import Measure
 from fedkin.measures.table import EXTRA
 from fedkin.methods.decentralized import PeerState
@@ -212,6 +212,7 @@ def _score_finally(
     sample = plan.sample(last=True)
     # A run that ended early may have evaluated only a sample of clients in its last round.
     if validated or run_state.scored is None or (sampled and sample is None):
+        wait_for_all_clients(world)
         run_state.scored = score(world, state, round, sample=sample)
     scored = run_state.scored
     if validated or sampled or run_state.records[-1][scored.names.score] is None:
@@ -375,13 +376,17 @@ class _Recorder:
     def _score(self, run_state: RunState) -> EvaluationResults:
         """Evaluate the clients on the models after the present round."""
         round = run_state.round
+        world = self.instrumented.world
+        is_last = round == self.plan.rounds
+        if is_last:
+            wait_for_all_clients(world)
         return score(
-            self.instrumented.world,
+            world,
             run_state.state,
             round,
             global_model=self.plan.global_model,
             split=self.split,
-            sample=self.plan.sample(last=round == self.plan.rounds),
+            sample=self.plan.sample(last=is_last),
         )
 
     def _measure(self, run_state: RunState, keeping: bool) -> Record:

@@ -99,6 +99,8 @@ class RemoteWorld:
         self._overdue = OverdueRequests(self._collector)
         # Number of clients with whose replies the next task ends; None: all of them.
         self._enough: int | None = None
+        # Whether the next task also asks the clients that are still at work.
+        self._asks_all = False
 
     @property
     def scaling(self) -> CommonScaling | None:
@@ -219,6 +221,10 @@ class RemoteWorld:
         ``EndingWorld``."""
         self._enough = replies
         return True
+
+    def wait_for_all(self) -> None:
+        """Let the next task wait for clients that are at work, too, as in ``EndingWorld``."""
+        self._asks_all = True
 
     def at_work(self, task: Task) -> Int[np.ndarray, "c"]:
         """The clients whose late replies to a task may still come, as in ``EndingWorld``."""
@@ -361,7 +367,9 @@ class RemoteWorld:
 
         late = self._overdue.rounds(task)
         enough = self._enough
+        asks_all = self._asks_all
         self._enough = None
+        self._asks_all = False
         asked = self._client.call(
             operation=task.name,
             clients=clients,
@@ -372,6 +380,7 @@ class RemoteWorld:
             once=bool(task.memory),
             late=late,
             enough=enough,
+            all_nodes=asks_all,
         )
         self._overdue.add(
             missed=self.membership.request_round.missed,

@@ -39,6 +39,13 @@ class Enough(NamedTuple):
         return sum(self.clients[node] for node in succeeded) >= self.replies
 
 
+class _Work(NamedTuple):
+    """Work of a node for which the server does not wait any more."""
+
+    node: int
+    until: float  # time after which the node drops the request
+
+
 class RequestRound:
     """Sends requests, and waits for replies as long as the settings allow.
 
@@ -75,6 +82,8 @@ class RequestRound:
         self._late: list[NodeReply] = []
         self._deadline = clock() + settings.deadline
         self._given_up: set[str] = set()  # ids of abandoned requests, whose replies may still come
+        # Requests that were abandoned because others had replied, by their ids.
+        self._unfinished: dict[str, _Work] = {}
         # Durations of each node's last replies to each operation.
         self._seconds: dict[tuple[int, str], deque[float]] = {}
 
@@ -102,7 +111,10 @@ class RequestRound:
         """Fetch the replies to abandoned requests. A reply stays at Flower's server until then."""
         if self._given_up:
             replies = self.transport.pull(self._given_up)
-            self._given_up -= {reply.request_id for reply in replies}
+            finished = {reply.request_id for reply in replies}
+            self._given_up -= finished
+            for request in finished & self._unfinished.keys():
+                del self._unfinished[request]
             self.late_bytes += sum(reply.size for reply in replies)
             self._late += replies
 
@@ -111,6 +123,15 @@ class RequestRound:
         replies = self._late
         self._late = []
         return replies
+
+    def nodes_at_work(self) -> set[int]:
+        """The nodes that still work at a request that ended with the replies of others. A node does
+        one request after another, so it would answer a new one only after that."""
+        now = self.clock()
+        self._unfinished = {
+            request: work for request, work in self._unfinished.items() if work.until > now
+        }
+        return {work.node for work in self._unfinished.values()}
 
     def online_nodes(self) -> list[OnlineNode]:
         """The nodes that are online and not suspected."""
@@ -193,7 +214,11 @@ class RequestRound:
             self.sleep(_POLL)
         self.missed = waiting
         self._given_up |= set(waiting)
-        if not self.had_enough:
+        if self.had_enough:
+            self._unfinished |= {
+                request: _Work(node, end + longer) for request, node in waiting.items()
+            }
+        else:
             self._suspect([*waiting.values(), *expired], operation, end - start)
         return replies
 

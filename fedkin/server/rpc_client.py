@@ -24,7 +24,7 @@ from fedkin.core.task import Task
 from fedkin.server.column_messages import scaling_arrays
 from fedkin.server.membership import Membership
 from fedkin.server.message import InvalidMessageError, RpcMessage, one_line
-from fedkin.server.node_registry import NodeInfo
+from fedkin.server.node_registry import NodeInfo, NodeRows
 from fedkin.server.request_round import Enough
 from fedkin.server.task_messages import plain_settings
 from fedkin.server.transport import NodeReply
@@ -178,8 +178,12 @@ class RpcClient:
         once: bool = False,
         late: int = 0,
         enough: int | None = None,
+        all_nodes: bool = False,
     ) -> Int[np.ndarray, "a"]:
         """Send one request to each node that has some of the clients, and read its reply.
+
+        Nodes that still work at a request whose round did not wait for them are left out, unless
+        the call would then have fewer clients than it needs.
 
         Args:
             operation: name of the task.
@@ -194,6 +198,7 @@ class RpcClient:
                 reply was lost.
             late: for how many further rounds a late reply can be used.
             enough: number of clients with whose replies the call ends; None: all of them.
+            all_nodes: whether to ask nodes that are at work, too.
 
         Returns:
             The positions in ``clients`` of the clients that were sent a request.
@@ -207,6 +212,8 @@ class RpcClient:
             for node in self.membership.registry.rows_by_node(clients)
             if node.info.first in online
         ]
+        if not all_nodes:
+            nodes = self._free_nodes(nodes, at_least=enough or 0)
         requests = {
             node.node_id: self._request(
                 operation=operation,
@@ -251,6 +258,17 @@ class RpcClient:
                 )
         self.membership.on_change()
         return np.concatenate([np.zeros(0, np.int64), *(node.rows for node in nodes)])
+
+    def _free_nodes(self, nodes: list[NodeRows], at_least: int) -> list[NodeRows]:
+        """The nodes that are not at work; all nodes if the free ones have too few clients.
+
+        Args:
+            nodes: nodes, with the rows of their clients.
+            at_least: number of clients that must be asked.
+        """
+        at_work = self.membership.request_round.nodes_at_work()
+        free = [node for node in nodes if node.node_id not in at_work]
+        return free if sum(len(node.rows) for node in free) >= at_least else nodes
 
     def _log_failure(self, name: str, reason: str) -> None:
         """Log why a node failed a request, and store the reason until a request succeeds."""

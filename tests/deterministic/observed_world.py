@@ -263,6 +263,9 @@ class UndisturbedWorld:
     def wait(self) -> bool:
         return False
 
+    def wait_for_all(self) -> None:
+        """Each call has the replies of the trace."""
+
     def memory(self) -> dict[str, np.ndarray]:
         return {}
 

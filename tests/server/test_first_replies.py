@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from fedkin.core.randomness import Stream
+from fedkin.core.world import wait_for_all_clients
 from fedkin.methods.fedavg import FedAvg
 from fedkin.options.asynchronous.first_replies import FirstReplies
+from fedkin.tasks.losses import Losses
 from tests.option_lists import with_options
 from tests.server.memory_transport import MemoryTransport
 from tests.server.small_federations import fake_node, fake_remote
@@ -86,3 +88,39 @@ def test_only_the_training_ends_early() -> None:
     assert federation.round(1, [0, 1, 2]) < 2
     assert federation.round(2, [1, 2]) < 6
     assert federation.unused() == 1
+
+
+def test_a_site_at_work_is_not_asked_until_it_has_replied() -> None:
+    """Neither for a training nor for a short task. The third site trains until second 30."""
+    federation = Federation(count=2)
+    federation.round(1, [0, 1, 2])
+    engine = federation.engine
+    slow = federation.stations[2]
+    asked = len(slow.requests)
+    assert 5 <= federation.round(2, [0, 1, 2]) < 6
+    reply = federation.world.run(Losses(federation.state.models), np.arange(3))
+    assert reply.arrived.tolist() == [True, True, False]
+    assert len(slow.requests) == asked
+    assert federation.world.membership.online_clients().tolist() == [0, 1, 2]
+    assert not federation.world.membership.request_round.suspects
+    engine.clock.sleep(30)
+    federation.world.begin(Stream(0, 3))
+    slow.delay = 2.0
+    assert federation.world.run(Losses(federation.state.models), np.arange(3)).arrived.all()
+    assert len(slow.requests) == asked + 1
+
+
+def test_sites_at_work_are_asked_if_too_few_others_are_free() -> None:
+    """A round with the two slow sites needs one reply, and both of them are at work."""
+    federation = Federation(count=1)
+    assert federation.round(1, [0, 1, 2]) < 2
+    assert federation.round(2, [1, 2]) < 6
+    assert federation.unused() == 1
+
+
+def test_the_next_task_can_wait_for_all() -> None:
+    federation = Federation(count=2)
+    federation.round(1, [0, 1, 2])
+    task = Losses(federation.state.models)
+    wait_for_all_clients(federation.world)
+    assert federation.world.run(task, np.arange(3)).arrived.all()
