@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from fedkin.config.server_settings import ServerSettings
@@ -44,6 +45,35 @@ class _Work(NamedTuple):
 
     node: int
     until: float  # time after which the node drops the request
+
+
+@dataclass
+class _Call:
+    """The requests of one call of ``RequestRound.send``, and their replies.
+
+    Attributes:
+        requests: request for each node id.
+        round: round of the requests.
+        operation: name of their task.
+        start: time at which they were sent.
+        end: time at which the call ends.
+        longer: seconds after the end in which a late reply can be used.
+        waiting: node ids of the requests without a reply, by request id.
+        replies: replies by node id.
+        expired: nodes whose requests were lost until the end.
+        retries: how often a request was sent again, by node id.
+    """
+
+    requests: Mapping[int, RpcMessage]
+    round: int
+    operation: str
+    start: float
+    end: float
+    longer: float
+    waiting: dict[str, int] = field(default_factory=dict)
+    replies: dict[int, NodeReply] = field(default_factory=dict)
+    expired: list[int] = field(default_factory=list)
+    retries: Counter[int] = field(default_factory=Counter)
 
 
 class RequestRound:
@@ -180,47 +210,66 @@ class RequestRound:
                 len(requests),
             )
             return {}
-        longer = late * self.settings.deadline
-        waiting = self._push(requests, list(requests), round, end - start + longer)
-        retries = dict.fromkeys(requests, 0)
-        replies: dict[int, NodeReply] = {}
-        expired: list[int] = []
-        while waiting:
+        call = _Call(
+            requests=requests,
+            round=round,
+            operation=operation,
+            start=start,
+            end=end,
+            longer=late * self.settings.deadline,
+        )
+        call.waiting = self._push(requests, list(requests), round, end - start + call.longer)
+        while call.waiting:
             # A pull or a sleep may take long, so replies that arrived meanwhile are fetched once
             # more after the deadline.
-            over = self.clock() >= end
-            for reply in self._pull(waiting):
-                node = waiting.pop(reply.request_id, None)
-                # A reply that is delivered twice counts once.
-                if node is None:
-                    continue
-                may_retry = not over and retries[node] < self.settings.retries
-                if may_retry and reply.lost and self._is_online(node):
-                    retries[node] += 1
-                    lifetime = max(1.0, end - self.clock()) + longer
-                    waiting |= self._push(requests, [node], round, lifetime)
-                    continue
-                replies[node] = reply
-                if over and reply.lost:
-                    expired.append(node)
-                self._note_time(node, operation, reply, self.clock() - start)
-                # After a quorum, the other nodes get as much time again as the quorum took.
-                succeeded = sum(reply.succeeded for reply in replies.values())
-                if succeeded >= self.settings.quorum * len(requests):
-                    end = min(end, start + 2 * (self.clock() - start))
-            self.had_enough = enough is not None and enough.reached(replies)
-            if over or not waiting or self.had_enough:
+            over = self.clock() >= call.end
+            for reply in self._pull(call.waiting):
+                self._take(reply, call, over)
+            self.had_enough = enough is not None and enough.reached(call.replies)
+            if over or not call.waiting or self.had_enough:
                 break
             self.sleep(_POLL)
-        self.missed = waiting
-        self._given_up |= set(waiting)
+        self._give_up(call)
+        return call.replies
+
+    def _take(self, reply: NodeReply, call: _Call, over: bool) -> None:
+        """Store a reply that has arrived, or send its request again if it was lost.
+
+        Args:
+            reply: the reply.
+            call: the requests of the present call of ``send``; changed in place.
+            over: whether the time of the call is over.
+        """
+        node = call.waiting.pop(reply.request_id, None)
+        # A reply that is delivered twice counts once.
+        if node is None:
+            return
+        may_retry = not over and call.retries[node] < self.settings.retries
+        if may_retry and reply.lost and self._is_online(node):
+            call.retries[node] += 1
+            lifetime = max(1.0, call.end - self.clock()) + call.longer
+            call.waiting |= self._push(call.requests, [node], call.round, lifetime)
+            return
+        call.replies[node] = reply
+        if over and reply.lost:
+            call.expired.append(node)
+        self._note_time(node, call.operation, reply, self.clock() - call.start)
+        # After a quorum, the other nodes get as much time again as the quorum took.
+        succeeded = sum(reply.succeeded for reply in call.replies.values())
+        if succeeded >= self.settings.quorum * len(call.requests):
+            call.end = min(call.end, call.start + 2 * (self.clock() - call.start))
+
+    def _give_up(self, call: _Call) -> None:
+        """Abandon the requests that still have no reply. Their nodes are suspected, unless enough
+        others have replied."""
+        self.missed = call.waiting
+        self._given_up |= set(call.waiting)
         if self.had_enough:
-            self._unfinished |= {
-                request: _Work(node, end + longer) for request, node in waiting.items()
-            }
+            until = call.end + call.longer
+            self._unfinished |= {id: _Work(node, until) for id, node in call.waiting.items()}
         else:
-            self._suspect([*waiting.values(), *expired], operation, end - start)
-        return replies
+            nodes = [*call.waiting.values(), *call.expired]
+            self._suspect(nodes, call.operation, call.end - call.start)
 
     def _longest(self, node: int, operation: str) -> float:
         """The longest time, in seconds, of a node's last replies to an operation; 0 if there is

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -205,13 +206,7 @@ class RpcClient:
         """
         self._calls[operation] += 1
         number = {"call": [self.round, self._calls[operation]]} if once else {}
-        # All clients of a node are online or none is, so a node's first client is enough below.
-        online = self.membership.online_clients()
-        nodes = [
-            node
-            for node in self.membership.registry.rows_by_node(clients)
-            if node.info.first in online
-        ]
+        nodes = self._online_nodes(clients)
         if not all_nodes:
             nodes = self._free_nodes(nodes, at_least=enough or 0)
         requests = {
@@ -236,17 +231,11 @@ class RpcClient:
                 continue
             try:
                 arrays = message_of(replies.get(node_id)).arrays
-                standing = self.standing
                 # The node has replied, so its clients have got their pending messages.
                 for waiting in self.pending.values():
                     waiting[info.ids] = False
-                reports: dict[str, np.ndarray] = {}
-                if standing:
-                    reports, arrays = standing.split(arrays, len(rows))
-                read(node_id, rows, arrays)
+                self._read(arrays, clients[rows], partial(read, node_id, rows))
                 self.membership.registry.failures.pop(info.name, None)
-                if standing:
-                    standing.take(clients[rows], reports, self.round)
             except NoReplyError as error:
                 forget(node_id)
                 self._log_failure(info.name, f"no reply from {info.name} ({operation}): {error}")
@@ -258,6 +247,36 @@ class RpcClient:
                 )
         self.membership.on_change()
         return np.concatenate([np.zeros(0, np.int64), *(node.rows for node in nodes)])
+
+    def _online_nodes(self, clients: Int[np.ndarray, "n"]) -> list[NodeRows]:
+        """The nodes that are online and have some of the clients."""
+        # All clients of a node are online or none is, so a node's first client is enough.
+        online = self.membership.online_clients()
+        nodes = self.membership.registry.rows_by_node(clients)
+        return [node for node in nodes if node.info.first in online]
+
+    def _read(
+        self,
+        arrays: dict[str, np.ndarray],
+        clients: Int[np.ndarray, "r"],
+        read: Callable[[dict[str, np.ndarray]], None],
+    ) -> None:
+        """Read a reply's arrays: the answers to the standing task, and all others.
+
+        Args:
+            arrays: arrays of the reply.
+            clients: clients of the node.
+            read: reads the other arrays.
+
+        Raises:
+            TaskError: the reply cannot be used. Then the answers are not stored either.
+        """
+        if self.standing is None:
+            read(arrays)
+            return
+        reports, others = self.standing.split(arrays, len(clients))
+        read(others)
+        self.standing.take(clients, reports, self.round)
 
     def _free_nodes(self, nodes: list[NodeRows], at_least: int) -> list[NodeRows]:
         """The nodes that are not at work; all nodes if the free ones have too few clients.
