@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 import typing
 from collections.abc import Callable
 from dataclasses import is_dataclass
@@ -43,6 +44,10 @@ def use() -> None:
     """
     jaxtyping.jaxtyped = _checked  # type: ignore[assignment]
     _ARRAY_TYPES.__instancecheck__ = is_array_of
+    # Python 3.12 stores the attributes of a protocol. 3.11 collects them at every check.
+    if sys.version_info < (3, 12):
+        attributes = typing._get_protocol_attrs  # type: ignore[attr-defined]
+        typing._get_protocol_attrs = functools.cache(attributes)  # type: ignore[attr-defined]
 
 
 def _checked(*, typechecker: Any) -> Callable[[Any], Any]:
