@@ -167,7 +167,7 @@ def _has_shape(hint: Any) -> bool:
 
 
 class _Known(NamedTuple):
-    """What is known of a type of arrays."""
+    """The axes and types of numbers of a type of arrays."""
 
     axes: tuple[str | int | None, ...]  # a letter, a size, or None for any size
     numbers: set[type]  # NumPy's types of numbers that jaxtyping has accepted
