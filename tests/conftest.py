@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from hypothesis import settings
+from threadpoolctl import threadpool_limits
 
 from tests import type_checks
 
@@ -95,6 +96,12 @@ os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(PROGRAMS))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("MPLBACKEND", "agg")
 
+# Workers and the processes that tests start share the cores, so each of them computes matrix
+# products on one. Else threads that wait for each other take most of the time of small products.
+for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_variable, "1")
+threadpool_limits(1)  # for libraries that pytest's plugins have loaded before
+
 # Where byte code is not written, each of the tests' many processes compiles fedkin again: seconds
 # each.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -150,8 +157,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     """Python's searches for garbage leave out the modules that are loaded by now: they are large,
-    and stay."""
+    and stay. Searches are rare, because tracing makes many objects that live long: they took a
+    tenth of the time of tests that train."""
     gc.freeze()
+    gc.set_threshold(100_000, 20, 50)
 
 
 # --- memory maps are counted, and compiled programs are released where there are many

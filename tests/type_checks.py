@@ -2,26 +2,38 @@
 and by beartype alone elsewhere, which takes a sixth of the time of a call.
 
 The check of a function is built at its first call: to build those of all functions takes seconds in
-each process, and most processes call few of them.
+each process, and most processes call few of them. The shapes of NumPy arrays are compared here,
+because jaxtyping copies all known sizes at each comparison. jaxtyping itself decides about all
+other arrays, and about every array that does not fit.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
+import sys
 import typing
 from collections.abc import Callable
 from dataclasses import is_dataclass
 from types import FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 
 import jaxtyping
+import numpy as np
 from beartype import BeartypeConf, beartype
 from beartype.roar import BeartypeDecorHintException
+from jaxtyping import _array_types
+from jaxtyping._storage import (
+    _shape_storage,
+    _treeflatten_storage,
+    pop_shape_memo,
+    push_shape_memo,
+)
 
 _beartype: Callable[..., Any] = beartype(conf=BeartypeConf(violation_type=jaxtyping.TypeCheckError))
 _jaxtyped = jaxtyping.jaxtyped
-_SCOPE: Any = _jaxtyped("context")  # type: ignore[call-overload]
+_ARRAY_TYPES: Any = type(jaxtyping.AbstractArray)
+_checked_by_jaxtyping: Callable[[Any, Any], bool] = _ARRAY_TYPES.__instancecheck__
 
 
 def use() -> None:
@@ -31,6 +43,11 @@ def use() -> None:
     ``jaxtyping.jaxtyped``, which this function replaces.
     """
     jaxtyping.jaxtyped = _checked  # type: ignore[assignment]
+    _ARRAY_TYPES.__instancecheck__ = is_array_of
+    # Python 3.12 stores the attributes of a protocol. 3.11 collects them at every check.
+    if sys.version_info < (3, 12):
+        attributes = typing._get_protocol_attrs  # type: ignore[attr-defined]
+        typing._get_protocol_attrs = functools.cache(attributes)  # type: ignore[attr-defined]
 
 
 def _checked(*, typechecker: Any) -> Callable[[Any], Any]:
@@ -103,8 +120,11 @@ def _in_one_scope(checked: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        with _SCOPE:
+        push_shape_memo({})
+        try:
             return checked(*args, **kwargs)
+        finally:
+            pop_shape_memo()
 
     return call
 
@@ -141,3 +161,79 @@ def _has_shape(hint: Any) -> bool:
     """Whether an annotation, or a part of it, is jaxtyping's."""
     parts = hint if isinstance(hint, list) else typing.get_args(hint)
     return type(hint).__module__.startswith("jaxtyping") or any(map(_has_shape, parts))
+
+
+# --- the shapes of NumPy arrays
+
+
+class _Known(NamedTuple):
+    """The axes and types of numbers of a type of arrays."""
+
+    axes: tuple[str | int | None, ...]  # a letter, a size, or None for any size
+    numbers: set[type]  # NumPy's types of numbers that jaxtyping has accepted
+
+
+_known_types: dict[Any, _Known | None] = {}  # None: jaxtyping decides about arrays of the type
+
+
+def is_array_of(array_type: Any, value: Any) -> bool:
+    """Whether a value has the type of numbers and the shape of a type of arrays, such as
+    ``Float[np.ndarray, "n 2"]``. The size of a letter that has none yet is remembered, as jaxtyping
+    does."""
+    known = _known_types.get(array_type)
+    if known is not None and type(value) is np.ndarray and value.dtype.type in known.numbers:
+        if _fits(known.axes, value.shape):
+            return True
+    if not _checked_by_jaxtyping(array_type, value):
+        return False
+    if type(value) is np.ndarray:
+        _remember(array_type, value.dtype.type)
+    return True
+
+
+def _remember(array_type: Any, number: type) -> None:
+    """Remember that jaxtyping has accepted an array with this type of numbers."""
+    if array_type not in _known_types:
+        axes = axes_of(array_type)
+        _known_types[array_type] = None if axes is None else _Known(axes, set())
+    known = _known_types[array_type]
+    # jaxtyping compares the fields of structured arrays (void) too.
+    if known is not None and number is not np.void:
+        known.numbers.add(number)
+
+
+def axes_of(array_type: Any) -> tuple[str | int | None, ...] | None:
+    """The axes of a type of NumPy arrays; None where it has other axes than letters, sizes and
+    ``_``."""
+    if array_type.array_type is not np.ndarray or array_type.index_variadic is not None:
+        return None
+    axes: list[str | int | None] = []
+    for axis in array_type.dims:
+        if axis is _array_types._anonymous_dim:
+            axes.append(None)
+        elif type(axis) is _array_types._FixedDim and not axis.broadcastable:
+            axes.append(axis.size)
+        elif type(axis) is _array_types._NamedDim and not (axis.broadcastable or axis.treepath):
+            axes.append(axis.name)
+        else:
+            return None
+    return tuple(axes)
+
+
+def _fits(axes: tuple[str | int | None, ...], shape: tuple[int, ...]) -> bool:
+    """Whether a shape has these axes. If so, the sizes of its letters are remembered."""
+    # While it flattens a pytree, jaxtyping looks at no shape.
+    if len(axes) != len(shape) or getattr(_treeflatten_storage, "value", False):
+        return False
+    scopes = getattr(_shape_storage, "memo_stack", None)
+    sizes = scopes[-1][0] if scopes else {}
+    found: dict[str, int] = {}
+    for axis, size in zip(axes, shape, strict=False):
+        if type(axis) is str:
+            if sizes.get(axis, size) != size or found.get(axis, size) != size:
+                return False
+            found[axis] = size
+        elif axis is not None and axis != size:
+            return False
+    sizes.update(found)
+    return True

@@ -114,6 +114,13 @@ def settings(section: str, *, kw_only: bool = False) -> Callable[[type[S]], type
 def options_schema(call: Callable[..., Any], skip: Iterable[str] = ()) -> type[Section]:
     """The schema of a callable's options: names, types and defaults from its signature. Arguments
     in ``skip`` are not options."""
+    return _options_schema(call, frozenset(skip))
+
+
+# Making a schema takes most of the time of loading a configuration, and a comparison loads many.
+@functools.lru_cache(maxsize=256)
+def _options_schema(call: Callable[..., Any], skip: frozenset[str]) -> type[Section]:
+    """The schema of a callable's options."""
     # A dataclass is asked for its types itself, since they include those of inherited fields.
     plain_class = inspect.isclass(call) and not dataclasses.is_dataclass(call)
     hints = typing.get_type_hints(call.__init__ if plain_class else call)

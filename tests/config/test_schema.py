@@ -101,3 +101,18 @@ def test_a_part_of_a_table_is_refused_with_the_table() -> None:
 def test_a_value_without_a_default_is_required() -> None:
     with pytest.raises(ConfigError, match=r"place\.clusters: is required"):
         read(Method)
+
+
+def test_a_schema_is_made_once_and_its_defaults_are_not_shared() -> None:
+    """A comparison loads many configurations with the same options."""
+
+    @dataclass
+    class Layers:
+        sizes: list[int] = field(default_factory=lambda: [8])
+
+    assert options_schema(Layers) is options_schema(Layers)
+    assert options_schema(Layers, ["sizes"]) is not options_schema(Layers)
+    first: Any = validate(options_schema(Layers), {}, str)
+    first.sizes.append(4)
+    second: Any = validate(options_schema(Layers), {}, str)
+    assert second.sizes == [8]

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jaxtyping
 import numpy as np
 import pytest
+from jaxtyping._storage import get_shape_memo, pop_shape_memo, push_shape_memo
 
 from fedkin.config.key_meanings import sentence
 from fedkin.config.keys import Key, keys
 from fedkin.core.randomness import Stream
 from fedkin.measures.cluster_agreement import adjusted_rand_index
-from tests.type_checks import may_have_shapes, with_checks
+from tests import type_checks
+from tests.type_checks import is_array_of, may_have_shapes, with_checks
 
 
 def test_wrong_types_are_refused() -> None:
@@ -72,3 +75,59 @@ def test_shapes_are_found_inside_of_other_annotations() -> None:
 
     assert not may_have_shapes(plain) and not may_have_shapes(keys)
     assert may_have_shapes(nested) and may_have_shapes(returned) and may_have_shapes(unknown)
+
+
+HINTS = [
+    jaxtyping.Float[np.ndarray, "n"],
+    jaxtyping.Float32[np.ndarray, "n"],
+    jaxtyping.Float[np.ndarray, "n k"],
+    jaxtyping.Float[np.ndarray, "n n"],
+    jaxtyping.Int[np.ndarray, "k"],
+    jaxtyping.Float[np.ndarray, "n 2"],
+    jaxtyping.Float[np.ndarray, "_ n"],
+    jaxtyping.Float[np.ndarray, "n ..."],
+    jaxtyping.Float[np.ndarray, "*n k"],
+    jaxtyping.Float[np.ndarray, "#n k"],
+    jaxtyping.Float[np.ndarray, "n n+1"],
+    jaxtyping.Shaped[np.ndarray, "n"],
+    jaxtyping.Num[np.ndarray, ""],
+]
+ARRAYS = [
+    np.zeros(shape, kind)
+    for shape in ((), (2,), (3,), (2, 2), (2, 3), (2, 4), (3, 2), (1, 3), (2, 2, 2))
+    for kind in (np.float32, np.float64, np.int64, bool, [("a", np.float32)])
+]
+
+
+def verdicts(check: Callable[[Any, Any], bool], first: Any, hint: Any) -> list[Any]:
+    """What a check says of every array, and the sizes of letters after it, in the scope of a first
+    array that has fitted."""
+    found: list[Any] = []
+    for array in [*ARRAYS, [1.0], None]:
+        push_shape_memo({})
+        check(jaxtyping.Float[np.ndarray, "n"], first)
+        found.append((check(hint, array), dict(get_shape_memo()[0])))
+        pop_shape_memo()
+    return found
+
+
+@pytest.mark.parametrize("hint", HINTS, ids=lambda hint: hint.__name__)
+def test_shapes_are_compared_as_jaxtyping_does(hint: Any) -> None:
+    """For arrays that fit and that do not fit, twice: the second time without jaxtyping."""
+    said = set()
+    for first in (np.zeros(2), np.zeros(3), None):
+        expected = verdicts(type_checks._checked_by_jaxtyping, first, hint)
+        said |= {is_one for is_one, _ in expected}
+        assert verdicts(is_array_of, first, hint) == expected
+        assert verdicts(is_array_of, first, hint) == expected
+    assert said == {True, False}
+
+
+def test_a_shape_that_does_not_fit_leaves_no_size_behind() -> None:
+    """As in a union of types, of which the first one does not fit."""
+    hint = jaxtyping.Float[np.ndarray, "n k n"]
+    assert is_array_of(hint, np.zeros((2, 3, 2)))
+    push_shape_memo({})
+    assert not is_array_of(hint, np.zeros((2, 3, 4)))
+    assert get_shape_memo()[0] == {}
+    pop_shape_memo()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import subprocess
 import sys
 from pathlib import Path
@@ -9,10 +10,13 @@ from pathlib import Path
 import equinox as eqx
 import jax
 import numpy as np
+import pytest
 
+from fedkin.config.description import Description
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.models import Model, as_model, cnn, mclr, mlp
-from fedkin.run.folder.fingerprint import model_digest
+from fedkin.run.folder import fingerprint
+from fedkin.run.folder.fingerprint import environment, model_digest
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -76,3 +80,34 @@ def test_a_digest_is_the_same_every_time_and_in_every_process() -> None:
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == digests() == digests()
+
+
+def test_versions_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading the files of packages took a quarter of a short run."""
+    asked: list[str] = []
+    version = importlib.metadata.version
+
+    def counted(package: str) -> str:
+        asked.append(package)
+        return version(package)
+
+    monkeypatch.setattr(importlib.metadata, "version", counted)
+    fingerprint._version.cache_clear()
+    first = environment(Description({}))
+    assert environment(Description({})) == first
+    assert first["versions"]["numpy"] == np.__version__
+    assert len(asked) == len(set(asked)) > 5
+
+
+def test_a_missing_package_has_no_version() -> None:
+    assert fingerprint._version("no-such-package-of-anyone") is None
+
+
+def test_runs_of_one_model_lower_its_program_once() -> None:
+    """Also where the data are others, of the same shape."""
+    data = squares()
+    model = mclr(data)
+    fingerprint._program_digest.cache_clear()
+    assert model_digest(model, data) == model_digest(model, squares())
+    assert fingerprint._program_digest.cache_info().misses == 1
+    assert fingerprint._program_digest.cache_info().hits == 1

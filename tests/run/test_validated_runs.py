@@ -390,5 +390,14 @@ def test_advice_chooses_by_them(monkeypatch: pytest.MonkeyPatch, tiny: Federated
     ]
     columns = ["accuracy", "bottom_decile", "gain"]
     assert tables[0][columns].equals(tables[1][columns])
-    advice = fk.advise(data, mclr(data), fk.SGD(lr=0.5, epochs=2), max_clusters=2, pilots=plan)
+    # Of two classes: clusters are compared with own intercepts too, here with few short runs.
+    levels = fk.LevelPlan(clusters=(2,), starts=1, rounds=2, rates=(0.3,))
+    advice = fk.advise(
+        data,
+        mclr(data),
+        fk.SGD(lr=0.5, epochs=2),
+        max_clusters=2,
+        pilots=plan,
+        levels=levels,
+    )
     assert advice.pilots is not None

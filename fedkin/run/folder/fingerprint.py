@@ -7,6 +7,7 @@ import importlib.metadata
 import json
 import os
 import platform
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,16 @@ def _jax_digest(model: Model, data: FederatedData) -> str:
     """Digest of a JAX model: of the text of its compiled program (inference, training and
     regularisation), and of its weights from a fixed seed.
 
+    It is computed once for each model and shape of a sample: runs of a comparison share both.
+    """
+    sample = jnp.asarray(data.x[:1])
+    return _program_digest(model, sample.shape, sample.dtype)
+
+
+@lru_cache(maxsize=16)
+def _program_digest(model: Model, shape: tuple[int, ...], dtype: np.dtype) -> str:
+    """The digest of a JAX model, for one sample of a shape and type of numbers.
+
     The text is taken from the lowered program. A jaxpr cannot be used, since its text may contain
     memory addresses.
     """
@@ -106,7 +117,7 @@ def _jax_digest(model: Model, data: FederatedData) -> str:
         return apply(tree, x, None), trained, model.penalty(tree) if model.penalty else None
 
     flat = jax.ShapeDtypeStruct((model.spec.parameters,), jnp.float32)
-    sample = jnp.asarray(data.x[:1])
+    sample = jnp.zeros(shape, dtype)
     lowered = jax.jit(program).lower(flat, sample, jax.random.key(0), model.frozen_arrays)
     digest = hashlib.sha256(lowered.as_text().encode())
     add_array(digest, model.initial(np.array([1, 2], np.uint32)))
@@ -180,10 +191,9 @@ def environment(description: Description) -> dict[str, Any]:
     versions = {"fedkin": __version__, "python": platform.python_version()}
     torch = ("torch", "torchax") if "torch" in description.model else ()
     for package in (*_PACKAGES, *torch):
-        try:
-            versions[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
+        version = _version(package)
+        if version is not None:
+            versions[package] = version
     return {
         "versions": versions,
         "platform": platform.platform(),
@@ -191,3 +201,13 @@ def environment(description: Description) -> dict[str, Any]:
         "cores": os.cpu_count(),
         "devices": [str(device.device_kind) for device in jax.devices()],
     }
+
+
+@lru_cache(maxsize=32)
+def _version(package: str) -> str | None:
+    """The version of a package that is installed, else None. It is read once in a process: reading
+    the files of all packages takes longer than a short run."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
