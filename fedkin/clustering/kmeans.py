@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 from jaxtyping import Float, Int
-from threadpoolctl import ThreadpoolController
 
 from fedkin.core.errors import MethodError
+from fedkin.core.one_thread import one_thread
 
 _MAX_SMALL = 100  # largest number of points that ``kmeans_small`` clusters itself
-
-
-@lru_cache(maxsize=1)
-def _threads() -> ThreadpoolController:
-    """The controller of scikit-learn's thread pools. It is cached, because creating it takes longer
-    than a small fit."""
-    return ThreadpoolController()
 
 
 def kmeans(
@@ -57,7 +48,7 @@ def kmeans(
         random_state=seed,
     )
     # One thread is used, because sums over several threads have no fixed order.
-    with _threads().limit(limits=1):
+    with one_thread("sklearn.cluster"):
         return np.asarray(fit.fit_predict(points, sample_weight=weights), np.int64)
 
 

@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float64
 
+from fedkin.core.one_thread import one_thread
 from fedkin.core.validation import check_not_negative
 
 # Loss [n] of samples, from scores [n C]. The weights of samples are applied.
@@ -67,7 +68,10 @@ def pulled_fits(
     fit = np.zeros(fits.shape[1:])
     # From the strongest pull to the weakest, each fit starts at the one before.
     for place in np.argsort(strengths)[::-1]:
-        fit = solve(_Problem(design, base, loss, float(strengths[place])), fit)
+        problem = _Problem(design, base, loss, float(strengths[place]))
+        # A client has few samples, so its products are small.
+        with one_thread("numpy"):
+            fit = solve(problem, fit)
         fits[place] = fit
     return fits
 
@@ -189,7 +193,8 @@ def _lbfgs(problem: _Problem, start: Float64[np.ndarray, "q C"]) -> Float64[np.n
         return problem.value(fit), problem.gradient(fit).ravel()
 
     options = {"gtol": _TOLERANCE * len(problem.design), "maxiter": 200}
-    found = minimize(
-        value_and_gradient, start.ravel(), jac=True, method="L-BFGS-B", options=options
-    )
+    with one_thread("scipy.optimize"):
+        found = minimize(
+            value_and_gradient, start.ravel(), jac=True, method="L-BFGS-B", options=options
+        )
     return found.x.reshape(start.shape)
