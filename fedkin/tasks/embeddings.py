@@ -48,8 +48,8 @@ class MeanEmbedding(Task):
         if not np.issubdtype(features.dtype, np.floating):
             raise TaskError(
                 f"task {self.name}: token numbers of texts cannot be averaged, and the model has "
-                f"no frozen network that embeds them ({client}); use fk.lora with the folder of a "
-                "backbone"
+                f"no frozen network that embeds them ({client}); use fk.lora, with a last layer "
+                "(head)"
             )
         return features.reshape(len(features), -1)
 
