@@ -172,8 +172,8 @@ class TrainKind(Task):
 
 @dataclass(frozen=True)
 class EvaluateRouted(Task):
-    """Evaluation with a model for each sample: the model with the nearest centroid, among those that
-    the sample's client may use.
+    """Evaluation with a model for each sample: the one with the nearest centroid, among the models
+    that the sample's client may use.
 
     Attributes:
         models: the models of all clusters.

@@ -96,7 +96,7 @@ def test_fedrouter_clusters_and_places_by_them() -> None:
 
 def test_without_a_last_layer_or_a_frozen_network_there_are_none() -> None:
     digits = fk.data.digits(clients=3)
-    options = OPTIONS | {"head": False}
+    options: dict[str, Any] = OPTIONS | {"head": False}
     assert fk.lora(digits, Twin(), **options).spec.embedding == 0
     plain = fk.torch_model(Twin(), digits)
     assert plain.spec.embedding == 0
