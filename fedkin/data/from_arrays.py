@@ -17,6 +17,13 @@ from fedkin.data.partition_options import PartitionOptions, checked, own_partiti
 from fedkin.data.split_column import test_share
 from fedkin.data.table_options import TableOptions
 from fedkin.data.tables import Columns, table_samples
+from fedkin.data.texts import (
+    check_text,
+    check_unset,
+    text_columns,
+    text_federation,
+    token_reader,
+)
 from fedkin.data.user_arrays import user_array
 from fedkin.data.user_samples import OwnSamples
 
@@ -180,6 +187,9 @@ def from_pandas(
     label_scale: str | None = None,
     frequency: str | None = None,
     client_columns: Any = None,
+    text: str | None = None,
+    tokenizer: Any = None,
+    length: int | None = None,
 ) -> FederatedData:
     """A federation from a DataFrame with one row per sample.
 
@@ -216,6 +226,9 @@ def from_pandas(
             at the end, or a column of a split by time.
         client_columns: columns that describe clients and not samples, such as ``["sector"]``: the
             method ``Given`` can use them, and they are no features.
+        text: column of texts, for ``fk.lora``; x are then the token numbers of ``tokenizer``. Only
+            the options of clients, labels, partition, test samples, seed and name apply.
+        tokenizer, length: as in ``fk.data.texts``.
 
     Returns:
         The federation.
@@ -234,6 +247,48 @@ def from_pandas(
         min_samples=min_samples,
     )
     _check_source(frame, client, options)
+    check_text(text, {"tokenizer": tokenizer, "length": length}, features)
+    if text is not None:
+        check_unset(
+            classes=classes,
+            scale=scale,
+            scale_from=scale_from,
+            drop=drop,
+            rename=rename,
+            task=task,
+            loss=loss,
+            quantiles=quantiles,
+            loss_options=loss_options,
+            label_scale_from=label_scale_from,
+            exposure=exposure,
+            weight=weight,
+            event=event,
+            unit=unit,
+            categories=categories,
+            min_frequency=min_frequency,
+            min_clients=min_clients,
+            time=time,
+            season=season,
+            lags=lags,
+            test_from=test_from,
+            validation_from=validation_from,
+            label_scale=label_scale,
+            frequency=frequency,
+            client_columns=client_columns,
+        )
+        by_column = isinstance(test, str)
+        return text_federation(
+            frame,
+            name,
+            columns=text_columns(text, label, client),
+            split=test if by_column else None,
+            reader=token_reader(tokenizer),
+            length=length,
+            label_names=label_names,
+            options=options,
+            fraction=1 if by_column else test_share(test),
+            seed=seed,
+        )
     table_options = TableOptions.of(
         scale,
         scale_from,
