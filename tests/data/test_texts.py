@@ -123,8 +123,8 @@ def test_from_pandas_reads_texts_too(folder: Path) -> None:
     with pytest.raises(ConfigError, match="scale does not apply to texts; leave out scale='none'"):
         fk.data.from_pandas(TABLE, client="desk", scale="none", **options)
     with pytest.raises(ConfigError, match="text needs tokenizer=: a local folder"):
-        fk.data.from_pandas(TABLE, client="desk", **(options | {"tokenizer": None}))
+        fk.data.from_pandas(TABLE, client="desk", text="remark", label="queue")
     with pytest.raises(ConfigError, match="length applies to texts; name their column"):
         fk.data.from_pandas(TABLE, client="desk", label="queue", length=8)
     with pytest.raises(DataError, match="unknown column 'remarks'; did you mean 'remark'"):
-        fk.data.from_pandas(TABLE, client="desk", **(options | {"text": "remarks"}))
+        fk.data.from_pandas(TABLE, client="desk", text="remarks", label="queue", tokenizer=folder)
