@@ -40,6 +40,7 @@ RESULTS = Path("benchmarks/adapters_results")
 PAGE = Path("docs/measured-adapters.md")
 SPEED = RESULTS / "speed.json"
 RAY = RESULTS / "ray.json"
+SIZES = RESULTS / "sizes.json"
 # A last layer alone needs larger steps than factors: rates of 0.002 to 0.06 were tried on one seed.
 HEAD_RATE = 0.02
 LOCAL = fk.LocalTraining(optimizer="adamw", lr=2e-3, batch_size=16, epochs=2)
@@ -283,6 +284,8 @@ def page() -> str:
         parts.append(f"## Time and memory\n\n{speed(json.loads(SPEED.read_text()))}")
     if RAY.is_file():
         parts.append(memory_of_actors(json.loads(RAY.read_text())))
+    if SIZES.is_file():
+        parts.append(f"## Bytes\n\n{bytes_of(json.loads(SIZES.read_text()))}")
     return "\n\n".join([*parts, NEXT]) + "\n"
 
 
@@ -300,6 +303,29 @@ def speed(found: dict[str, Any]) -> str:
         "tokens on one\ncore, in turns.\n\n"
         f"{table}\n\nA process that trains 16 clients has at most {found['megabytes']:.0f} MB, of "
         f"which the backbone has\n{found['backbone_megabytes']:.0f} MB."
+    )
+
+
+def bytes_of(found: dict[str, Any]) -> str:
+    """The results of ``benchmarks.adapter_sizes``.
+
+    Args:
+        found: the numbers of the network and of the clusters, and a row for each adapter.
+    """
+    whole = 4 * found["network"]
+    lines = ["| trained | numbers | sent (kB) | share of the network | checkpoint (kB) |"]
+    lines.append("|---|--:|--:|--:|--:|")
+    for row in found["rows"]:
+        share = f"{row['sent'] / whole:.2%}"
+        sent = f"{row['sent'] / 1e3:,.0f}"
+        kept = f"{row['checkpoint'] / 1e3:,.0f}"
+        cells = [row["trained"], f"{row['parameters']:,}", sent, share, kept]
+        lines.append(f"| {' | '.join(cells)} |")
+    table = "\n".join(lines)
+    return (
+        "*sent*: by a client in a round of IFCA, next to the float32 numbers of the whole network. "
+        f"The\ncheckpoint has the models of {found['clusters']} clusters "
+        f"(`python -m benchmarks.adapter_sizes --backbone FOLDER`).\n\n{table}"
     )
 
 
