@@ -17,13 +17,7 @@ from fedkin.data.partition_options import PartitionOptions, checked, own_partiti
 from fedkin.data.split_column import test_share
 from fedkin.data.table_options import TableOptions
 from fedkin.data.tables import Columns, table_samples
-from fedkin.data.texts import (
-    check_text,
-    check_unset,
-    text_columns,
-    text_federation,
-    token_reader,
-)
+from fedkin.data.texts import frame_texts
 from fedkin.data.user_arrays import user_array
 from fedkin.data.user_samples import OwnSamples
 
@@ -239,6 +233,8 @@ def from_pandas(
         ConfigError: ``client`` and ``partition`` are both given or both missing, or an option does
             not apply to the partition.
     """
+    if text is not None or tokenizer is not None or length is not None:
+        return frame_texts(**locals())  # all arguments
     options = own_partition(
         partition=partition,
         clients=num_clients,
@@ -247,48 +243,6 @@ def from_pandas(
         min_samples=min_samples,
     )
     _check_source(frame, client, options)
-    check_text(text, {"tokenizer": tokenizer, "length": length}, features)
-    if text is not None:
-        check_unset(
-            classes=classes,
-            scale=scale,
-            scale_from=scale_from,
-            drop=drop,
-            rename=rename,
-            task=task,
-            loss=loss,
-            quantiles=quantiles,
-            loss_options=loss_options,
-            label_scale_from=label_scale_from,
-            exposure=exposure,
-            weight=weight,
-            event=event,
-            unit=unit,
-            categories=categories,
-            min_frequency=min_frequency,
-            min_clients=min_clients,
-            time=time,
-            season=season,
-            lags=lags,
-            test_from=test_from,
-            validation_from=validation_from,
-            label_scale=label_scale,
-            frequency=frequency,
-            client_columns=client_columns,
-        )
-        by_column = isinstance(test, str)
-        return text_federation(
-            frame,
-            name,
-            columns=text_columns(text, label, client),
-            split=test if by_column else None,
-            reader=token_reader(tokenizer),
-            length=length,
-            label_names=label_names,
-            options=options,
-            fraction=1 if by_column else test_share(test),
-            seed=seed,
-        )
     table_options = TableOptions.of(
         scale,
         scale_from,
@@ -337,8 +291,7 @@ def from_pandas(
         label_names=None if label_names is None else tuple(label_names),
         classes=classes,
         scaling=table_options.scaling(),
-    )
-    samples = samples.labelled(task_type, label_scale_from, loss_options)
+    ).labelled(task_type, label_scale_from, loss_options)
     return samples.federation(options, test_share(test) if split is None else 1, seed)
 
 

@@ -15,6 +15,7 @@ from fedkin.data.federated import FederatedData
 from fedkin.data.file_samples import SPLIT
 from fedkin.data.files import Table, read_table
 from fedkin.data.partition_options import PartitionOptions, checked, own_partition
+from fedkin.data.split_column import test_share
 from fedkin.data.tokenizer import Tokenizer
 from fedkin.data.user_samples import OwnSamples
 
@@ -72,18 +73,14 @@ def texts(
         alpha=alpha,
         min_samples=min_samples,
     )
-    if (client is None) == (options is None):
-        raise ConfigError(
-            "give either client (the column with the client of each text) or partition and "
-            f"clients; got {'neither' if options is None else 'both'}"
-        )
+    _check_source(client, options)
     place, table = _table(path, client)
     split = SPLIT if SPLIT in table else None
     fraction = 1 if split is not None else train_fraction
     return text_federation(
         table,
         place,
-        columns=text_columns(text, label, client),
+        columns=_columns(text, label, client),
         split=split,
         reader=token_reader(tokenizer),
         length=length,
@@ -94,7 +91,79 @@ def texts(
     )
 
 
-def text_columns(text: str, label: str, client: str | None) -> dict[str, str]:
+def frame_texts(
+    frame: Any,
+    *,
+    text: str | None,
+    label: str,
+    tokenizer: Any,
+    client: str | None,
+    length: int | None,
+    features: Any,
+    partition: str | None,
+    num_clients: int | None,
+    classes_per_client: int | None,
+    alpha: float | int | None,
+    min_samples: int | None,
+    test: Any,
+    label_names: Sequence[str] | None,
+    name: str,
+    seed: int,
+    **others: Any,
+) -> FederatedData:
+    """A federation of texts for ``fk.data.from_pandas``, whose arguments these are.
+
+    Args:
+        frame: a DataFrame.
+        text, label, tokenizer, client, length, label_names: as for ``texts``.
+        features: None, since texts have no other features.
+        partition, num_clients, classes_per_client, alpha, min_samples, test, seed: as for
+            ``from_pandas``.
+        name: name of the data.
+        others: options that do not apply to texts, which must be None.
+
+    Raises:
+        DataError: as for ``texts``.
+        ConfigError: as for ``texts``, or another option is set.
+    """
+    check_text(text, {"tokenizer": tokenizer, "length": length}, features)
+    assert text is not None  # checked
+    for option, value in others.items():
+        if value is not None:
+            raise ConfigError(f"{option} does not apply to texts; leave out {option}={value!r}")
+    options = own_partition(
+        partition=partition,
+        clients=num_clients,
+        classes_per_client=classes_per_client,
+        alpha=alpha,
+        min_samples=min_samples,
+    )
+    _check_source(client, options)
+    by_column = isinstance(test, str)
+    return text_federation(
+        frame,
+        name,
+        columns=_columns(text, label, client),
+        split=test if by_column else None,
+        reader=token_reader(tokenizer),
+        length=length,
+        label_names=label_names,
+        options=options,
+        fraction=1 if by_column else test_share(test),
+        seed=seed,
+    )
+
+
+def _check_source(client: str | None, options: PartitionOptions | None) -> None:
+    """Raise ConfigError unless either a column or a partition divides texts among clients."""
+    if (client is None) == (options is None):
+        raise ConfigError(
+            "give either client (the column with the client of each text) or partition and "
+            f"clients; got {'neither' if options is None else 'both'}"
+        )
+
+
+def _columns(text: str, label: str, client: str | None) -> dict[str, str]:
     """The columns of a table by their role; without a column of clients, that role is missing."""
     columns = {"text": text, "label": label}
     if client is not None:
@@ -120,7 +189,7 @@ def text_federation(
     Args:
         table: a DataFrame.
         place: its file, or the name of the data.
-        columns: its columns, as ``text_columns``.
+        columns: its columns by their role: text, label, and client if it has one.
         split: its column that says which samples are for tests; None without one.
         reader: the tokenizer.
         length, label_names, seed: as for ``texts``.
@@ -188,13 +257,6 @@ def check_text(text: str | None, of_text: dict[str, Any], features: Any) -> None
             "text needs tokenizer=: a local folder of a Hugging Face model, or a backbone of "
             "fk.models.from_transformers"
         )
-
-
-def check_unset(**options: Any) -> None:
-    """Raise ConfigError for an option that is set, but does not apply to texts."""
-    for name, value in options.items():
-        if value is not None:
-            raise ConfigError(f"{name} does not apply to texts; leave out {name}={value!r}")
 
 
 def checked_texts(column: Any, place: Path | str, name: str) -> list[str]:
