@@ -168,7 +168,7 @@ def federation(name: str, backbone: Backbone) -> Any:
     return dataclasses.replace(data, true_clusters=groups)
 
 
-def paired(rows: pd.DataFrame) -> pd.DataFrame:
+def paired(rows: Any) -> Any:
     """The clients of ``topics``, two by two: each of the eight new clients has texts of two
     topics.
 

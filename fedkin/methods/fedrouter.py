@@ -36,7 +36,7 @@ Centres leave the clients unprotected, and describe their texts. The distance is
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, TypeVar
+from typing import ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -76,7 +76,7 @@ class FedRouterState(State):
     centroids: Float[np.ndarray, "K e"]  # c_k
 
 
-S = TypeVar("S", FedRouterState, FedRouterKindsState)
+RouterState = FedRouterState | FedRouterKindsState
 
 
 @plain_options
@@ -134,7 +134,7 @@ class FedRouter:
         """Whether texts of a client may have different models."""
         return self.kinds > 1 or self.routing == "global"
 
-    def init(self, world: World, stream: Stream) -> FedRouterState | FedRouterKindsState:
+    def init(self, world: World, stream: Stream) -> RouterState:
         """Clusters of all reachable clients, whose models are all w_0."""
         if self._by_text:
             is_global = self.routing == "global"
@@ -158,13 +158,17 @@ class FedRouter:
         )
         return cluster_steps.assign(world, state, clients, labels)
 
-    def round(self, world: World, state: S, cohort: Int[np.ndarray, "n"], stream: Stream) -> S:
+    def round(
+        self, world: World, state: RouterState, cohort: Int[np.ndarray, "n"], stream: Stream
+    ) -> RouterState:
         if isinstance(state, FedRouterKindsState):
             return replace(state, models=train_kinds(world, state, cohort, stream))
         models = train_and_average(world, state, cohort, work=world.work, stream=stream)
         return replace(state, models=models)
 
-    def place(self, world: World, state: S, newcomers: Int[np.ndarray, "c"], stream: Stream) -> S:
+    def place(
+        self, world: World, state: RouterState, newcomers: Int[np.ndarray, "c"], stream: Stream
+    ) -> RouterState:
         """New clients join the cluster with the nearest centroid; they send no labels."""
         if isinstance(state, FedRouterKindsState):
             return place_kinds(world, state, newcomers, stream)

@@ -45,6 +45,11 @@ def simulated(data: FederatedData, method: Any, rounds: int = 6) -> fk.Run:
     return fk.simulate(method, data, model, rounds=rounds, cohort=data.clients, local=WORK)
 
 
+def rows_of(part: Any) -> list[np.ndarray]:
+    """The rows of each client in a part of the data."""
+    return [part[client] for client in range(CLIENTS)]
+
+
 def state_of(run: fk.Run) -> FedRouterKindsState:
     assert isinstance(run.state, FedRouterKindsState)
     return run.state
@@ -74,7 +79,7 @@ def test_kinds_of_clients_are_clustered(run: fk.Run, data: FederatedData) -> Non
     assert state.cluster_of.tolist() == [[1 - at_five, at_five], [at_five, 1 - at_five]] * 2
     assert state.assignment.tolist() == [1 - at_five, at_five] * 2
     np.testing.assert_allclose(state.centroids[at_five, 0], 5, atol=0.1)
-    for client, rows in enumerate(data.train):
+    for client, rows in enumerate(rows_of(data.train)):
         is_five = data.x[rows, 0] > 2.5
         counts = sorted([is_five.sum(), (~is_five).sum()], reverse=True)
         assert state.counts[client].tolist() == counts
@@ -104,11 +109,15 @@ def test_clients_train_one_kind_in_turn(data: FederatedData) -> None:
     clients = np.arange(CLIENTS)
     own = [
         np.flatnonzero((data.x[rows, 0] > 2.5) == (client % 2 == 0))
-        for client, rows in enumerate(data.train)
+        for client, rows in enumerate(rows_of(data.train))
     ]
     parts = fk.data.from_arrays(
-        np.concatenate([data.x[rows][part] for rows, part in zip(data.train, own, strict=True)]),
-        np.concatenate([data.y[rows][part] for rows, part in zip(data.train, own, strict=True)]),
+        np.concatenate(
+            [data.x[rows][part] for rows, part in zip(rows_of(data.train), own, strict=True)]
+        ),
+        np.concatenate(
+            [data.y[rows][part] for rows, part in zip(rows_of(data.train), own, strict=True)]
+        ),
         clients=np.repeat(clients, [len(part) for part in own]),
         test=np.zeros(sum(map(len, own)), int),
     )
@@ -126,7 +135,7 @@ def test_predictions_are_those_of_the_evaluation(data: FederatedData, routing: A
     run = simulated(data, fk.FedRouter(clusters=3, kinds=2, routing=routing))
     correct = [
         int((run.predict(data.x[rows], client=client) == data.y[rows]).sum())
-        for client, rows in enumerate(data.test)
+        for client, rows in enumerate(rows_of(data.test))
     ]
     assert run.clients["correct"].tolist() == correct
 
