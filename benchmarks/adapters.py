@@ -30,7 +30,7 @@ from sklearn.metrics import adjusted_rand_score
 import fedkin as fk
 from fedkin.models import Backbone
 
-FEDERATIONS = ("permuted", "topics", "iid", "teams")
+FEDERATIONS = ("permuted", "topics", "pairs", "iid", "teams")
 SEEDS = (1, 2, 3)
 ROUNDS = 6
 LENGTH = 16
@@ -39,6 +39,8 @@ BLOCK = 256  # texts embedded at a time
 RESULTS = Path("benchmarks/adapters_results")
 PAGE = Path("docs/measured-adapters.md")
 SPEED = RESULTS / "speed.json"
+RAY = RESULTS / "ray.json"
+SIZES = RESULTS / "sizes.json"
 # A last layer alone needs larger steps than factors: rates of 0.002 to 0.06 were tried on one seed.
 HEAD_RATE = 0.02
 LOCAL = fk.LocalTraining(optimizer="adamw", lr=2e-3, batch_size=16, epochs=2)
@@ -96,6 +98,17 @@ RECIPES: dict[str, Recipe] = {
         options=(PRIVACY,),
     ),
     "fedrouter": Recipe("FedRouter, K = 4", lambda: fk.FedRouter(clusters=4)),
+    # A client trains half of its texts in a round.
+    "fedrouter-kinds": Recipe(
+        "FedRouter, K = 4, two kinds, 12 rounds",
+        lambda: fk.FedRouter(clusters=4, kinds=2),
+        rounds=2 * ROUNDS,
+    ),
+    "fedrouter-global": Recipe(
+        "FedRouter, K = 4, two kinds, global, 12 rounds",
+        lambda: fk.FedRouter(clusters=4, kinds=2, routing="global"),
+        rounds=2 * ROUNDS,
+    ),
     "fedavg-personal": Recipe("FedAvg, personal last layer", fk.FedAvg, options=(HEAD,)),
     "fedavg-ditto": Recipe("FedAvg, personal models", fk.FedAvg, options=(fk.PersonalModel(),)),
 }
@@ -115,6 +128,7 @@ MORE = (
 OF_FEDERATION = {
     "permuted": (*CLUSTERED, *MORE),
     "topics": (*CLUSTERED, *MORE),
+    "pairs": ("fedavg", "local", "fedlease", "fedrouter", "fedrouter-kinds", "fedrouter-global"),
     "iid": ("fedavg", "local", "fedlease", "flhc-head", "fedavg-b", "fedavg-head"),
     "teams": ("fedavg", "local", "fedlease", "flhc-head", "fedavg-personal", "fedavg-ditto"),
 }
@@ -135,7 +149,10 @@ def texts() -> tuple[pd.DataFrame, pd.DataFrame]:
 def federation(name: str, backbone: Backbone) -> Any:
     """The federation of token numbers, with its true clusters where some were planted."""
     synopses, rows = texts()
-    rows = rows[rows.federation == name].reset_index(drop=True)
+    stored_name = "topics" if name == "pairs" else name
+    rows = rows[rows.federation == stored_name].reset_index(drop=True)
+    if name == "pairs":
+        rows = paired(rows)
     tokens = backbone.tokens(synopses.text.iloc[rows.row].tolist(), LENGTH)
     data = fk.data.from_arrays(
         tokens,
@@ -149,6 +166,21 @@ def federation(name: str, backbone: Backbone) -> Any:
     if (groups < 0).any():
         return data
     return dataclasses.replace(data, true_clusters=groups)
+
+
+def paired(rows: Any) -> Any:
+    """The clients of ``topics``, two by two: each of the eight new clients has texts of two
+    topics.
+
+    Args:
+        rows: the rows of ``topics``, whose client i has the topic i mod 4.
+    """
+    partner = {}
+    for client in range(8):
+        half = client // 4
+        topic = (client + 1 + half) % 4
+        partner[8 + 4 * half + topic] = client
+    return rows.assign(client=rows.client.replace(partner), group=-1)
 
 
 def embedded(data: Any, backbone: Backbone) -> Any:
@@ -250,6 +282,10 @@ def page() -> str:
             parts.append(f"## {TITLES[name]}\n\n{table(name)}")
     if SPEED.is_file():
         parts.append(f"## Time and memory\n\n{speed(json.loads(SPEED.read_text()))}")
+    if RAY.is_file():
+        parts.append(memory_of_actors(json.loads(RAY.read_text())))
+    if SIZES.is_file():
+        parts.append(f"## Bytes\n\n{bytes_of(json.loads(SIZES.read_text()))}")
     return "\n\n".join([*parts, NEXT]) + "\n"
 
 
@@ -267,6 +303,50 @@ def speed(found: dict[str, Any]) -> str:
         "tokens on one\ncore, in turns.\n\n"
         f"{table}\n\nA process that trains 16 clients has at most {found['megabytes']:.0f} MB, of "
         f"which the backbone has\n{found['backbone_megabytes']:.0f} MB."
+    )
+
+
+def bytes_of(found: dict[str, Any]) -> str:
+    """The results of ``benchmarks.adapter_sizes``.
+
+    Args:
+        found: the numbers of the network and of the clusters, and a row for each adapter.
+    """
+    whole = 4 * found["network"]
+    lines = ["| trained | numbers | sent (kB) | share of the network | checkpoint (kB) |"]
+    lines.append("|---|--:|--:|--:|--:|")
+    for row in found["rows"]:
+        share = f"{row['sent'] / whole:.2%}"
+        sent = f"{row['sent'] / 1e3:,.0f}"
+        kept = f"{row['checkpoint'] / 1e3:,.0f}"
+        cells = [row["trained"], f"{row['parameters']:,}", sent, share, kept]
+        lines.append(f"| {' | '.join(cells)} |")
+    table = "\n".join(lines)
+    return (
+        "*sent*: by a client in a round of IFCA, next to the float32 numbers of the whole network. "
+        f"The\ncheckpoint has the models of {found['clusters']} clusters "
+        f"(`python -m benchmarks.adapter_sizes --backbone FOLDER`).\n\n{table}"
+    )
+
+
+def memory_of_actors(found: list[dict[str, Any]]) -> str:
+    """The results of ``benchmarks.adapter_ray_memory``.
+
+    Args:
+        found: an entry for each engine and network, with megabytes.
+    """
+    lines = [
+        "| engine | frozen network (MB) | largest private memory of a process (MB) |",
+        "|---|--:|--:|",
+    ]
+    for entry in found:
+        private = max(actor["private"] for actor in entry["actors"])
+        lines.append(f"| {entry['engine']} | {entry['frozen']:.0f} | {private:.0f} |")
+    table = "\n".join(lines)
+    return (
+        "Ray's processes on a machine share one copy of the frozen network. With a network of 90 "
+        "MB, the\nmemory that each process has for itself is about as large as with one of 2 MB\n"
+        f"(`python -m benchmarks.adapter_ray_memory`):\n\n{table}"
     )
 
 
@@ -303,6 +383,7 @@ def table(name: str) -> str:
 TITLES = {
     "permuted": "Labels with other numbers (permuted)",
     "topics": "Other topics (topics)",
+    "pairs": "Clients with two topics each (pairs)",
     "iid": "Clients that are alike (iid)",
     "teams": "Maintainers with their own packages (teams)",
 }
@@ -321,6 +402,8 @@ each. FedLEASE's warm-up counts as two of them.
 * *B only*: A is frozen (FFA-LoRA). *last layer only*: there are no factors, and the
   learning rate is 0.02 instead of 0.002: the best on the test texts of seed 1 among four rates. The
   rate of the other rows was not chosen in this way.
+* *pairs*: each of eight clients has the texts of two clients of *topics*, with other topics. With
+  *two kinds* a client trains half of its texts in a round, so that there are 12 rounds.
 * *epsilon 3*: differential privacy of whole clients at delta 0.01, with a clip of 0.5. A cluster
   has only 4 clients."""
 NEXT = """## Next

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -26,8 +26,9 @@ Data = Annotated[
     Path,
     typer.Argument(
         metavar="DATA",
-        help="The new clients' labelled samples: .csv, .parquet or .npz. Without a column of "
-        "clients, all samples belong to one client.",
+        help="The new clients' samples: .csv, .parquet or .npz, with labels unless the method "
+        "places clients without them. Without a column of clients, all samples belong to one "
+        "client.",
     ),
 ]
 Columns = Annotated[
@@ -69,25 +70,18 @@ def place_command(
     stays as it is."""
     with error_exit():
         from fedkin.run.run import Run
-        from fedkin.run.trained.external_evaluation import load_other
-        from fedkin.run.trained.place_table import place_clients
 
         if out is not None:
             check_output(out, [data], _BEGINS)
         loaded = Run.load(run, backbone=backbone)
         export = _export_of(loaded, models)
-        trained = loaded.trained
-        samples = load_other(
+        placed = _placed(
+            loaded,
             data,
-            own=loaded.config.data,
-            samples=trained.parts.samples,
             options=column_options(options or []),
-            pooled=True,
-            command="place",
-            model=trained.parts.model,
-        )
-        placed = place_clients(
-            trained, samples, name=data.stem, export=export, resamples=resamples, seed=seed
+            export=export,
+            resamples=resamples,
+            seed=seed,
         )
         if out is not None:
             write_atomic(out, _csv(placed))
@@ -102,6 +96,39 @@ def place_command(
             return
         exported = shell_command("fedkin", "export", run)
         typer.echo(f"model files: {exported} --out MODELS, then place with --models MODELS")
+
+
+def _placed(
+    run: Run, data: Path, *, options: dict[str, Any], **settings: Any
+) -> list[PlacedClient]:
+    """The clients of a file in the clusters of a run. A table may lack labels if the method reads
+    none.
+
+    Args:
+        run: the run.
+        data: the file.
+        options: names of columns.
+        settings: export, resamples and seed, as for ``place_clients``.
+    """
+    from fedkin.run.trained.external_evaluation import load_other
+    from fedkin.run.trained.place_table import place_clients, place_unlabelled
+    from fedkin.run.trained.unlabelled_clients import unlabelled_clients
+
+    trained = run.trained
+    own = run.config.data
+    unlabelled = unlabelled_clients(trained, data, own=own, options=options, name=data.stem)
+    if unlabelled is not None:
+        return place_unlabelled(trained, unlabelled, **settings)
+    samples = load_other(
+        data,
+        own=own,
+        samples=trained.parts.samples,
+        options=options,
+        pooled=True,
+        command="place",
+        model=trained.parts.model,
+    )
+    return place_clients(trained, samples, name=data.stem, **settings)
 
 
 def _export_of(run: Run, models: Path | None) -> Export | None:

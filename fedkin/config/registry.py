@@ -97,6 +97,11 @@ def _with_common_options(make: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def reads_files(data: Values) -> bool:
+    """Whether a section [data] names a file of the user's: a table or arrays, or texts."""
+    return data.get("name") in ("file", "texts")
+
+
 def default_dataset(data: Values) -> str:
     """The name of the data set if [data] has none: ``file`` if the section has a path, otherwise
     ``digits``."""

@@ -319,7 +319,7 @@ def client_from_dict(raw: dict[str, Any], place: Place, folder: Path) -> ClientC
     sections = _sections(raw, CLIENT, place, folder)
     site = sections.validate("client", SiteSettings)
     data = dict(sections["data"])
-    of_files = data.get("name") in ("file", "texts")
+    of_files = registry.reads_files(data)
     for key in ("path", "scale_from", "tokenizer", "features_file") if of_files else ():
         if isinstance(data.get(key), str):
             data[key] = str(folder / user_path(data[key]))

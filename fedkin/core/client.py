@@ -225,9 +225,9 @@ class Client:
         """The scores of all classes that a model gives to the client's samples."""
         return self._rows.scorer.scores(model, self._position, split)
 
-    def embeddings(self) -> Float[np.ndarray, "s e"]:
-        """The embeddings of the client's training samples by the model's frozen network."""
-        return self._rows.scorer.embeddings(self._position)
+    def embeddings(self, split: str = "train") -> Float[np.ndarray, "s e"]:
+        """The embeddings of the client's samples by the model's frozen network."""
+        return self._rows.scorer.embeddings(self._position, split)
 
     def with_samples(self, own: Int[np.ndarray, "_"]) -> Client:
         """The same client with only the training samples at some positions. Raises TaskError if

@@ -124,7 +124,9 @@ class Scorer(Protocol):
         (concatenated)."""
         ...
 
-    def embeddings(self, clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "t e"]:
-        """The embeddings of the training samples of all clients (concatenated) by the model's
-        frozen network, if ``spec.embedding`` is not 0."""
+    def embeddings(
+        self, clients: Int[np.ndarray, "n"], split: str = "train"
+    ) -> Float[np.ndarray, "t e"]:
+        """The embeddings of the samples of all clients (concatenated) by the model's frozen
+        network, if ``spec.embedding`` is not 0."""
         ...

@@ -17,6 +17,7 @@ from fedkin.data.partition_options import PartitionOptions, checked, own_partiti
 from fedkin.data.split_column import test_share
 from fedkin.data.table_options import TableOptions
 from fedkin.data.tables import Columns, table_samples
+from fedkin.data.texts import frame_texts
 from fedkin.data.user_arrays import user_array
 from fedkin.data.user_samples import OwnSamples
 
@@ -180,6 +181,9 @@ def from_pandas(
     label_scale: str | None = None,
     frequency: str | None = None,
     client_columns: Any = None,
+    text: str | None = None,
+    tokenizer: Any = None,
+    length: int | None = None,
 ) -> FederatedData:
     """A federation from a DataFrame with one row per sample.
 
@@ -216,6 +220,9 @@ def from_pandas(
             at the end, or a column of a split by time.
         client_columns: columns that describe clients and not samples, such as ``["sector"]``: the
             method ``Given`` can use them, and they are no features.
+        text: column of texts, for ``fk.lora``; x are then the token numbers of ``tokenizer``. Only
+            the options of clients, labels, partition, test samples, seed and name apply.
+        tokenizer, length: as in ``fk.data.texts``.
 
     Returns:
         The federation.
@@ -226,6 +233,8 @@ def from_pandas(
         ConfigError: ``client`` and ``partition`` are both given or both missing, or an option does
             not apply to the partition.
     """
+    if text is not None or tokenizer is not None or length is not None:
+        return frame_texts(**locals())  # all arguments
     options = own_partition(
         partition=partition,
         clients=num_clients,
@@ -282,8 +291,7 @@ def from_pandas(
         label_names=None if label_names is None else tuple(label_names),
         classes=classes,
         scaling=table_options.scaling(),
-    )
-    samples = samples.labelled(task_type, label_scale_from, loss_options)
+    ).labelled(task_type, label_scale_from, loss_options)
     return samples.federation(options, test_share(test) if split is None else 1, seed)
 
 

@@ -14,7 +14,8 @@ from fedkin.data.column_checks import check_columns
 from fedkin.data.federated import FederatedData
 from fedkin.data.file_samples import SPLIT
 from fedkin.data.files import Table, read_table
-from fedkin.data.partition_options import checked, own_partition
+from fedkin.data.partition_options import PartitionOptions, checked, own_partition
+from fedkin.data.split_column import test_share
 from fedkin.data.tokenizer import Tokenizer
 from fedkin.data.user_samples import OwnSamples
 
@@ -72,30 +73,150 @@ def texts(
         alpha=alpha,
         min_samples=min_samples,
     )
+    _check_source(client, options)
+    place, table = _table(path, client)
+    split = SPLIT if SPLIT in table else None
+    fraction = 1 if split is not None else train_fraction
+    return text_federation(
+        table,
+        place,
+        columns=_columns(text, label, client),
+        split=split,
+        reader=token_reader(tokenizer),
+        length=length,
+        label_names=label_names,
+        options=options,
+        fraction=fraction,
+        seed=seed,
+    )
+
+
+def frame_texts(
+    frame: Any,
+    *,
+    text: str | None,
+    label: str,
+    tokenizer: Any,
+    client: str | None,
+    length: int | None,
+    features: Any,
+    partition: str | None,
+    num_clients: int | None,
+    classes_per_client: int | None,
+    alpha: float | int | None,
+    min_samples: int | None,
+    test: Any,
+    label_names: Sequence[str] | None,
+    name: str,
+    seed: int,
+    **others: Any,
+) -> FederatedData:
+    """A federation of texts for ``fk.data.from_pandas``, whose arguments these are.
+
+    Args:
+        frame: a DataFrame.
+        text, label, tokenizer, client, length, label_names: as for ``texts``.
+        features: None, since texts have no other features.
+        partition, num_clients, classes_per_client, alpha, min_samples, test, seed: as for
+            ``from_pandas``.
+        name: name of the data.
+        others: options that do not apply to texts, which must be None.
+
+    Raises:
+        DataError: as for ``texts``.
+        ConfigError: as for ``texts``, or another option is set.
+    """
+    check_text(text, {"tokenizer": tokenizer, "length": length}, features)
+    assert text is not None  # checked
+    for option, value in others.items():
+        if value is not None:
+            raise ConfigError(f"{option} does not apply to texts; leave out {option}={value!r}")
+    options = own_partition(
+        partition=partition,
+        clients=num_clients,
+        classes_per_client=classes_per_client,
+        alpha=alpha,
+        min_samples=min_samples,
+    )
+    _check_source(client, options)
+    by_column = isinstance(test, str)
+    return text_federation(
+        frame,
+        name,
+        columns=_columns(text, label, client),
+        split=test if by_column else None,
+        reader=token_reader(tokenizer),
+        length=length,
+        label_names=label_names,
+        options=options,
+        fraction=1 if by_column else test_share(test),
+        seed=seed,
+    )
+
+
+def _check_source(client: str | None, options: PartitionOptions | None) -> None:
+    """Raise ConfigError unless either a column or a partition divides texts among clients."""
     if (client is None) == (options is None):
         raise ConfigError(
             "give either client (the column with the client of each text) or partition and "
             f"clients; got {'neither' if options is None else 'both'}"
         )
-    place, table = _table(path, client)
-    names = {"text": text, "label": label}
+
+
+def _columns(text: str, label: str, client: str | None) -> dict[str, str]:
+    """The columns of a table by their role; without a column of clients, that role is missing."""
+    columns = {"text": text, "label": label}
     if client is not None:
-        names["client"] = client
-    check_columns(table, list(names.values()), place)
-    reader = token_reader(tokenizer)
+        columns["client"] = client
+    return columns
+
+
+def text_federation(
+    table: Table,
+    place: Path | str,
+    *,
+    columns: dict[str, str],
+    split: str | None,
+    reader: Tokenizer,
+    length: int | None,
+    label_names: Sequence[str] | None,
+    options: PartitionOptions | None,
+    fraction: float | int,
+    seed: int,
+) -> FederatedData:
+    """A federation of the texts in a table.
+
+    Args:
+        table: a DataFrame.
+        place: its file, or the name of the data.
+        columns: its columns by their role: text, label, and client if it has one.
+        split: its column that says which samples are for tests; None without one.
+        reader: the tokenizer.
+        length, label_names, seed: as for ``texts``.
+        options: the partition; None if a column has the clients.
+        fraction: each client's share of training samples.
+
+    Raises:
+        DataError: a column is missing, or a text is empty or no text.
+        ConfigError: the length is above the tokenizer's.
+    """
+    known = list(columns.values())
+    check_columns(table, known if split is None else [*known, split], place)
+    text = columns["text"]
+    client = columns.get("client")
+    owners = None if client is None else client_ids(table[client].to_numpy(), place, client)
     samples = OwnSamples(
         place=place,
         title=place.stem if isinstance(place, Path) else place,
         x=reader.tokens(checked_texts(table[text], place, text), length),
-        labels=table[label].to_numpy(),
-        owners=None if client is None else client_ids(table[client].to_numpy(), place, client),
-        split=table[SPLIT].to_numpy() if SPLIT in table else None,
+        labels=table[columns["label"]].to_numpy(),
+        owners=owners,
+        split=None if split is None else table[split].to_numpy(),
         label_names=None if label_names is None else tuple(label_names),
         integers=True,
-        columns=names,
+        columns=columns,
     )
-    data = samples.federation(options, _fraction(samples, train_fraction), seed)
-    return replace(data, tokenizer=reader.digest)
+    return replace(samples.federation(options, fraction, seed), tokenizer=reader.digest)
 
 
 def token_reader(tokenizer: Any) -> Tokenizer:
@@ -157,8 +278,3 @@ def checked_texts(column: Any, place: Path | str, name: str) -> list[str]:
                 "without a text"
             )
     return found
-
-
-def _fraction(samples: OwnSamples, train_fraction: float | int) -> float | int:
-    """The share of training samples: all that the split leaves, if there is one."""
-    return 1 if samples.split is not None else train_fraction

@@ -26,6 +26,7 @@ _NO_PADDING = (
     'token there: "pad_token_id": 0'
 )
 _NO_POSITIONS = "the largest length of a text is unknown; write it there"
+_EXAMPLE = 32  # length in messages
 _SHARE = 0.95  # share of the texts that are not cut, if no length is given
 _MULTIPLE = 8  # lengths are multiples of this number, so that few programs are compiled
 _log = logging.getLogger("fedkin")
@@ -119,7 +120,7 @@ class Tokenizer:
         if length is not None and not 2 <= length <= self.positions:
             raise ConfigError(
                 f"length must be between 2 and {self.positions}, the positions of the model, "
-                f"got {length}"
+                f"got {length}; for example length = {min(_EXAMPLE, self.positions)}"
             )
         encoded = self.encoder.encode_batch(_strings(texts))
         sizes = np.array([len(text.ids) for text in encoded], np.int64)

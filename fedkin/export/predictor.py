@@ -18,6 +18,7 @@ from fedkin.core.model_spec import Samples
 from fedkin.data.patient_columns import are_patient_rows
 from fedkin.export.forecast_inputs import in_label_units, new_rows
 from fedkin.export.input_samples import as_samples, exposures
+from fedkin.export.routing import nearest_route
 from fedkin.simulation.workers import AnyModel, ModelWithWorkers
 from fedkin.task_types.classification import CLASSIFICATION
 from fedkin.task_types.forecast import Forecast
@@ -197,6 +198,8 @@ class Predictor(Classifier):
         positive: the class of each detector; None for other models.
         cluster: number of the cluster; None if the model belongs to no cluster.
         shares: for a mixture, the weight of each component's probabilities; None for other models.
+        routes: the centroid of each vector, if each sample is predicted with the vector whose
+            centroid is nearest; None for other models.
     """
 
     name: str
@@ -207,13 +210,14 @@ class Predictor(Classifier):
     positive: Int[np.ndarray, "D"] | None = None
     cluster: int | None = field(default=None, kw_only=True)
     shares: Float[np.ndarray, "D"] | None = field(default=None, kw_only=True)
+    routes: Float[np.ndarray, "D e"] | None = field(default=None, kw_only=True)
 
     def __repr__(self) -> str:
         number, parameters = self.vectors.shape
         text = f"{self.name}: {self.model.name}, {parameters:,} parameters"
         if self.detects:
             text += f", {number} detectors"
-        elif self.shares is not None:
+        elif self.has_components:
             text += f", {number} models"
         return f"Predictor({text})"
 
@@ -223,6 +227,11 @@ class Predictor(Classifier):
         return self.positive is not None
 
     @property
+    def has_components(self) -> bool:
+        """Whether the model has several components, which are mixed or chosen for each sample."""
+        return self.shares is not None or self.routes is not None
+
+    @property
     def vector(self) -> Float[np.ndarray, "P"]:
         """The weights as one vector.
 
@@ -230,6 +239,11 @@ class Predictor(Classifier):
             ModelError: the predictor has detectors or a mixture, so it has several vectors, which
                 are in the attribute ``vectors``.
         """
+        if self.routes is not None:
+            raise ModelError(
+                f"{self.name} has {len(self.vectors)} models, one of which is chosen for each "
+                "sample; use its attributes vectors and routes (the centroid of each model)"
+            )
         if self.shares is not None:
             raise ModelError(
                 f"{self.name} is a mixture of {len(self.vectors)} models; use its attributes "
@@ -246,11 +260,11 @@ class Predictor(Classifier):
     def layers(self) -> dict[str, np.ndarray]:
         """The weights by layer name, in the layers' shapes.
 
-        For detectors, names begin with ``detectors.CLASS.``; for mixtures, with
-        ``components.NUMBER.``.
+        For detectors, names begin with ``detectors.CLASS.``; for mixtures and for models that are
+        chosen for each sample, with ``components.NUMBER.``.
         """
         parts = [layers_of(self.model, vector) for vector in self.vectors]
-        if self.shares is not None:
+        if self.has_components:
             prefixes = [f"components.{k}." for k in range(len(parts))]
         elif self.positive is not None:
             prefixes = [f"detectors.{c}." for c in self.positive]
@@ -284,12 +298,25 @@ class Predictor(Classifier):
         scores for each."""
         if self.shares is not None:
             return self._mixed_scores(self.shares, x)
+        if self.routes is not None:
+            return self._routed_scores(self.routes, x)
         if self.positive is None:
             return class_scores(self.model, self.vectors[0], x)
         # A class without a detector has no score, and must never be predicted.
         scores = np.full((len(x), int(self.samples.classes)), -np.inf, np.float32)
         for positive, vector in zip(self.positive, self.vectors, strict=True):
             scores[:, positive] = class_scores(self.model, vector, x)[:, 0]
+        return scores
+
+    def _routed_scores(
+        self, routes: Float[np.ndarray, "D e"], x: Shaped[np.ndarray, "B ..."]
+    ) -> Float[np.ndarray, "B C"]:
+        """Scores of each sample by the vector with the nearest centroid."""
+        index = nearest_route(self.model, routes, x)
+        scores = np.zeros((len(x), int(self.samples.classes)), np.float32)
+        for number in np.unique(index):
+            own = index == number
+            scores[own] = class_scores(self.model, self.vectors[number], x[own])
         return scores
 
     def _mixed_scores(

@@ -9,25 +9,34 @@ e_i the mean of f(x) over the training samples x of client i.
     FedAvg in each cluster
     a new client, or a single text, joins the cluster with the nearest c_k
 
+With L = ``kinds`` > 1, each client has up to L kinds of texts:
+
+    client i: clusters of the f(x) of its texts by K-means, with centres e_i1 .. e_iL
+    clusters of the e_ij of all clients by K-means; c_k = mean of the e_ij in cluster k
+    round t: client i trains the model of the cluster of its kind j = t mod L, on the texts of this
+    kind (those nearest to e_ij); FedAvg in each cluster
+    a text x is tested with the model of the nearest c_k: ``local``, of the clusters in which the
+    client has texts; ``global``, of all clusters
+
 The paper speaks of clusters of similar adapters. Its code never compares adapters: it clusters
 embeddings, once. A model without a frozen network has no embeddings; then f(x) = x.
 
 Differs from the authors' code:
-* A client has one adapter. In the code it has one for each of L clusters of its texts, and trains
-  one of them in each round; L = 1 is among the authors' settings.
 * The whole text is embedded; the code embeds the instruction only.
-* A single text joins the nearest of all clusters, as with ``global`` in the code. By default the
-  code takes the nearest of the clusters of the text's client (``local``).
-* Means are weighted by numbers of samples, for L = 1 as in the code.
+* Means are weighted by numbers of samples that were trained on. The code weighs by all samples of
+  the client, which is the same for L = 1.
+* ``run.place`` takes the nearest of all clusters for a single text, as with ``global`` in the code.
 * f(x) is the input of the model's last layer: for a text encoder the mean over the tokens, as in
   the code, in float32 instead of float16.
-Mean embeddings leave the clients unprotected, and describe their texts. The distance is Euclid's.
+* The kinds of a client are in the order of their numbers of texts. A client with fewer than L
+  different texts has fewer kinds, and j = t mod its number of kinds.
+Centres leave the clients unprotected, and describe their texts. The distance is Euclid's.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -39,12 +48,24 @@ from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
-from fedkin.core.requirements import AtLeast, ClientReads, DataNeeds, Requirements
-from fedkin.core.validation import check_positive_integer
+from fedkin.core.requirements import (
+    AtLeast,
+    ClientReads,
+    DataNeeds,
+    ModelParts,
+    Requirements,
+)
+from fedkin.core.validation import check_choices, check_positive_integer
 from fedkin.core.world import World
 from fedkin.methods import cluster_steps
 from fedkin.methods.about import NUMBER_OF_MODELS, About
 from fedkin.methods.fedavg import train_and_average
+from fedkin.methods.fedrouter_kinds import (
+    FedRouterKindsState,
+    first_state,
+    place_kinds,
+    train_kinds,
+)
 from fedkin.tasks.embeddings import MeanEmbedding
 
 
@@ -53,6 +74,9 @@ class FedRouterState(State):
     """Arrays that FedRouter keeps from round to round."""
 
     centroids: Float[np.ndarray, "K e"]  # c_k
+
+
+RouterState = FedRouterState | FedRouterKindsState
 
 
 @plain_options
@@ -82,20 +106,41 @@ class FedRouter:
     )
 
     clusters: int = 4  # number of clusters (G in the code)
+    kinds: int = 1  # largest number of kinds of texts of a client, each with a model (L)
+    # The models that a text may be tested with: those of its client's clusters, or all.
+    routing: Literal["local", "global"] = "local"
 
     def __post_init__(self) -> None:
         check_positive_integer("clusters", self.clusters)
+        check_positive_integer("kinds", self.kinds)
+        check_choices(self)
 
     def requirements(self) -> Requirements:
+        sends = "the mean embedding of its samples"
+        own = ""
+        if self._by_text:
+            sends = "mean embeddings of kinds of its samples"
+            own = "a model for each text"
         return Requirements(
-            clients=AtLeast(self.clusters, because="clusters"),
-            reads=ClientReads(sends="the mean embedding of its samples"),
+            clients=AtLeast(-(-self.clusters // self.kinds), because="clusters"),
+            reads=ClientReads(sends=sends),
+            parts=ModelParts(own=own),
             data=DataNeeds(newcomer_labels=False),
             keeps_clusters=True,
         )
 
-    def init(self, world: World, stream: Stream) -> FedRouterState:
+    @property
+    def _by_text(self) -> bool:
+        """Whether texts of a client may have different models."""
+        return self.kinds > 1 or self.routing == "global"
+
+    def init(self, world: World, stream: Stream) -> RouterState:
         """Clusters of all reachable clients, whose models are all w_0."""
+        if self._by_text:
+            is_global = self.routing == "global"
+            return first_state(
+                world, self.clusters, kinds=self.kinds, is_global=is_global, stream=stream
+            )
         reachable = world.clients(stream.round)
         clients, means = _mean_embeddings(world, reachable)
         if len(clients) < self.clusters:
@@ -114,15 +159,19 @@ class FedRouter:
         return cluster_steps.assign(world, state, clients, labels)
 
     def round(
-        self, world: World, state: FedRouterState, cohort: Int[np.ndarray, "n"], stream: Stream
-    ) -> FedRouterState:
+        self, world: World, state: RouterState, cohort: Int[np.ndarray, "n"], stream: Stream
+    ) -> RouterState:
+        if isinstance(state, FedRouterKindsState):
+            return replace(state, models=train_kinds(world, state, cohort, stream))
         models = train_and_average(world, state, cohort, work=world.work, stream=stream)
         return replace(state, models=models)
 
     def place(
-        self, world: World, state: FedRouterState, newcomers: Int[np.ndarray, "c"], stream: Stream
-    ) -> FedRouterState:
+        self, world: World, state: RouterState, newcomers: Int[np.ndarray, "c"], stream: Stream
+    ) -> RouterState:
         """New clients join the cluster with the nearest centroid; they send no labels."""
+        if isinstance(state, FedRouterKindsState):
+            return place_kinds(world, state, newcomers, stream)
         clients, means = _mean_embeddings(world, newcomers)
         nearest, _ = nearest_label(means, state.centroids, np.arange(len(state.centroids)))
         return cluster_steps.assign(world, state, clients, nearest)

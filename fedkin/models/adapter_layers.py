@@ -124,7 +124,7 @@ class AdapterOptions:
         if not 1 <= self.rank <= smallest:
             raise ConfigError(
                 f"rank must be between 1 and {smallest}, the size of the smallest layer that gets "
-                f"factors, got {self.rank}"
+                f"factors, got {self.rank}; for example rank = {min(8, smallest)}"
             )
         return found
 

@@ -27,9 +27,7 @@ _WIDTH = 64  # texts in one compiled call
 _OTHER = {"texts": "other texts", "backbone": "another backbone", "layer": "another layer"}
 
 
-def features(
-    data: Any, backbone: Backbone | str | Path, *, layer: int, file: str | Path | None = None
-) -> Any:
+def features(data: Any, backbone: Any, *, layer: int, file: str | Path | None = None) -> Any:
     """Federated data whose samples are the inputs of a layer of a backbone.
 
     The layers below are frozen and have no dropout, so they compute the same for a text in every
@@ -47,13 +45,19 @@ def features(
         The data with these samples. Everything else is unchanged.
 
     Raises:
-        ModelError: the samples are no token numbers, or the backbone has no such layer.
+        ModelError: the samples are no token numbers, the backbone is another network, or it has no
+            such layer.
         DataError: the file keeps the features of other texts, or of another backbone or layer.
     """
     prepare_jax()
     check_samples(data)
     if isinstance(backbone, (str, Path)):
         backbone = from_transformers(backbone)
+    if not isinstance(backbone, Backbone):
+        raise ModelError(
+            "features are computed by a backbone of fk.models.from_transformers, got "
+            f"{type(backbone).__name__}; fk.lora(data, module) trains a module on the whole samples"
+        )
     below = _layers_below(backbone, layer)
     tokens = _tokens(data)
     made = BackboneFeatures(backbone=backbone.name, digest=backbone.digest, layer=layer)

@@ -58,6 +58,11 @@ def frozen_network(backbone: Any, data: Samples, head: bool | str, batched: bool
         data: the samples that the network takes.
     """
     if isinstance(backbone, Backbone):
+        if head is not True:
+            raise ModelError(
+                f"the backbone {backbone.name!r} has no scores, so it needs a new last layer: "
+                f"leave head={head!r} out"
+            )
         backbone = _fitting(backbone, data)
         module = backbone.encoder
         name = backbone.name

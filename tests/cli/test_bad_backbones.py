@@ -57,7 +57,7 @@ CASES: dict[str, Case] = {
     "tokenizer": ({}, few_words, [], "tokenizer.json ", "18 tokens", "copy the one of this model"),
     "broken": ({}, broken_tokenizer, [], "data: ", "cannot be read", "save_pretrained"),
     "no padding": ({"pad_token_id": None}, None, [], "config.json ", "no pad_token_id", "write"),
-    "length": ({}, None, ["data.length=40"], "data: ", "between 2 and 16", "length = 32"),
+    "length": ({}, None, ["data.length=40"], "data: ", "between 2 and 16", "length = 16"),
     "pickles": ({}, pickles, [], "model: ", "pickles only", "save_pretrained"),
     "another": (
         {},

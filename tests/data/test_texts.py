@@ -105,3 +105,26 @@ def test_a_configuration_of_texts(folder: Path, tmp_path: Path) -> None:
     run = execute(from_dict(values), out=None)
     assert np.isfinite(run.models).all()
     assert run.models.shape[1] == fk.lora(read(TABLE, folder), folder, rank=2).spec.parameters
+
+
+def test_from_pandas_reads_texts_too(folder: Path) -> None:
+    table = TABLE.assign(part=(["train"] * 8 + ["test"] * 4) * 2)
+    options: dict[str, Any] = {"text": "remark", "label": "queue", "tokenizer": folder}
+    data = fk.data.from_pandas(table, client="desk", test="part", name="remarks", **options)
+    expected = read(table.rename(columns={"part": "split"}), folder)
+    np.testing.assert_array_equal(data.x, expected.x)
+    np.testing.assert_array_equal(data.test.rows, expected.test.rows)
+    assert data.name == "remarks" and data.tokenizer == expected.tokenizer
+    assert data.columns == expected.columns
+    shares = fk.data.from_pandas(TABLE, client="desk", test=0.25, length=4, **options)
+    assert shares.test.sizes.tolist() == [3, 3] and shares.x.shape == (24, 4)
+    dealt = fk.data.from_pandas(TABLE, partition="iid", num_clients=3, **options)
+    assert dealt.clients == 3
+    with pytest.raises(ConfigError, match="scale does not apply to texts; leave out scale='none'"):
+        fk.data.from_pandas(TABLE, client="desk", scale="none", **options)
+    with pytest.raises(ConfigError, match="text needs tokenizer=: a local folder"):
+        fk.data.from_pandas(TABLE, client="desk", text="remark", label="queue")
+    with pytest.raises(ConfigError, match="length applies to texts; name their column"):
+        fk.data.from_pandas(TABLE, client="desk", label="queue", length=8)
+    with pytest.raises(DataError, match="unknown column 'remarks'; did you mean 'remark'"):
+        fk.data.from_pandas(TABLE, client="desk", text="remarks", label="queue", tokenizer=folder)

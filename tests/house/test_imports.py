@@ -23,7 +23,7 @@ PACKAGES: dict[str, str] = {
     "task_types": "core measures",
     "security": "core",
     "secret": "core security",
-    "tasks": "core measures task_types security secret",
+    "tasks": "core clustering measures task_types security secret",
     "methods": "aggregation core clustering measures tasks",
     "models": "core task_types data",
     "data": "core task_types measures",

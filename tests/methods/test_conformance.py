@@ -381,7 +381,7 @@ CASES = {
         },
         options={"clusters": 3},
         as_fedavg={"clusters": 1},
-        impossible=({"clusters": 0}, {"clusters": -1}),
+        impossible=({"clusters": 0}, {"clusters": -1}, {"kinds": 0}),
         clusters=3,
         samples=True,
     ),

@@ -7,6 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
+import jax
 import numpy as np
 import pandas as pd
 import pytest
@@ -206,3 +208,19 @@ def test_all_names_of_layers_are_listed(folder: Path) -> None:
     )
     with pytest.raises(ModelError, match=r"there are query, key, value, output, intermediate; set"):
         fk.lora(data, folder, targets=("quary",))
+
+
+def test_features_and_the_new_last_layer_are_of_a_backbone(folder: Path) -> None:
+    backbone = fk.models.from_transformers(folder)
+    data = fk.data.from_arrays(
+        backbone.tokens(["the cat", "blue dog"] * 4, 8),
+        [0, 1] * 4,
+        clients=[0, 0, 1, 1] * 2,
+        integers=True,
+    )
+    net = eqx.nn.MLP(8, 2, width_size=4, depth=1, key=jax.random.key(0))
+    with pytest.raises(ModelError, match=r"backbone of fk\.models\.from_transformers, got MLP"):
+        fk.models.features(data, net, layer=1)
+    for head in (False, "classifier"):
+        with pytest.raises(ModelError, match=f"leave head={head!r} out"):
+            fk.lora(data, backbone, rank=2, head=head)

@@ -16,7 +16,7 @@ pytest.importorskip("tokenizers", reason="texts need pip install 'fedkin[text]'"
 
 import fedkin as fk
 from fedkin.clustering.density import nearest_label
-from fedkin.core.errors import MethodError, ModelError, TaskError
+from fedkin.core.errors import MethodError, TaskError
 from fedkin.core.method import UNASSIGNED
 from fedkin.core.randomness import Stream
 from fedkin.core.training import LocalTraining
@@ -86,16 +86,6 @@ def test_a_frozen_network_gives_the_embeddings() -> None:
     state = FedRouter(clusters=2).init(clients, Stream(1, 0, "method/init"))
     near, far = state.assignment[:2]
     assert state.assignment.tolist() == [near, far, near, far, near]
-
-
-def test_pytorch_has_no_embeddings() -> None:
-    torch = pytest.importorskip("torch", reason="pip install 'fedkin[torch]'")
-    data = fk.data.digits(clients=3)
-    model = fk.torch_model(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10)), data)
-    assert model.spec.embedding == 0
-    scorer, _ = model.workers(data, np.arange(3))
-    with pytest.raises(ModelError, match=r"use a backbone of fk\.models\.from_transformers"):
-        scorer.embeddings(np.arange(3))
 
 
 def test_clusters_need_clients_that_differ() -> None:

@@ -26,6 +26,7 @@ METHODS: dict[str, Any] = {
     "fedavg": fk.FedAvg(),
     "fedlease": fk.FedLEASE(warm_up=1, most=2, floor=0.0),
     "fedrouter": fk.FedRouter(clusters=2),
+    "fedrouter, kinds": fk.FedRouter(clusters=2, kinds=2),
     "flexcfl": fk.FlexCFL(clusters=2, alpha=2, part="B"),
 }
 

@@ -36,6 +36,7 @@ from fedkin.tasks.fedccfa import TrainClassHeads
 from fedkin.tasks.feddrift import SampleCounts, SpanScores, TrainSpans
 from fedkin.tasks.fedem import EvaluateMixture, MixtureWeights, TrainMixture
 from fedkin.tasks.fedper import EvaluatePersonal, Personal, body_of
+from fedkin.tasks.fedrouter import EvaluateRouted, KindCentres, TrainKind
 from fedkin.tasks.fedsoft import Importance, TrainTowards
 from fedkin.tasks.fit_checks import BoundedLoss, CompareModels
 from fedkin.tasks.gradients import CriterionGradients, Gradients
@@ -139,6 +140,9 @@ def half_of(clients: np.ndarray) -> np.ndarray:
 
 SOFT = np.random.default_rng(4).dirichlet(np.ones(3), 5)  # each row's weights of three components
 SOME_KNOWN = SOFT * np.array([1, 0, 1, 0, 1])[:, None]  # where it is 0, clients measure it
+CENTRES = np.random.default_rng(8).normal(size=(5, 3, 6))  # of kinds of samples of each row
+KNOWN = np.array([3, 2, 3, 1, 2])  # number of kinds of each row
+USABLE = np.array([[1, 1, 1], [1, 0, 1], [1, 1, 1], [0, 1, 0], [0, 1, 1]], bool)
 LOWER = np.random.default_rng(7).normal(size=(2, 6)) - 1  # for two quantiles of six columns
 NEAR = np.random.default_rng(6).normal(size=(3, 4))  # directions of sketches
 SHARES = np.random.default_rng(5).dirichlet(np.ones(3), 3)
@@ -222,6 +226,21 @@ EXAMPLES = {
     ),
     "evaluate mixture": Example(lambda g: EvaluateMixture(g.models, SOFT, "train")),
     "mean embedding": Example(lambda g: MeanEmbedding()),
+    "kind centres": Example(lambda g: KindCentres(kinds=3)),
+    "train kind": Example(
+        lambda g: TrainKind(
+            models=g.models,
+            work=WORK,
+            model_index=g.index,
+            centres=CENTRES,
+            known=KNOWN,
+            kind=np.array([2, 1, 0, 0, 1]),
+        )
+    ),
+    "evaluate routed": Example(
+        lambda g: EvaluateRouted(g.models, CENTRES[0], usable=USABLE, split="train")
+    ),
+    "evaluate tests routed": Example(lambda g: EvaluateRouted(g.models, CENTRES[0], USABLE)),
     "membership": Example(lambda g: MixtureWeights(g.models, SOFT, SHARES)),
     "train mixture": Example(
         lambda g: TrainMixture(g.models.reshape(1, -1), replace(WORK, momentum=0.5), SOFT)
@@ -335,6 +354,7 @@ MODELLESS = {
     "classes",
     "column counts",
     "mean embedding",
+    "kind centres",
     "column sums",
     "scaled columns",
     "directions",

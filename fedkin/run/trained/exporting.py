@@ -58,6 +58,12 @@ def export(
         raise MethodError(
             f"{trained.method}: no client has a cluster yet, so there is no model to export"
         )
+    if any(one.routes is not None for one in predictors):
+        raise MethodError(
+            f"{trained.method} with several kinds of texts chooses a model for each text, which no "
+            "export format supports; predict with run.predict(x, client=...), or export a run with "
+            "method.kinds=1 and method.routing=local"
+        )
     if any(one.shares is not None for one in predictors):
         raise MethodError(
             f"{trained.method} predicts for each client with a mixture of "

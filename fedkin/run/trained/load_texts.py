@@ -6,11 +6,14 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fedkin.core.errors import ConfigError
 from fedkin.core.model_spec import Samples
+from fedkin.data.column_checks import check_columns
 from fedkin.data.federated import FederatedData
-from fedkin.data.files import read_table
-from fedkin.data.texts import texts
+from fedkin.data.files import Table, read_table
+from fedkin.data.texts import checked_texts, texts, token_reader
 from fedkin.export.backbones import origin_of
 from fedkin.export.text_inputs import TEXT, inputs_of_texts
 
@@ -40,12 +43,7 @@ def load_texts(
         ConfigError: the model has no backbone of a folder, or an option does not apply.
         DataError: as for ``fk.data.texts``.
     """
-    origin = origin_of(model)
-    if origin is None:
-        raise ConfigError(
-            f"{path}: the run has no backbone of a folder, whose tokenizer could read the texts; "
-            "give token numbers in an .npz file"
-        )
+    folder = _backbone_folder(model, path)
     if "features" in options:
         raise ConfigError("features: the run reads one column of texts; leave it out")
     roles = getattr(samples, "columns", None) or {}
@@ -57,5 +55,44 @@ def load_texts(
             chosen.pop("client", None)
             chosen |= {"partition": "iid", "clients": 1}
     length = int(samples.x.shape[1])
-    data = texts(path, tokenizer=origin.folder, length=length, **chosen)
-    return dataclasses.replace(data, x=inputs_of_texts(data.x, samples, origin.folder))
+    data = texts(path, tokenizer=folder, length=length, **chosen)
+    return dataclasses.replace(data, x=inputs_of_texts(data.x, samples, folder))
+
+
+def text_inputs(
+    table: Table, column: str, path: Path, *, samples: Samples, model: Any
+) -> np.ndarray:
+    """The texts of a table as samples of the run: token numbers [B L], or features [B L d].
+
+    Args:
+        table: a DataFrame.
+        column: its column of texts.
+        path: the table's file, for messages.
+        samples: the run's samples.
+        model: the run's model, whose backbone has the tokenizer.
+
+    Raises:
+        ConfigError: the model has no backbone of a folder.
+        DataError: the column is missing, or an entry is no text.
+    """
+    folder = _backbone_folder(model, path)
+    check_columns(table, [column], path, {column: "the model reads it"})
+    length = int(samples.x.shape[1])
+    tokens = token_reader(folder).tokens(checked_texts(table[column], path, column), length)
+    return inputs_of_texts(tokens, samples, folder)
+
+
+def _backbone_folder(model: Any, path: Path) -> Path:
+    """The folder of the model's backbone. Raises ConfigError if it has none.
+
+    Args:
+        model: the run's model.
+        path: a table of texts, for the message.
+    """
+    origin = origin_of(model)
+    if origin is None:
+        raise ConfigError(
+            f"{path}: the run has no backbone of a folder, whose tokenizer could read the texts; "
+            "give token numbers in an .npz file"
+        )
+    return origin.folder

@@ -28,6 +28,7 @@ from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.workers import check_samples
 from fedkin.tasks.fedem import EvaluateMixture
 from fedkin.tasks.fedper import EvaluatePersonal
+from fedkin.tasks.fedrouter import EvaluateRouted
 from fedkin.tasks.train import train
 
 _NEWCOMER = (
@@ -184,6 +185,10 @@ class TrainedModels:
         own = f"client-{self.client_name(number)}"
         if isinstance(task, EvaluateMixture):
             return replace(self._predictor(own, task.models, cluster), shares=task.membership[0])
+        if isinstance(task, EvaluateRouted):
+            usable = task.usable[0]
+            of_texts = self._predictor(own, task.models[usable], cluster)
+            return replace(of_texts, routes=task.centroids[usable])
         # The client stores a part of its model.
         if task is not None:
             memory = self.memory if hasattr(self.parts.samples, "train") else None
@@ -315,8 +320,10 @@ class TrainedModels:
         """
         if isinstance(epochs, bool) or not isinstance(epochs, (int, np.integer)) or epochs < 0:
             raise ConfigError(f"epochs must be an integer of at least 0, got {epochs!r}")
-        if predictor.detects or predictor.shares is not None:
+        if predictor.detects or predictor.has_components:
             kind = "detectors" if predictor.detects else "mixtures"
+            if predictor.routes is not None:
+                kind = "models of kinds of texts"
             raise MethodError(
                 f"{self.method} trains {kind}, with several models for a client; only a single "
                 "model can be fine-tuned"

@@ -16,6 +16,7 @@ from fedkin.core.client_memory import ClientMemory
 from fedkin.core.errors import MethodError
 from fedkin.core.task import Task
 from fedkin.tasks.fedper import EvaluatePersonal, entries_of, join
+from fedkin.tasks.fedrouter import EvaluateRouted
 from fedkin.tasks.own_model import EvaluateOwn
 
 _HEAD = "personal_head"
@@ -95,7 +96,8 @@ def check_shared(task: Task | None, personal: bool, method: str) -> None:
             f"personal; give a client, or train a {task.layer} for a new client: "
             "run.fine_tune(cluster=..., x=..., y=..., epochs=...)"
         )
-    if personal and not isinstance(task, EvaluateOwn):  # with EvaluateOwn, clusters have models too
+    # With these, clusters have models too.
+    if personal and not isinstance(task, EvaluateOwn | EvaluateRouted):
         raise MethodError(f"{method} has a model for each client, not for a cluster; give a client")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Int, Shaped
 
 from fedkin.core.errors import ConfigError
 from fedkin.core.method import UNASSIGNED
@@ -16,6 +16,8 @@ from fedkin.export.reader import Export
 from fedkin.run.trained.external_evaluation import matched_features, matched_labels
 from fedkin.run.trained.models import TrainedModels
 from fedkin.run.trained.placement import newcomer_policy, place_rows
+from fedkin.run.trained.unlabelled_clients import UnlabelledClients
+from fedkin.task_types.classification import task_type_of_samples
 
 # What decides about a newcomer, by a method's option ``newcomers``.
 _POLICIES = {
@@ -80,28 +82,91 @@ def place_clients(
     """
     x = matched_features(data, trained.parts.samples)
     y = matched_labels(data, trained.parts.samples)
-    placed = []
+    clients = []
     for client in range(data.clients):
         rows = _all_rows(data, client)
         called = name if data.client_names is None else str(data.client_names[client])
-        known = _number(trained, called)
+        size = len(rows if data.patients is None else data.patients.train[client])
+        clients.append(_NewClient(name=called, x=x[rows], y=y[rows], samples=size))
+    return _placed(trained, clients, export=export, resamples=resamples, seed=seed)
+
+
+def place_unlabelled(
+    trained: TrainedModels,
+    found: UnlabelledClients,
+    *,
+    export: Export | None = None,
+    resamples: int = 20,
+    seed: int = 0,
+) -> list[PlacedClient]:
+    """Find the cluster of each client of a table without labels.
+
+    Args:
+        trained: the models of the run.
+        found: the clients' samples.
+        export, resamples, seed: as for ``place_clients``.
+
+    Raises:
+        ConfigError, MethodError: as for ``Run.place``.
+    """
+    # The method reads no labels, and all are alike.
+    kind = np.int64 if task_type_of_samples(trained.parts.samples).loss is None else np.float32
+    clients = [
+        _NewClient(name=name, x=found.x[rows], y=np.zeros(len(rows), kind), samples=len(rows))
+        for name, rows in found.rows.items()
+    ]
+    return _placed(trained, clients, export=export, resamples=resamples, seed=seed)
+
+
+class _NewClient(NamedTuple):
+    """A client of a file.
+
+    Attributes:
+        name: its name.
+        x: its samples, in the format of the run's data.
+        y: rows like those of ``FederatedData.y``.
+        samples: number of its samples; of survival, of its patients.
+    """
+
+    name: str
+    x: Shaped[np.ndarray, "s ..."]
+    y: Shaped[np.ndarray, "s ..."]
+    samples: int
+
+
+def _placed(
+    trained: TrainedModels,
+    clients: list[_NewClient],
+    *,
+    export: Export | None,
+    resamples: int,
+    seed: int,
+) -> list[PlacedClient]:
+    """The cluster of each client: its own for a client of the run, and for any other client by the
+    method's rule for newcomers."""
+    placed = []
+    for client in clients:
+        known = _number(trained, client.name)
         if known is not None:
             cluster = int(trained.state.assignment[known])
             confidence = None
             decided = KNOWN
         else:
-            placement = place_rows(trained, x[rows], y[rows], resamples=resamples, seed=seed)
+            placement = place_rows(trained, client.x, client.y, resamples=resamples, seed=seed)
             cluster = placement.cluster
             confidence = None if np.isnan(placement.confidence) else placement.confidence
             decided = _rule(trained, cluster)
+        file = None
+        if export is not None:
+            file = _file(export, client.name, cluster, known is not None)
         placed.append(
             PlacedClient(
-                client=called,
-                samples=len(rows if data.patients is None else data.patients.train[client]),
+                client=client.name,
+                samples=client.samples,
                 cluster=None if cluster == UNASSIGNED else cluster,
                 confidence=confidence,
                 decided=decided,
-                model=None if export is None else _file(export, called, cluster, known is not None),
+                model=file,
             )
         )
     return placed

@@ -222,7 +222,7 @@ def _site_data(config: ClientConfig) -> FederatedData:
     """
     values = config.data_values
     labels = config.samples.labels
-    if labels is not None and values.get("name") == "file":
+    if labels is not None and registry.reads_files(values):
         values = {"label_names": labels, **values}
     values = labelled_values(config, values)
     data = registry.make(registry.datasets(), scaled_values(config, values))

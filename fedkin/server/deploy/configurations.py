@@ -283,7 +283,7 @@ def _with_settings(section: str, base: Values, changes: Values) -> Values:
 
 def _is_per_site(data: Values) -> bool:
     """Whether [data] names a file in the site's own folder (a relative path)."""
-    return data.get("name") == "file" and not Path(str(data.get("path", ""))).is_absolute()
+    return registry.reads_files(data) and not Path(str(data.get("path", ""))).is_absolute()
 
 
 def _existing_data(folder: Path) -> Values:
@@ -388,4 +388,4 @@ def check_files(folder: Path, server: Values, sites: dict[str, Files]) -> None:
 
 def _is_available(data: Values) -> bool:
     """Whether the data that [data] names can be loaded on this machine."""
-    return data.get("name") != "file" or Path(str(data["path"])).exists()
+    return not registry.reads_files(data) or Path(str(data["path"])).exists()

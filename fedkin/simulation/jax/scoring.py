@@ -182,9 +182,13 @@ class JaxScorer:
         scored = [self._run(score_programs.raw_scores, whole, part) for part in batches]
         return _rows_of(scored)[place]
 
-    def embeddings(self, clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "t e"]:
-        """The embeddings of all training samples of all clients by the model's frozen network."""
-        place, batches = self._blocks(clients, np.zeros(len(clients), np.int64), "train")
+    def embeddings(
+        self, clients: Int[np.ndarray, "n"], split: str = "train"
+    ) -> Float[np.ndarray, "t e"]:
+        """The embeddings of all samples of all clients by the model's frozen network."""
+        if not self._data.part(split).sizes[clients].sum():
+            return np.zeros((0, self._model.spec.embedding), np.float32)
+        place, batches = self._blocks(clients, np.zeros(len(clients), np.int64), split)
         frozen = frozen_on(self._mesh, self._model)
         found = [
             score_programs.embeddings(self._model, self._mesh, part, frozen) for part in batches

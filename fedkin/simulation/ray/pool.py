@@ -162,6 +162,10 @@ class ActorPool:
         """Connect to Ray, and start all actors."""
         cluster = self._cluster = self._connect()
         self.ray = cluster.ray
+        # Imported here, since it needs Ray.
+        from fedkin.simulation.ray.script_classes import check_classes
+
+        check_classes(self._model)
         packed = self.data.packed  # in a folder that every machine must reach
         held: FederatedData | _PackedData = self.data
         if packed is not None:

@@ -195,11 +195,14 @@ class RayScorer:
         scores = self._pool.compute("scorer.scores", (model,), parts)
         return _by_sample(dealt, self._sizes(clients, split), scores)
 
-    def embeddings(self, clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "t e"]:
-        """The embeddings of all training samples of all clients by the model's frozen network."""
-        dealt = self._deal(clients, "train")
-        found = self._pool.compute("scorer.embeddings", (), [(clients[rows],) for rows in dealt])
-        return _by_sample(dealt, self._sizes(clients, "train"), found)
+    def embeddings(
+        self, clients: Int[np.ndarray, "n"], split: str = "train"
+    ) -> Float[np.ndarray, "t e"]:
+        """The embeddings of all samples of all clients by the model's frozen network."""
+        dealt = self._deal(clients, split)
+        parts = [(clients[rows], split) for rows in dealt]
+        found = self._pool.compute("scorer.embeddings", (), parts)
+        return _by_sample(dealt, self._sizes(clients, split), found)
 
     def _deal(self, clients: Int[np.ndarray, "n"], split: str) -> Rows:
         """The rows (clients with their models) of each actor.

@@ -105,12 +105,31 @@ class AdaptedNetwork(nn.Module):
         }
         return entries | dict(self.named_buffers())
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Scores [B C] of samples."""
+    def forward(self, x: Tensor, embeds: bool = False) -> Tensor:
+        """Scores [B C] of samples.
+
+        Args:
+            x: samples.
+            embeds: whether to return the inputs of the last layer [B d] in place of the scores.
+        """
+        if embeds:
+            return self._last_inputs(x)
         outputs = self._inputs.call(self._network, x)
         if self._last is None:
             return scores_of(outputs).float()
         return self._last(self._inputs.pooled(outputs.last_hidden_state, x))
+
+    def _last_inputs(self, x: Tensor) -> Tensor:
+        """The inputs of the last layer [B d]; the mean over positions of inputs [B L d]."""
+        (last,) = (layer for layer in self.modules() if isinstance(layer, NewHead))
+        inputs: list[Tensor] = []
+        hook = last.register_forward_pre_hook(lambda _, given: inputs.append(given[0]))
+        try:
+            self(x)
+        finally:
+            hook.remove()
+        found = inputs[-1]
+        return self._inputs.pooled(found, x) if found.ndim == 3 else found.float()
 
     def of_backbone(self) -> type:
         """The class of the frozen network."""

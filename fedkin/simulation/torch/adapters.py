@@ -160,7 +160,7 @@ def torch_adapter(
         spec = replace(spec, head=None, head_bias=None)
     return TorchAdapter(
         name=name,
-        spec=spec,
+        spec=replace(spec, embedding=0 if last is None else _embedding_length(built, x)),
         module=built,
         threads=threads,
         make=partial(copied, built),
@@ -264,6 +264,14 @@ def _new_head(network: nn.Module, own: DenseLayer | None, shape: tuple[int, int]
     last = NewHead(inputs, outputs, bias=replaced.bias is not None)
     replace_layer(network, replaced, last)
     return last
+
+
+def _embedding_length(built: AdaptedNetwork, x: Tensor) -> int:
+    """Length of a sample's embedding, the input of the last layer; 0 if a sample has no single
+    one."""
+    with torch.no_grad():
+        found = built(x, embeds=True)
+    return int(found.shape[1]) if found.ndim == 2 and len(found) == len(x) else 0
 
 
 def _check_used(built: AdaptedNetwork, backbone: str, x: Tensor) -> None:

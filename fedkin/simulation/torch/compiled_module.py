@@ -61,6 +61,11 @@ def compile_module(model: FlatModule) -> Model:
     def applied(arrays: Arrays) -> Callable[[Leaves, Array, Array | None], Array]:
         return lambda leaves, x, key: call(leaves, arrays, x, key, training=False)[0]
 
+    def embedded(arrays: Arrays, x: Array) -> Array:
+        # With B = 0 the factors add nothing.
+        zeros = unflatten(jnp.zeros(model.spec.parameters, jnp.float32))
+        return call(zeros, arrays, x, None, training=False, embeds=True)[0]
+
     def fit(leaves: Leaves, x: Array, mask: Array, key: Array | None) -> tuple[Array, Leaves]:
         with counting(mask):
             return call(leaves, {}, x, key, training=True)
@@ -76,13 +81,17 @@ def compile_module(model: FlatModule) -> Model:
     )
     if frozen is not None:
         # A frozen network is in evaluation mode in training too, so that there is one pass.
-        return replace(made, frozen=frozen, applied=applied)
+        has_embedding = model.spec.embedding > 0
+        return replace(
+            made, frozen=frozen, applied=applied, embedded=embedded if has_embedding else None
+        )
     return replace(made, fit=fit, statistics=fixed)
 
 
 def _call(module: nn.Module) -> Callable[..., tuple[Array, Leaves]]:
     """A function ``(leaves, frozen arrays, x, key, training) -> scores, leaves after the call``.
 
+    With ``embeds=True`` an adapter returns the inputs of its last layer in place of the scores.
     Leaves are the module's tensors. They are returned because the module may change some of them in
     place, such as running statistics.
     """
@@ -95,7 +104,12 @@ def _call(module: nn.Module) -> Callable[..., tuple[Array, Leaves]]:
     constants = _constants(module)
 
     def call(
-        leaves: Leaves, frozen: Arrays, x: Array, key: Array | None, training: bool
+        leaves: Leaves,
+        frozen: Arrays,
+        x: Array,
+        key: Array | None,
+        training: bool,
+        **options: bool,
     ) -> tuple[Array, Leaves]:
         # torchax needs a key even for a module that draws no random numbers.
         prng = jax.random.key(0) if key is None else key
@@ -104,7 +118,7 @@ def _call(module: nn.Module) -> Callable[..., tuple[Array, Leaves]]:
             fixed = {**constants, **frozen}
             held = {name: Wrapped(jnp.asarray(value), env) for name, value in fixed.items()}
             scores = torch.func.functional_call(
-                by_mode[training], {**state, **held}, (Wrapped(x, env),)
+                by_mode[training], {**state, **held}, (Wrapped(x, env),), options
             )
             return scores.jax(), [state[name].jax() for name in names]
 

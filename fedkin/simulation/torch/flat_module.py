@@ -4,7 +4,7 @@ concatenated."""
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -59,6 +59,14 @@ class FlatModule:
             for name, entry in float_entries(network).items():
                 entry.copy_(torch.tensor(flat[self.spec.slices[name]]).reshape(entry.shape))
         return network
+
+    def embedded(self, batches: Iterable[Tensor]) -> Iterator[Tensor]:
+        """The embeddings of batches by the frozen network of an adapter: the inputs of its last
+        layer [B d]."""
+        # With B = 0 the factors add nothing.
+        network = self.network(np.zeros(self.spec.parameters, np.float32)).eval()
+        for batch in batches:
+            yield network(batch, embeds=True)
 
     @contextmanager
     def torch_settings(self) -> Iterator[None]:

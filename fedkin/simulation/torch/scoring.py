@@ -88,12 +88,21 @@ class TorchScorer:
         rows = self._scores(model[None], clients, np.zeros(len(clients), np.int64), split)
         return np.concatenate(rows or [np.zeros((0, self._data.classes), np.float32)])
 
-    def embeddings(self, clients: Int[np.ndarray, "n"]) -> Float[np.ndarray, "t e"]:
-        """A network of PyTorch has no embeddings here: its ``spec.embedding`` is 0."""
-        raise ModelError(
-            f"PyTorch computes no embeddings by the network {self._model.name!r}; use a backbone "
-            "of fk.models.from_transformers"
-        )
+    def embeddings(
+        self, clients: Int[np.ndarray, "n"], split: str = "train"
+    ) -> Float[np.ndarray, "t e"]:
+        """The embeddings of all samples of all clients by the model's frozen network: the inputs of
+        its last layer. Raises ModelError for a model without a frozen network."""
+        if not self._model.spec.embedding:
+            raise ModelError(
+                f"the network {self._model.name!r} has no frozen part that embeds samples; make "
+                "the model with fk.lora"
+            )
+        rows = self._data.part(split).select(clients).rows
+        x = to_tensor(self._data.x[rows])
+        with self._model.torch_settings(), torch.inference_mode():
+            found = [part.numpy() for part in self._model.embedded(x.split(_WIDTH))]
+        return np.concatenate(found)
 
     def score(
         self,

@@ -17,7 +17,7 @@ from fedkin.config.server import load_client, load_server
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.server.deploy import check as checks
 from fedkin.server.deploy.build_node import node_from_config
-from fedkin.server.deploy.configurations import configurations
+from fedkin.server.deploy.configurations import check_files, configurations
 from fedkin.server.deploy.run_server import RemoteWorlds
 from fedkin.server.message import RpcMessage
 from tests.models.tiny_bert import WIDTH, write_bert
@@ -160,6 +160,28 @@ def test_sites_that_compute_features_train_the_layers_above(texts: Path) -> None
     (texts / "server.toml").write_text(tomli_w.dumps(server))
     reply = answer(texts, "server.toml", "a")
     assert "refused" not in reply.header
+
+
+def test_texts_may_lie_in_the_folders_of_the_sites(texts: Path) -> None:
+    """A relative path starts there, and the check of new files does not look elsewhere."""
+    server, sites = configurations(texts, ["a", "b"], ["a", "b"], features_settings(texts), False)
+    assert all("clients" not in content["client"] for content in sites.values())
+    check_files(texts, server, sites)
+
+
+def test_labels_of_texts_have_the_order_of_all_sites(texts: Path) -> None:
+    for name, answers in (("a", ("yes", "no")), ("b", ("maybe", "yes"))):
+        lines = [f"the cat sat,{answers[row % 2]}" for row in range(8)]
+        (texts / name / "remarks.csv").write_text("\n".join(["remark,answer", *lines]) + "\n")
+    settings = [*features_settings(texts), 'data.label_names=["yes", "no", "maybe"]']
+    server, sites = configurations(texts, ["a", "b"], ["a", "b"], settings, False)
+    assert server["samples"]["labels"] == ["yes", "no", "maybe"]
+    for name in ("a", "b"):
+        sites[name]["data"].pop("label_names", None)  # [samples] has them
+        path = texts / name / "client.toml"
+        path.write_text(tomli_w.dumps(sites[name]))
+        node = node_from_config(load_client(path))
+        assert node is not None
 
 
 def test_a_site_with_the_inputs_of_another_layer_is_refused(texts: Path) -> None:

@@ -9,12 +9,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import equinox as eqx
+import jax
 import numpy as np
 import pytest
 
 import fedkin as fk
 from fedkin.config.run import load
-from fedkin.core.errors import ConfigError, DataError, TaskError, WorkerError
+from fedkin.core.errors import ConfigError, DataError, ModelError, TaskError, WorkerError
 from fedkin.core.randomness import Stream
 from fedkin.scenarios.population import Population
 from fedkin.simulation import run_rows
@@ -297,3 +299,33 @@ def test_actors_open_packed_data_with_the_task_type_of_the_run(tmp_path: Path) -
     assert private.packed is not None
     found = _PackedData(private.packed.folder, private.task_type).opened()
     assert found.task_type.centre == 0 and found.packed == packed.packed
+
+
+class AtTopLevel(eqx.Module):
+    """A module whose class other processes can import."""
+
+    layer: eqx.nn.Linear
+
+    def __call__(self, x: Any) -> Any:
+        return self.layer(x)
+
+
+@pytest.mark.parametrize("lora", [False, True])
+def test_modules_whose_class_actors_cannot_import_are_named(lora: bool) -> None:
+    """Otherwise their layers would be lost on the way."""
+    from fedkin.simulation.ray.script_classes import check_classes
+
+    class Local(AtTopLevel):
+        pass
+
+    data = fk.data.digits(clients=3)
+    layer = eqx.nn.Linear(64, 10, key=jax.random.key(0))
+
+    def model_of(net: Any) -> Any:
+        return (
+            fk.lora(data, net, rank=2, targets=("layer",), head=False) if lora else fk.as_model(net)
+        )
+
+    check_classes(model_of(AtTopLevel(layer)))
+    with pytest.raises(ModelError, match=r"class Local .* within a function, .* top level of a"):
+        check_classes(model_of(Local(layer)))
