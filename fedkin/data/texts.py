@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,20 @@ def texts(
     )
 
 
+def check_options_of_texts(arguments: Mapping[str, Any]) -> None:
+    """Raise ConfigError if ``fk.data.from_pandas`` got an option that does not apply to texts.
+
+    Args:
+        arguments: its arguments by name; an option that is not given is None.
+    """
+    of_text = {name: arguments[name] for name in ("tokenizer", "length")}
+    check_text(arguments["text"], of_text, arguments["features"])
+    applying = inspect.signature(frame_texts).parameters
+    for name, value in arguments.items():
+        if value is not None and name not in applying:
+            raise ConfigError(f"{name} does not apply to texts; leave out {name}={value!r}")
+
+
 def frame_texts(
     frame: Any,
     *,
@@ -99,7 +114,6 @@ def frame_texts(
     tokenizer: Any,
     client: str | None,
     length: int | None,
-    features: Any,
     partition: str | None,
     num_clients: int | None,
     classes_per_client: int | None,
@@ -109,28 +123,21 @@ def frame_texts(
     label_names: Sequence[str] | None,
     name: str,
     seed: int,
-    **others: Any,
 ) -> FederatedData:
     """A federation of texts for ``fk.data.from_pandas``, whose arguments these are.
 
     Args:
         frame: a DataFrame.
         text, label, tokenizer, client, length, label_names: as for ``texts``.
-        features: None, since texts have no other features.
         partition, num_clients, classes_per_client, alpha, min_samples, test, seed: as for
             ``from_pandas``.
         name: name of the data.
-        others: options that do not apply to texts, which must be None.
 
     Raises:
         DataError: as for ``texts``.
-        ConfigError: as for ``texts``, or another option is set.
+        ConfigError: as for ``texts``.
     """
-    check_text(text, {"tokenizer": tokenizer, "length": length}, features)
-    assert text is not None  # checked
-    for option, value in others.items():
-        if value is not None:
-            raise ConfigError(f"{option} does not apply to texts; leave out {option}={value!r}")
+    assert text is not None  # checked by ``check_options_of_texts``
     options = own_partition(
         partition=partition,
         clients=num_clients,
