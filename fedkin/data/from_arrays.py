@@ -17,7 +17,7 @@ from fedkin.data.partition_options import PartitionOptions, checked, own_partiti
 from fedkin.data.split_column import test_share
 from fedkin.data.table_options import TableOptions
 from fedkin.data.tables import Columns, table_samples
-from fedkin.data.texts import check_options_of_texts, frame_texts
+from fedkin.data.texts import FrameOfTexts
 from fedkin.data.user_arrays import user_array
 from fedkin.data.user_samples import OwnSamples
 
@@ -234,24 +234,7 @@ def from_pandas(
             not apply to the partition.
     """
     if text is not None or tokenizer is not None or length is not None:
-        check_options_of_texts(locals())
-        return frame_texts(
-            frame,
-            text=text,
-            label=label,
-            tokenizer=tokenizer,
-            client=client,
-            length=length,
-            partition=partition,
-            num_clients=num_clients,
-            classes_per_client=classes_per_client,
-            alpha=alpha,
-            min_samples=min_samples,
-            test=test,
-            label_names=label_names,
-            name=name,
-            seed=seed,
-        )
+        return FrameOfTexts.of(locals()).federation()
     options = own_partition(
         partition=partition,
         clients=num_clients,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -92,73 +91,75 @@ def texts(
     )
 
 
-def check_options_of_texts(arguments: Mapping[str, Any]) -> None:
-    """Raise ConfigError if ``fk.data.from_pandas`` got an option that does not apply to texts.
+@dataclass(frozen=True)
+class FrameOfTexts:
+    """The arguments of ``fk.data.from_pandas`` that apply to texts.
 
-    Args:
-        arguments: its arguments by name; an option that is not given is None.
-    """
-    of_text = {name: arguments[name] for name in ("tokenizer", "length")}
-    check_text(arguments["text"], of_text, arguments["features"])
-    applying = inspect.signature(frame_texts).parameters
-    for name, value in arguments.items():
-        if value is not None and name not in applying:
-            raise ConfigError(f"{name} does not apply to texts; leave out {name}={value!r}")
-
-
-def frame_texts(
-    frame: Any,
-    *,
-    text: str | None,
-    label: str,
-    tokenizer: Any,
-    client: str | None,
-    length: int | None,
-    partition: str | None,
-    num_clients: int | None,
-    classes_per_client: int | None,
-    alpha: float | int | None,
-    min_samples: int | None,
-    test: Any,
-    label_names: Sequence[str] | None,
-    name: str,
-    seed: int,
-) -> FederatedData:
-    """A federation of texts for ``fk.data.from_pandas``, whose arguments these are.
-
-    Args:
+    Attributes:
         frame: a DataFrame.
         text, label, tokenizer, client, length, label_names: as for ``texts``.
         partition, num_clients, classes_per_client, alpha, min_samples, test, seed: as for
             ``from_pandas``.
         name: name of the data.
-
-    Raises:
-        DataError: as for ``texts``.
-        ConfigError: as for ``texts``.
     """
-    assert text is not None  # checked by ``check_options_of_texts``
-    options = own_partition(
-        partition=partition,
-        clients=num_clients,
-        classes_per_client=classes_per_client,
-        alpha=alpha,
-        min_samples=min_samples,
-    )
-    _check_source(client, options)
-    by_column = isinstance(test, str)
-    return text_federation(
-        frame,
-        name,
-        columns=_columns(text, label, client),
-        split=test if by_column else None,
-        reader=token_reader(tokenizer),
-        length=length,
-        label_names=label_names,
-        options=options,
-        fraction=1 if by_column else test_share(test),
-        seed=seed,
-    )
+
+    frame: Any
+    text: str
+    label: str
+    tokenizer: Any
+    client: str | None
+    length: int | None
+    partition: str | None
+    num_clients: int | None
+    classes_per_client: int | None
+    alpha: float | int | None
+    min_samples: int | None
+    test: Any
+    label_names: Sequence[str] | None
+    name: str
+    seed: int
+
+    @classmethod
+    def of(cls, arguments: Mapping[str, Any]) -> FrameOfTexts:
+        """Those of all arguments that apply to texts.
+
+        Args:
+            arguments: the arguments of ``from_pandas`` by name.
+
+        Raises:
+            ConfigError: another option is set, or the column of texts or the tokenizer is missing.
+        """
+        of_text = {name: arguments[name] for name in ("tokenizer", "length")}
+        check_text(arguments["text"], of_text, arguments["features"])
+        applying = {field.name: arguments[field.name] for field in fields(cls)}
+        for name, value in arguments.items():
+            if value is not None and name not in applying:
+                raise ConfigError(f"{name} does not apply to texts; leave out {name}={value!r}")
+        return cls(**applying)
+
+    def federation(self) -> FederatedData:
+        """The federation. Raises DataError and ConfigError as ``texts`` does."""
+        options = own_partition(
+            partition=self.partition,
+            clients=self.num_clients,
+            classes_per_client=self.classes_per_client,
+            alpha=self.alpha,
+            min_samples=self.min_samples,
+        )
+        _check_source(self.client, options)
+        by_column = isinstance(self.test, str)
+        return text_federation(
+            self.frame,
+            self.name,
+            columns=_columns(self.text, self.label, self.client),
+            split=self.test if by_column else None,
+            reader=token_reader(self.tokenizer),
+            length=self.length,
+            label_names=self.label_names,
+            options=options,
+            fraction=1 if by_column else test_share(self.test),
+            seed=self.seed,
+        )
 
 
 def _check_source(client: str | None, options: PartitionOptions | None) -> None:
