@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 
     from fedkin.analysis.repeated_runs import RepeatedRuns
     from fedkin.config.run import RunConfig
+    from fedkin.core.records import Record
     from fedkin.run.run import Run
 
 
@@ -124,7 +128,25 @@ def _execute(config: RunConfig, folder: Path, resume: bool, track: list[str]) ->
 
     opening = f"kept in {folder}; live page: {command('watch', folder)}"
     with ProgressDisplay(config.run.rounds, opening=opening) as display:
-        return execute(config, out=folder, resume=resume, on_round=display, track=track)
+
+        def on_round(record: Record) -> None:
+            display(record)
+            _begin_imports()
+
+        return execute(config, out=folder, resume=resume, on_round=on_round, track=track)
+
+
+@cache
+def _begin_imports() -> None:
+    """Begin to import the libraries of tables in another thread, once. The table of clients needs
+    them after the last round, and rounds often wait for files or for compiled programs."""
+    threading.Thread(target=_import_tables, name="imports of tables").start()
+
+
+def _import_tables() -> None:
+    """Import pandas, and pyarrow's files."""
+    importlib.import_module("pandas")
+    importlib.import_module("pyarrow.parquet")
 
 
 def _execute_seeds(

@@ -11,6 +11,7 @@ import math
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from fedkin.models.convolution import convolve, pooled, same_padding, windows
@@ -77,6 +78,11 @@ def glorot(key: Array, shape: tuple[int, ...]) -> Array:
     return jax.random.uniform(key=key, shape=shape, dtype=jnp.float32, minval=-limit, maxval=limit)
 
 
+def zeros(size: int) -> Array:
+    """A vector of zeros, such as the first biases. No program is compiled for it."""
+    return jnp.asarray(np.zeros(size, np.float32))
+
+
 class Dense(eqx.Module):
     """A dense layer, y = x w^T + b."""
 
@@ -85,7 +91,7 @@ class Dense(eqx.Module):
 
     def __init__(self, inputs: int, outputs: int, key: Array) -> None:
         self.weight = glorot(key, (outputs, inputs))
-        self.bias = jnp.zeros(outputs, jnp.float32)
+        self.bias = zeros(outputs)
 
     def __call__(self, x: Float[Array, "B i"]) -> Float[Array, "B o"]:
         return product(x, self.weight) + self.bias
@@ -110,7 +116,7 @@ class Conv(eqx.Module):
         bias: bool = True,
     ) -> None:
         self.weight = glorot(key, (outputs, inputs, size, size))
-        self.bias = jnp.zeros(outputs, jnp.float32) if bias else None
+        self.bias = zeros(outputs) if bias else None
         self.stride = stride
         self.same = same
 
