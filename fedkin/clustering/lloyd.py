@@ -124,13 +124,13 @@ def _starts(points: _Points, clusters: int, rng: np.random.RandomState) -> Int[n
     chosen = [int(rng.choice(len(weights), p=weights / weights.sum()))]
     nearest = points.distances(points.x[chosen]).astype(kind)[0]
     total = nearest @ weights
-    whole = points.norms.astype(kind) @ weights
+    whole = float(points.norms @ weights)
     for _ in range(1, clusters):
         # A uniform number below the sum of all distances hits a point with probability proportional
         # to its distance.
         thresholds = rng.uniform(size=trials) * total
         cumulative = np.cumsum(weights * nearest)
-        _check_apart(thresholds[:, None], cumulative, margin * total)
+        _check_apart(thresholds[:, None], cumulative, margin * float(total))
         candidates = np.minimum(np.searchsorted(cumulative, thresholds), len(nearest) - 1)
         distances = np.minimum(nearest, points.distances(points.x[candidates]).astype(kind))
         totals = (distances @ weights[:, None])[:, 0]

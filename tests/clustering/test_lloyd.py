@@ -19,7 +19,8 @@ def sklearn_labels(points, clusters, seed, max_iter, weights):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_labels_equal_those_of_scikit_learn() -> None:
+@pytest.mark.parametrize(("kind", "least"), [(np.float64, 100), (np.float32, 60)])
+def test_labels_equal_those_of_scikit_learn(kind: type, least: int) -> None:
     rng = np.random.default_rng(0)
     compared = 0
     for seed in range(120):
@@ -28,6 +29,7 @@ def test_labels_equal_those_of_scikit_learn() -> None:
         points = rng.standard_normal((n, int(rng.integers(2, 9))))
         if seed % 3 == 0:  # the embedding of FedGroup has points of this kind
             points = (1 - points / np.linalg.norm(points, axis=1, keepdims=True)) / 2
+        points = points.astype(kind)
         weights = rng.random(n) if seed % 4 == 0 else None
         max_iter = (1, 2, 20, 300)[seed % 4]
         try:
@@ -37,7 +39,7 @@ def test_labels_equal_those_of_scikit_learn() -> None:
         compared += 1
         expected = sklearn_labels(points, clusters, seed, max_iter, weights)
         np.testing.assert_array_equal(ours, expected)
-    assert compared > 90
+    assert compared >= least
 
 
 @pytest.mark.parametrize(
