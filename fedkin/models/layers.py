@@ -14,8 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from fedkin.models.convolution import convolve, pooled, same_padding, windows
+from fedkin.models.convolution import convolve, pooled, windows
 from fedkin.models.convolution import max_pool as max_pool
+from fedkin.models.plain_convolution import same_padding
 
 # Up to this batch size, and from this number of outputs on, ``product`` computes the weight
 # gradient as a sum over samples instead of a matrix product.
