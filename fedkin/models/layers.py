@@ -23,7 +23,7 @@ from fedkin.models.plain_convolution import same_padding
 _UNROLLED_BATCH = 32
 _UNROLLED_WIDTH = 64
 # From this number of weights on, ``product`` copies its input first.
-_LARGE = 2**18
+_LARGE = 2**17
 
 
 @jax.custom_vjp
