@@ -88,7 +88,13 @@ def lloyd_labels(
     smallest = np.inf
     for _ in range(restarts):
         starts = _starts(prepared, clusters, rng)
-        labels, inertia = _fit(prepared, prepared.x[starts], max_iter, tolerance, margin)
+        labels, inertia = _fit(
+            points=prepared,
+            centres=prepared.x[starts],
+            max_iter=max_iter,
+            tolerance=tolerance,
+            margin=margin,
+        )
         if best is None:
             best = labels
             smallest = inertia

@@ -29,7 +29,7 @@ class _SpareMemory:
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Shaped[np.ndarray, "..."]:
         """An array with any content, in the spare memory if it suffices."""
         size = math.prod(shape) * np.dtype(dtype).itemsize
-        memory = self.memory
+        memory: Any = self.memory
         self.memory = None
         if memory is None or memory.nbytes < size:
             # With room for more rows. The system provides memory only where something is written.

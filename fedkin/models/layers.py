@@ -52,7 +52,7 @@ def _product_backward(saved: tuple[Array, Array, Any], g: Any) -> tuple[Array, A
     """Gradients of the product x w^T with respect to x and w, from the gradient g of the result."""
     x, w, wanted = saved
     if isinstance(g, SymbolicZero):
-        g = jnp.zeros(g.shape, g.dtype)
+        g = jnp.zeros(g.shape, jnp.float32)
     by_x = g @ w
     few_samples = len(x) <= _UNROLLED_BATCH
     wide = len(w) >= _UNROLLED_WIDTH

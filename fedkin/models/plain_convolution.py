@@ -17,7 +17,12 @@ Padding = tuple[tuple[int, int], tuple[int, int]]
 def plain(
     x: Float[Array, "B H W i"], kernel: Float[Array, "p q i o"], padding: Padding
 ) -> Float[Array, "B h w o"]:
-    """XLA's convolution with this padding, without a stride."""
+    """XLA's convolution without a stride.
+
+    Args:
+        x, kernel: images and kernel.
+        padding: zeros around the images, or rows and columns to cut off if negative.
+    """
     return _plain_of(padding)(x, kernel)
 
 

@@ -81,7 +81,7 @@ def _by_parts_backward(
     """Gradients of images and kernel, from the gradient g of the convolution."""
     x, kernel = saved
     pairs = list(_pairs(x, len(kernel), stride, same))
-    by_image = [_by_image(g, kernel, stride, rows, columns) for rows, columns in pairs]
+    by_image = [_by_image(g, kernel, stride, pair) for pair in pairs]
     by_kernel = {
         (rows.first_weight, columns.first_weight): _by_kernel(x, g, rows, columns)
         for rows, columns in pairs
@@ -100,7 +100,10 @@ _by_parts.defvjp(_by_parts_forward, _by_parts_backward)
 
 
 def _by_image(
-    g: Float[Array, "B h w o"], kernel: Float[Array, "k k i o"], stride: int, *parts: _Part
+    g: Float[Array, "B h w o"],
+    kernel: Float[Array, "k k i o"],
+    stride: int,
+    pair: tuple[_Part, _Part],
 ) -> Float[Array, "B m n i"]:
     """Gradient of one of the smaller images: g convolved with the flipped weights of the part.
 
@@ -108,9 +111,9 @@ def _by_image(
         g: gradient of the convolution.
         kernel: all weights.
         stride: s.
-        parts: of the rows, and of the columns.
+        pair: the parts of the rows and of the columns.
     """
-    rows, columns = parts
+    rows, columns = pair
     weights = kernel[rows.first_weight :: stride, columns.first_weight :: stride]
     return plain(g, weights[::-1, ::-1].transpose(0, 1, 3, 2), (rows.back, columns.back))
 
@@ -119,7 +122,13 @@ def _by_kernel(
     x: Float[Array, "B H W i"], g: Float[Array, "B h w o"], rows: _Part, columns: _Part
 ) -> Float[Array, "p q i o"]:
     """Gradient of the weights of a part. It is a convolution with the input channels as the batch,
-    the images as the channels, and g as the kernel."""
+    the images as the channels, and g as the kernel.
+
+    Args:
+        x: images.
+        g: gradient of the convolution.
+        rows, columns: the parts of both axes.
+    """
     pixels = x[:, rows.pixels, columns.pixels].transpose(3, 1, 2, 0)
     by_channel = plain(pixels, g.transpose(1, 2, 0, 3), (rows.around, columns.around))
     return by_channel.transpose(1, 2, 0, 3)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,8 @@ from fedkin.clustering.lloyd import CloseDecision, lloyd_labels
 
 
 def sklearn_labels(points, clusters, seed, max_iter, weights):
-    fit = KMeans(clusters, n_init=10, max_iter=max_iter, random_state=seed)
+    restarts: Any = 10
+    fit = KMeans(clusters, n_init=restarts, max_iter=max_iter, random_state=seed)
     return fit.fit_predict(points, sample_weight=weights)
 
 

@@ -20,7 +20,7 @@ def address(array: np.ndarray) -> int:
     return array.ctypes.data
 
 
-def test_a_copy_equals_that_of_numpy() -> None:
+def test_a_copy_equals_numpys_concatenation() -> None:
     first = appended(table(3), table(2, start=7.0))
     np.testing.assert_array_equal(first[:, 0], [0, 1, 2, 7, 8])
     np.testing.assert_array_equal(first[:, -1], [0, 1, 2, 7, 8])
@@ -61,6 +61,16 @@ def test_a_larger_table_gets_new_memory() -> None:
     third = appended(second, table(9))
     assert address(third) != before
     np.testing.assert_array_equal(third[:, 0], [0, 1, 2, *range(9)])
+
+
+def test_the_largest_memory_is_kept() -> None:
+    small = appended(table(3), table(0))
+    large = appended(small, table(9))
+    last = appended(large, table(0))
+    before = address(large)
+    del large
+    del small  # its memory is smaller than the one that is kept already
+    assert address(appended(last, table(0))) == before
 
 
 def test_small_tables_and_other_types_are_concatenated() -> None:

@@ -294,7 +294,7 @@ def test_large_windows_with_a_stride_are_convolved_by_parts() -> None:
 
     def windows(channels: int) -> bool:
         kernel = normal((5, 5, channels, 16))
-        program = jax.make_jaxpr(lambda *at: convolve(*at, 2, True))(x[..., :channels], kernel)
+        program = jax.make_jaxpr(lambda x: convolve(x, kernel, 2, True))(x[..., :channels])
         return f",{25 * channels}]" in str(program)
 
     assert not windows(16)
