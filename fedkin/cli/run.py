@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
     from fedkin.core.records import Record
     from fedkin.run.run import Run
 
+
+_SHORT_RUN = 3  # seconds of rounds without a collection of garbage
 
 Trackers = Annotated[
     list[str] | None,
@@ -83,7 +87,7 @@ def run_command(
     """Run a method, and the methods to compare it with (run.against).
 
     Without arguments: FedGroup and FedAvg on handwritten digits."""
-    with error_exit():
+    with error_exit(), _collection_paused():
         if out and resume:
             raise ConfigError(
                 "--out and --resume exclude each other, because a resumed run stays in its folder"
@@ -96,6 +100,7 @@ def run_command(
         method = config.method.name.rpartition(":")[2]
         folder = resume or out or new_run_folder(f"{config.description().data_title}-{method}")
         if config.run.seeds:
+            gc.enable()
             with _resumable(folder):
                 repeated = _execute_seeds(
                     config=config,
@@ -127,13 +132,32 @@ def _execute(config: RunConfig, folder: Path, resume: bool, track: list[str]) ->
     from fedkin.run.simulate import execute
 
     opening = f"kept in {folder}; live page: {command('watch', folder)}"
+    began = time.monotonic()
     with ProgressDisplay(config.run.rounds, opening=opening) as display:
 
         def on_round(record: Record) -> None:
             display(record)
+            if time.monotonic() - began > _SHORT_RUN:
+                gc.enable()
             _begin_imports()
 
         return execute(config, out=folder, resume=resume, on_round=on_round, track=track)
+
+
+@contextmanager
+def _collection_paused() -> Iterator[None]:
+    """Context manager in which Python collects no garbage, unless the command enables it.
+
+    Imports and compilations make many objects that stay. Looking through them again and again took
+    a sixth of a short run. A run of more than ``_SHORT_RUN`` seconds enables it after a round.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 @cache
