@@ -5,7 +5,8 @@ results is shown.
 
 Each work is a new process. The works take turns with an import of JAX, so that the ratios of
 processor time apply to other machines too. The first run has no compiled programs (an empty
-FEDKIN_CACHE). Byte code exists, as pip writes it when it installs a package.
+FEDKIN_CACHE). Byte code exists, as pip writes it when it installs a package: a run before the
+measurements writes it, also for a checkout, and where PYTHONDONTWRITEBYTECODE is set.
 """
 
 from __future__ import annotations
@@ -80,25 +81,27 @@ def table(turns: int) -> list[list[str]]:
 
 def works_in(folder: Path) -> dict[str, Callable[[], Cost]]:
     """The works by name; each call starts one and measures it. ``folder`` is for their files."""
-    python = [sys.executable, "-c"]
+    byte_code = {"PYTHONPYCACHEPREFIX": str(folder / "byte-code"), "PYTHONDONTWRITEBYTECODE": ""}
+
+    def imported(package: str) -> Cost:
+        code = f"import {package}; print('ready', flush=True)"
+        return cost([sys.executable, "-c", code], "ready", byte_code)
+
+    def run(cache: Path) -> Cost:
+        """A run, until the heading of its table of results. ``cache`` has the compiled programs."""
+        out = tempfile.mkdtemp(dir=folder)
+        command = [sys.executable, "-m", "fedkin", "run", "--rounds", "20", "--out", f"{out}/run"]
+        return cost(command, "final", byte_code | {"FEDKIN_CACHE": str(cache)})
+
     return {
-        REFERENCE: lambda: cost([*python, "import jax; print('ready', flush=True)"], "ready"),
-        "import fedkin": lambda: cost(
-            [*python, "import fedkin; print('ready', flush=True)"], "ready"
-        ),
+        REFERENCE: lambda: imported("jax"),
+        "import fedkin": lambda: imported("fedkin"),
         "a run of 20 rounds, until its table": lambda: run(folder / "programs"),
         "the same without compiled programs": lambda: run(Path(tempfile.mkdtemp(dir=folder))),
     }
 
 
-def run(cache: Path) -> Cost:
-    """A run, until the heading of its table of results. ``cache`` has the compiled programs."""
-    out = tempfile.mkdtemp(dir=cache.parent)
-    command = [sys.executable, "-m", "fedkin", "run", "--rounds", "20", "--out", f"{out}/run"]
-    return cost(command, "final", {"FEDKIN_CACHE": str(cache)})
-
-
-def cost(command: list[str], word: str, environment: dict[str, str] | None = None) -> Cost:
+def cost(command: list[str], word: str, environment: dict[str, str]) -> Cost:
     """Seconds of a process until it prints a line with a word.
 
     Args:
@@ -109,7 +112,7 @@ def cost(command: list[str], word: str, environment: dict[str, str] | None = Non
     start = perf_counter()
     with subprocess.Popen(
         command,
-        env={**os.environ, **(environment or {})},
+        env={**os.environ, **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,

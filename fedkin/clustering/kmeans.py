@@ -5,9 +5,13 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float, Int
 
+from fedkin.clustering.lloyd import CloseDecision, lloyd_labels
 from fedkin.core.errors import MethodError
 from fedkin.core.one_thread import one_thread
 
+# Largest number of distances of points and centres for which ``kmeans`` does without scikit-learn.
+# For more of them scikit-learn is faster, even with the time of its import.
+_FEW_DISTANCES = 10_000
 _MAX_SMALL = 100  # largest number of points that ``kmeans_small`` clusters itself
 
 
@@ -33,14 +37,46 @@ def kmeans(
     Raises:
         MethodError: there are fewer distinct points than clusters.
     """
-    from sklearn.cluster import KMeans
-
     distinct = distinct_rows(points)
     if distinct < clusters:
         raise MethodError(
             f"{clusters} clusters need at least {clusters} distinct points, but only {distinct} of "
             f"the {len(points)} points are distinct; use fewer clusters"
         )
+    if len(points) * clusters <= _FEW_DISTANCES:
+        try:
+            return lloyd_labels(
+                points=points,
+                clusters=clusters,
+                seed=seed,
+                restarts=restarts,
+                max_iter=max_iter,
+                weights=weights,
+            )
+        except CloseDecision:
+            pass  # scikit-learn decides
+    return _by_scikit_learn(
+        points=points,
+        clusters=clusters,
+        seed=seed,
+        restarts=restarts,
+        max_iter=max_iter,
+        weights=weights,
+    )
+
+
+def _by_scikit_learn(
+    points: Float[np.ndarray, "n d"],
+    clusters: int,
+    seed: int,
+    restarts: int,
+    max_iter: int,
+    weights: Float[np.ndarray, "n"] | None,
+) -> Int[np.ndarray, "n"]:
+    """The labels of scikit-learn's K-means. Its import takes a second. Arguments as for
+    ``kmeans``."""
+    from sklearn.cluster import KMeans
+
     fit = KMeans(
         clusters,
         n_init=restarts,  # pyright: ignore[reportArgumentType]

@@ -20,8 +20,8 @@ equal data get the same mix. There are no clusters.
 The available sources do not say which model makes the profiles. Here it is the joint model at the
 end of the first phase. It stays fixed, since otherwise s_i(t) and s_j(t-1) could not be compared.
 Its last layer is FLUX's random projection (``methods/flux.py`` says how it differs from the code).
-The first cohort that mixes gives the ranges for scaling. Left out: the noise that makes profiles
-private; the authors' random sub-sampling of profiles; variants that sharpen or cut weights.
+The first cohort that mixes gives the ranges for scaling. Left out: noise for private profiles;
+the authors' random sub-sampling of profiles; variants that sharpen or cut weights.
 
 Differs: cohorts are parts of all clients, and s_j is the profile at the time of client j's last
 solution. A client that was present when the mixing began and has no solution yet uses the joint
@@ -49,6 +49,7 @@ from fedkin.core.requirements import (
     ModelParts,
     Requirements,
 )
+from fedkin.core.reused_memory import appended
 from fedkin.core.validation import check_not_negative
 from fedkin.core.world import World
 from fedkin.measures.descriptors import inverse_distances, scaled, value_ranges
@@ -198,12 +199,11 @@ class FEROMA:
         replied = local.arrived
         trained = clients[replied]
 
-        # A client that trains for the first time gets a new row in `models`, which its solution
-        # then fills, since all of these clients have replied.
+        # A client that trains for the first time gets a new row, which its solution then fills.
         solution = state.solution.copy()
         newly_trained = trained[solution[trained] == NO_SOLUTION]
         solution[newly_trained] = len(state.models) + np.arange(len(newly_trained))
-        models = np.concatenate([state.models, start[: len(newly_trained)]])
+        models = appended(state.models, start[: len(newly_trained)])
         models[solution[trained]] = (start + local.update)[replied]
         profiles = state.profiles.copy()
         profiles[trained] = points[replied]

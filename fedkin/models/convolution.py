@@ -13,17 +13,22 @@ import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Float
 
+from fedkin.models.plain_convolution import LAYOUT, plain, same_padding
+from fedkin.models.strided_convolution import by_parts
+
 # Bytes of patches (windows of the images, as rows) that are processed at a time.
 _CACHE = 2**19
 # Images with a side shorter than this are convolved by patches.
 _SMALL = 4
-_LAYOUT = ("NHWC", "HWIO", "NHWC")
+# With a stride, a convolution of at least this many channels is a sum of convolutions without one,
+# if its window is larger than two strides. Smaller ones are as fast by patches.
+_MANY_CHANNELS = 16
 
 
 def convolve(
     x: Float[Array, "B H W i"], kernel: Float[Array, "k k i o"], stride: int, same: bool
 ) -> Float[Array, "B h w o"]:
-    """The convolution of images with a kernel, by the faster of two implementations.
+    """The convolution of images with a kernel, by the fastest of three implementations.
 
     Args:
         x, kernel: images, and a square kernel.
@@ -34,13 +39,16 @@ def convolve(
     if jax.default_backend() != "cpu":
         padding = "SAME" if same else "VALID"
         return jax.lax.conv_general_dilated(
-            x, kernel, (stride, stride), padding, dimension_numbers=_LAYOUT
+            x, kernel, (stride, stride), padding, dimension_numbers=LAYOUT
         )
     # A window of one pixel is a matrix product over the channels.
     if size == stride == 1:
         return x @ kernel[0, 0]
     if stride == 1 and min(x.shape[1:3]) >= _SMALL and (size % 2 or not same):
         return _by_xla(x, kernel, size // 2 if same else 0)
+    wide = size > 2 * stride and min(kernel.shape[2:]) >= _MANY_CHANNELS
+    if stride > 1 and wide and min(x.shape[1:3]) >= size:
+        return by_parts(x, kernel, stride, same)
     return _by_patches(
         x=x, kernel=kernel.reshape(-1, kernel.shape[3]), size=size, stride=stride, same=same
     )
@@ -96,34 +104,7 @@ def _plain(
     x: Float[Array, "B H W i"], kernel: Float[Array, "p q i o"], padding: int
 ) -> Float[Array, "B h w o"]:
     """XLA's convolution with this padding on all four sides, without a stride."""
-    return _plain_of(padding)(x, kernel)
-
-
-@lru_cache(maxsize=64)
-def _plain_of(padding: int) -> Callable[[Array, Array], Array]:
-    """A function that computes XLA's convolution with this padding, with a vmap rule for several
-    models.
-
-    Several models on the same images are computed as one convolution with more channels. Models on
-    different images run one after another, because XLA's grouped convolution is slow on a CPU.
-    """
-
-    def of_one_model(x: Array, kernel: Array) -> Array:
-        around = [(padding, padding)] * 2
-        return jax.lax.conv_general_dilated(x, kernel, (1, 1), around, dimension_numbers=_LAYOUT)
-
-    def of_models(_: int, batched: list[bool], x: Array, kernel: Array) -> tuple[Array, bool]:
-        """The rule that JAX applies under vmap: convolve models on the same images at once, and
-        models on different images one after another."""
-        # Every model has other images: one model after another.
-        if all(batched):
-            return jax.lax.map(lambda pair: of_one_model(*pair), (x, kernel)), True
-        axes = [0 if is_batched else None for is_batched in batched]
-        return jax.vmap(of_one_model, axes)(x, kernel), True
-
-    convolution = custom_vmap(of_one_model)
-    convolution.def_vmap(of_models)
-    return convolution
+    return plain(x, kernel, ((padding, padding), (padding, padding)))
 
 
 def pooled(
@@ -354,17 +335,6 @@ def windows(x: Float[Array, "B H W i"], size: int, stride: int) -> list[Float[Ar
             columns = slice(j, j + stride * (width - 1) + 1, stride)
             slices.append(x[:, rows, columns])
     return slices
-
-
-def same_padding(length: int, size: int, stride: int) -> tuple[int, int]:
-    """TensorFlow's SAME padding before and after an axis.
-
-    Args:
-        length, size, stride: length of the axis, size of the window, and its stride.
-    """
-    windows_along = -(-length // stride)
-    total = max((windows_along - 1) * stride + size - length, 0)
-    return total // 2, total - total // 2
 
 
 @jax.custom_vjp

@@ -7,21 +7,25 @@ Images are ``[B, H, W, channels]``. Kernels start Glorot uniform, biases start a
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Float
 
-from fedkin.models.convolution import convolve, pooled, same_padding, windows
+from fedkin.models.convolution import convolve, pooled, windows
 from fedkin.models.convolution import max_pool as max_pool
+from fedkin.models.plain_convolution import same_padding
 
 # Up to this batch size, and from this number of outputs on, ``product`` computes the weight
 # gradient as a sum over samples instead of a matrix product.
 _UNROLLED_BATCH = 32
 _UNROLLED_WIDTH = 64
 # From this number of weights on, ``product`` copies its input first.
-_LARGE = 2**18
+_LARGE = 2**17
 
 
 @jax.custom_vjp
@@ -37,25 +41,47 @@ def product(x: Float[Array, "B i"], w: Float[Array, "o i"]) -> Float[Array, "B o
     return x @ w.T
 
 
-def _product_forward(x: Array, w: Array) -> tuple[Array, tuple[Array, Array]]:
-    """The product x w^T, and the arrays that its backward pass needs."""
-    return x @ w.T, (x, w)
+def _product_forward(x: Any, w: Any) -> tuple[Array, tuple[Array, Array, Any]]:
+    """The product x w^T, and what its backward pass needs: both arrays, and whether a gradient of x
+    is wanted (an empty tuple) or not (None)."""
+    wanted = () if x.perturbed else None
+    return x.value @ w.value.T, (x.value, w.value, wanted)
 
 
-def _product_backward(saved: tuple[Array, Array], g: Array) -> tuple[Array, Array]:
+def _product_backward(saved: tuple[Array, Array, Any], g: Any) -> tuple[Array, Array]:
     """Gradients of the product x w^T with respect to x and w, from the gradient g of the result."""
-    x, w = saved
+    x, w, wanted = saved
+    if isinstance(g, SymbolicZero):
+        g = jnp.zeros(g.shape, jnp.float32)
+    by_x = g @ w
     few_samples = len(x) <= _UNROLLED_BATCH
     wide = len(w) >= _UNROLLED_WIDTH
     if not few_samples or not wide or jax.default_backend() != "cpu":
-        return g @ w, g.T @ x
+        return by_x, g.T @ x
     if w.size >= _LARGE:
         x = _copied(x)
+        # The optimiser's step, into which this gradient is fused, overwrites w. It must come after
+        # the last product with w, otherwise the compiler copies w in every step.
+        if wanted is not None:
+            g = _after(g, by_x[:, :1])
     # g^T x as a sum of outer products, which the compiler fuses into the optimiser's step.
     gradient = g[0][:, None] * x[0][None]
     for sample in range(1, len(x)):
         gradient = gradient + g[sample][:, None] * x[sample][None]
-    return g @ w, gradient
+    return by_x, gradient
+
+
+def _after(values: Float[Array, "B o"], earlier: Float[Array, "B 1"]) -> Float[Array, "B o"]:
+    """The same values, in a form that the compiler computes after others.
+
+    It adds zero bits to the values, which are made from ``earlier``. XLA does not see that they are
+    zero. The code generator behind it does, so nothing is computed for them.
+    """
+    bits = jax.lax.bitcast_convert_type(earlier, jnp.uint32)
+    zero = (bits >> 31) & 2
+    return jax.lax.bitcast_convert_type(
+        jax.lax.bitcast_convert_type(values, jnp.uint32) | zero, jnp.float32
+    )
 
 
 def _copied(x: Array) -> Array:
@@ -67,7 +93,7 @@ def _copied(x: Array) -> Array:
     return jax.lax.map(row_of, jnp.arange(len(x)))
 
 
-product.defvjp(_product_forward, _product_backward)
+product.defvjp(_product_forward, _product_backward, symbolic_zeros=True)
 
 
 def glorot(key: Array, shape: tuple[int, ...]) -> Array:
@@ -75,6 +101,11 @@ def glorot(key: Array, shape: tuple[int, ...]) -> Array:
     window = math.prod(shape[2:])
     limit = (6 / ((shape[0] + shape[1]) * window)) ** 0.5
     return jax.random.uniform(key=key, shape=shape, dtype=jnp.float32, minval=-limit, maxval=limit)
+
+
+def zeros(size: int) -> Array:
+    """A vector of zeros, such as the first biases. No program is compiled for it."""
+    return jnp.asarray(np.zeros(size, np.float32))
 
 
 class Dense(eqx.Module):
@@ -85,7 +116,7 @@ class Dense(eqx.Module):
 
     def __init__(self, inputs: int, outputs: int, key: Array) -> None:
         self.weight = glorot(key, (outputs, inputs))
-        self.bias = jnp.zeros(outputs, jnp.float32)
+        self.bias = zeros(outputs)
 
     def __call__(self, x: Float[Array, "B i"]) -> Float[Array, "B o"]:
         return product(x, self.weight) + self.bias
@@ -110,7 +141,7 @@ class Conv(eqx.Module):
         bias: bool = True,
     ) -> None:
         self.weight = glorot(key, (outputs, inputs, size, size))
-        self.bias = jnp.zeros(outputs, jnp.float32) if bias else None
+        self.bias = zeros(outputs) if bias else None
         self.stride = stride
         self.same = same
 

@@ -132,7 +132,10 @@ class Model:
 
     def initial(self, words: np.ndarray) -> Float[np.ndarray, "P"]:
         """A new flat model, drawn from two uint32 random words."""
-        return np.asarray(flatten(self.init(jax.random.wrap_key_data(jnp.asarray(words)))))
+        tree = self.init(jax.random.wrap_key_data(jnp.asarray(words)))
+        # NumPy concatenates, so that no program is compiled for it.
+        leaves = [np.asarray(leaf, np.float32) for leaf in jax.tree.leaves(tree)]
+        return np.concatenate([leaf.ravel() for leaf in leaves])
 
     @property
     def frozen_arrays(self) -> Tree:
@@ -278,8 +281,16 @@ def _refuse_pytorch(source: Any) -> None:
 def parameter_tree(example: Tree) -> Callable[[Array], Tree]:
     """A function from a flat vector to parameters: the inverse of ``flatten``, for parameters with
     the structure of the example."""
-    _, unflatten = ravel_pytree(jax.tree.map(lambda leaf: leaf.astype(jnp.float32), example))
-    return unflatten
+    inverses = []
+
+    def flat(tree: Tree) -> Array:
+        vector, unflatten = ravel_pytree(jax.tree.map(lambda leaf: leaf.astype(jnp.float32), tree))
+        inverses.append(unflatten)
+        return vector
+
+    # Only shapes are needed. Nothing is computed, so no program is compiled.
+    jax.eval_shape(flat, example)
+    return inverses[0]
 
 
 def _of_module(
@@ -341,7 +352,8 @@ def prepare_jax() -> None:
     if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
         root = Path(os.environ.get("FEDKIN_CACHE") or platformdirs.user_cache_dir("fedkin"))
         jax.config.update("jax_compilation_cache_dir", str(root / "compiled"))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+        # All programs are kept: reading a small one takes a tenth of the time of compiling it.
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     flags = os.environ.get("XLA_FLAGS", "")
     configured = re.findall(r"xla_force_host_platform_device_count=(\d+)", flags)
     if not configured and getattr(jax.config, "jax_num_cpu_devices", 0) < 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import partial
 
@@ -11,8 +12,9 @@ import numpy as np
 import pytest
 
 from fedkin.models import layers
-from fedkin.models.convolution import max_pool, pooled
+from fedkin.models.convolution import convolve, max_pool, pooled
 from fedkin.models.layers import Conv, Dense, Depthwise, dropout, glorot, product
+from fedkin.models.strided_convolution import by_parts
 
 RNG = np.random.Generator(np.random.PCG64(0))
 CASES = {
@@ -185,6 +187,118 @@ def test_the_input_of_a_large_layer_is_computed_once(monkeypatch: pytest.MonkeyP
     fused, pools = result()
     assert pools == (jax.default_backend() == "cpu")
     np.testing.assert_array_equal(copied, fused)
+
+
+def steps_of_two_layers(w: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Ten steps that need the gradients of both the weights and the input of a layer."""
+
+    def step(_: int, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        w, x = carry
+        y, back = jax.vjp(product, x, w)
+        by_x, by_w = back(jnp.tanh(y))
+        return w - 0.01 * by_w, x - 0.01 * by_x
+
+    return jax.lax.fori_loop(0, x.shape[0], step, (w, x))
+
+
+def test_the_weights_of_a_large_layer_are_not_copied_in_each_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    x = normal((10, 512))
+    w = normal((256, 512))
+
+    def result() -> tuple[list[np.ndarray], int]:
+        """The steps, and the number of copies of the weights in their program."""
+        program = jax.jit(lambda *at: steps_of_two_layers(*at)).lower(w, x).compile()
+        copies = re.findall(r"f32\[256,512\]\S* copy\(", str(program.as_text()))
+        return [np.asarray(part) for part in program(w, x)], len(copies)
+
+    ours, copies = result()
+    # The argument is copied once, before the loop.
+    assert copies <= 1
+    monkeypatch.setattr(layers, "_after", lambda values, earlier: values)
+    unordered, more = result()
+    assert (more > copies) == (jax.default_backend() == "cpu")
+    for one, other in zip(ours, unordered, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_an_order_of_computations_changes_no_bit() -> None:
+    values = jnp.array([[0.0, -0.0, 1.5], [np.inf, -np.inf, np.nan]], jnp.float32)
+    for earlier in (0.0, -3.0, np.inf, -np.inf, np.nan):
+        column = jnp.full((2, 1), earlier, jnp.float32)
+        after = np.asarray(jax.jit(layers._after)(values, column))
+        assert after.tobytes() == np.asarray(values).tobytes()
+
+
+def test_a_product_whose_result_is_not_used_has_no_gradient() -> None:
+    x = normal((10, 5))
+    w = normal((64, 5))
+
+    def loss(x: jax.Array, w: jax.Array) -> jax.Array:
+        unused = jax.lax.stop_gradient(product(x, w))
+        return jnp.sum(x) + 0 * jnp.sum(unused)
+
+    by_x, by_w = jax.grad(loss, (0, 1))(x, w)
+    np.testing.assert_array_equal(by_x, np.ones((10, 5)))
+    np.testing.assert_array_equal(by_w, np.zeros((64, 5)))
+
+
+STRIDED = {  # height, width, window, stride, padding
+    "femnist": (12, 12, 5, 2, True),
+    "odd sides": (9, 11, 5, 2, True),
+    "valid": (9, 12, 5, 2, False),
+    "rows that no window covers": (12, 12, 5, 2, False),
+    "stride of three": (13, 10, 7, 3, True),
+    "stride of three, valid": (13, 12, 7, 3, False),
+    "even window": (10, 10, 6, 2, True),
+}
+
+
+@pytest.mark.parametrize("case", STRIDED)
+@pytest.mark.parametrize("models", [1, 3])
+def test_strided_convolution_and_its_gradient(case: str, models: int) -> None:
+    """``conv_general_dilated``, for one model and for several models on the same images."""
+    height, width, size, stride, same = STRIDED[case]
+    x = normal((2, height, width, 4))
+    kernels = normal((models, size, size, 4, 3))
+
+    def xla(x: jax.Array, kernel: jax.Array) -> jax.Array:
+        return jax.lax.conv_general_dilated(
+            x,
+            kernel,
+            (stride, stride),
+            "SAME" if same else "VALID",
+            dimension_numbers=("NHWC", "HWIO", "NHWC"),
+        )
+
+    def ours(x: jax.Array, kernel: jax.Array) -> jax.Array:
+        return by_parts(x, kernel, stride, same)
+
+    def of_models(f: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
+        return lambda x, kernels: jax.vmap(f, (None, 0))(x, kernels)
+
+    at = (x, kernels)
+    cotangent = normal(jax.eval_shape(of_models(xla), *at).shape)
+    for one, other in zip(
+        value_and_gradients(of_models(ours), at, cotangent),
+        value_and_gradients(of_models(xla), at, cotangent),
+        strict=True,
+    ):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
+
+
+def test_large_windows_with_a_stride_are_convolved_by_parts() -> None:
+    """No array of windows, of 25 x 16 numbers for each pixel, is in the program."""
+    x = normal((2, 12, 12, 16))
+
+    def windows(channels: int) -> bool:
+        kernel = normal((5, 5, channels, 16))
+        program = jax.make_jaxpr(lambda x: convolve(x, kernel, 2, True))(x[..., :channels])
+        return f",{25 * channels}]" in str(program)
+
+    assert not windows(16)
+    assert windows(8) == (jax.default_backend() == "cpu")
 
 
 @pytest.mark.parametrize("stride", [1, 2])

@@ -8,7 +8,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import optax
 from jaxtyping import Array, Bool
 
 from fedkin.core.train_call import GradientTerms, MixedModel
@@ -67,7 +66,7 @@ def stepped(model: Model, w: Tree, change: Tree, rate: Array, updated: Any) -> T
 
 def begun(
     model: Model,
-    optimizer: optax.GradientTransformation,
+    optimizer: Any,
     mixed: MixedModel | None,
 ) -> tuple[Tree, Any] | None:
     """A client's personal model and its optimiser state before the first step.
@@ -87,7 +86,7 @@ def begun(
 
 def own_step(
     model: Model,
-    optimizer: optax.GradientTransformation,
+    optimizer: Any,
     objective: Callable,
     own: tuple[Tree, Any],
     w: Tree,

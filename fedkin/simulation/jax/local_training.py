@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array, Float, Int
 
@@ -153,7 +152,7 @@ class _Training:
     recipe: Recipe
     shared: Shared
     work: BatchPlan
-    optimizer: optax.GradientTransformation
+    optimizer: Any
     objective: Callable
 
     def of_model(self, row: PlannedRows, member: Array | None) -> LocalUpdates:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-import optax
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 
 class Recipe(NamedTuple):
@@ -30,12 +29,36 @@ class Recipe(NamedTuple):
     inner_steps: int = 0
 
 
-def direction(recipe: Recipe) -> optax.GradientTransformation:
-    """The Optax optimiser without its learning rate.
+class Optimizer(NamedTuple):
+    """An optimiser without its learning rate, in the form of Optax's ``GradientTransformation``.
+
+    Attributes:
+        init: from parameters to the optimiser's memory.
+        update: from a gradient, the memory and parameters to a direction and the new memory.
+    """
+
+    init: Callable[[Any], Any]
+    update: Callable[[Any, Any, Any], tuple[Any, Any]]
+
+
+# Plain gradient descent: the direction is the gradient, and there is no memory.
+_PLAIN = Optimizer(
+    init=lambda parameters: (),
+    update=lambda gradient, memory, parameters: (gradient, memory),
+)
+
+
+def direction(recipe: Recipe) -> Any:
+    """The optimiser without its learning rate: an ``Optimizer``, or Optax's object of this form.
 
     The optimiser changes a gradient in this order: clipping, L2 weight decay, direction, decoupled
     weight decay.
     """
+    plain = recipe.optimizer == "sgd" and not (recipe.momentum or recipe.weight_decay)
+    if plain and recipe.clip_norm is None:
+        return _PLAIN
+    import optax  # plain gradient descent does without it, and starts faster
+
     parts = []
     if recipe.clip_norm is not None:
         parts.append(optax.clip_by_global_norm(recipe.clip_norm))
@@ -48,6 +71,4 @@ def direction(recipe: Recipe) -> optax.GradientTransformation:
         parts += decay
         if recipe.momentum:
             parts.append(optax.trace(recipe.momentum, recipe.nesterov))
-    if not parts:
-        return optax.identity()
     return parts[0] if len(parts) == 1 else optax.chain(*parts)
