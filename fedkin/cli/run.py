@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import gc
-import importlib
 import sys
-import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -37,11 +33,8 @@ if TYPE_CHECKING:
 
     from fedkin.analysis.repeated_runs import RepeatedRuns
     from fedkin.config.run import RunConfig
-    from fedkin.core.records import Record
     from fedkin.run.run import Run
 
-
-_SHORT_RUN = 3  # seconds of rounds without a collection of garbage
 
 Trackers = Annotated[
     list[str] | None,
@@ -87,7 +80,10 @@ def run_command(
     """Run a method, and the methods to compare it with (run.against).
 
     Without arguments: FedGroup and FedAvg on handwritten digits."""
-    with error_exit(), _collection_paused():
+    # Imports and compilations make many objects that stay. Looking through them again and again
+    # took a sixth of a short run.
+    gc.set_threshold(100_000, 20, 50)
+    with error_exit():
         if out and resume:
             raise ConfigError(
                 "--out and --resume exclude each other, because a resumed run stays in its folder"
@@ -100,7 +96,6 @@ def run_command(
         method = config.method.name.rpartition(":")[2]
         folder = resume or out or new_run_folder(f"{config.description().data_title}-{method}")
         if config.run.seeds:
-            gc.enable()
             with _resumable(folder):
                 repeated = _execute_seeds(
                     config=config,
@@ -132,45 +127,8 @@ def _execute(config: RunConfig, folder: Path, resume: bool, track: list[str]) ->
     from fedkin.run.simulate import execute
 
     opening = f"kept in {folder}; live page: {command('watch', folder)}"
-    began = time.monotonic()
     with ProgressDisplay(config.run.rounds, opening=opening) as display:
-
-        def on_round(record: Record) -> None:
-            display(record)
-            if time.monotonic() - began > _SHORT_RUN:
-                gc.enable()
-            _begin_imports()
-
-        return execute(config, out=folder, resume=resume, on_round=on_round, track=track)
-
-
-@contextmanager
-def _collection_paused() -> Iterator[None]:
-    """Context manager in which Python collects no garbage, unless the command enables it.
-
-    Imports and compilations make many objects that stay. Looking through them again and again took
-    a sixth of a short run. A run of more than ``_SHORT_RUN`` seconds enables it after a round.
-    """
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
-@cache
-def _begin_imports() -> None:
-    """Begin to import the libraries of tables in another thread, once. The table of clients needs
-    them after the last round, and rounds often wait for files or for compiled programs."""
-    threading.Thread(target=_import_tables, name="imports of tables").start()
-
-
-def _import_tables() -> None:
-    """Import pandas, and pyarrow's files."""
-    importlib.import_module("pandas")
-    importlib.import_module("pyarrow.parquet")
+        return execute(config, out=folder, resume=resume, on_round=display, track=track)
 
 
 def _execute_seeds(
