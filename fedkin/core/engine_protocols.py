@@ -124,9 +124,7 @@ class Scorer(Protocol):
         (concatenated)."""
         ...
 
-    def embeddings(
-        self, clients: Int[np.ndarray, "n"], split: str = "train"
-    ) -> Float[np.ndarray, "t e"]:
+    def embeddings(self, clients: Int[np.ndarray, "n"], split: str) -> Float[np.ndarray, "t e"]:
         """The embeddings of the samples of all clients (concatenated) by the model's frozen
         network, if ``spec.embedding`` is not 0."""
         ...

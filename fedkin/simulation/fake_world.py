@@ -293,9 +293,7 @@ class _Quadratic:
         bias = model[len(model) - classes :]
         return self._world.target[clients, : weight.shape[1]] @ weight.T + bias
 
-    def embeddings(
-        self, clients: Int[np.ndarray, "n"], split: str = "train"
-    ) -> Float[np.ndarray, "t e"]:
+    def embeddings(self, clients: Int[np.ndarray, "n"], split: str) -> Float[np.ndarray, "t e"]:
         """The target of each client, which has one sample."""
         return self._world.target[clients]
 

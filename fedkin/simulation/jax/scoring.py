@@ -182,9 +182,7 @@ class JaxScorer:
         scored = [self._run(score_programs.raw_scores, whole, part) for part in batches]
         return _rows_of(scored)[place]
 
-    def embeddings(
-        self, clients: Int[np.ndarray, "n"], split: str = "train"
-    ) -> Float[np.ndarray, "t e"]:
+    def embeddings(self, clients: Int[np.ndarray, "n"], split: str) -> Float[np.ndarray, "t e"]:
         """The embeddings of all samples of all clients by the model's frozen network."""
         if not self._data.part(split).sizes[clients].sum():
             return np.zeros((0, self._model.spec.embedding), np.float32)

@@ -29,7 +29,7 @@ class Recipe(NamedTuple):
     inner_steps: int = 0
 
 
-class Optimizer(NamedTuple):
+class DirectionRule(NamedTuple):
     """An optimiser without its learning rate, in the form of Optax's ``GradientTransformation``.
 
     Attributes:
@@ -42,14 +42,14 @@ class Optimizer(NamedTuple):
 
 
 # Plain gradient descent: the direction is the gradient, and there is no memory.
-_PLAIN = Optimizer(
+_PLAIN = DirectionRule(
     init=lambda parameters: (),
     update=lambda gradient, memory, parameters: (gradient, memory),
 )
 
 
 def direction(recipe: Recipe) -> Any:
-    """The optimiser without its learning rate: an ``Optimizer``, or Optax's object of this form.
+    """The optimiser without its learning rate: an ``DirectionRule``, or Optax's object of this form.
 
     The optimiser changes a gradient in this order: clipping, L2 weight decay, direction, decoupled
     weight decay.

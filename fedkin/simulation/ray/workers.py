@@ -195,9 +195,7 @@ class RayScorer:
         scores = self._pool.compute("scorer.scores", (model,), parts)
         return _by_sample(dealt, self._sizes(clients, split), scores)
 
-    def embeddings(
-        self, clients: Int[np.ndarray, "n"], split: str = "train"
-    ) -> Float[np.ndarray, "t e"]:
+    def embeddings(self, clients: Int[np.ndarray, "n"], split: str) -> Float[np.ndarray, "t e"]:
         """The embeddings of all samples of all clients by the model's frozen network."""
         dealt = self._deal(clients, split)
         parts = [(clients[rows], split) for rows in dealt]

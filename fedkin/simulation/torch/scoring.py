@@ -88,9 +88,7 @@ class TorchScorer:
         rows = self._scores(model[None], clients, np.zeros(len(clients), np.int64), split)
         return np.concatenate(rows or [np.zeros((0, self._data.classes), np.float32)])
 
-    def embeddings(
-        self, clients: Int[np.ndarray, "n"], split: str = "train"
-    ) -> Float[np.ndarray, "t e"]:
+    def embeddings(self, clients: Int[np.ndarray, "n"], split: str) -> Float[np.ndarray, "t e"]:
         """The embeddings of all samples of all clients by the model's frozen network: the inputs of
         its last layer. Raises ModelError for a model without a frozen network."""
         if not self._model.spec.embedding:

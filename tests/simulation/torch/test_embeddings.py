@@ -25,7 +25,7 @@ __all__ = ["texts"]
 def found(model: Any, data: FederatedData, clients: list[int]) -> np.ndarray:
     """The embeddings that the model's scorer computes."""
     scorer, _ = worker_factory(model, np.arange(data.clients), 1, None)(data)
-    return scorer.embeddings(np.array(clients))
+    return scorer.embeddings(np.array(clients), "train")
 
 
 @pytest.mark.parametrize("engine", ["torch", "jax"])
