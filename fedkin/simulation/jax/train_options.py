@@ -49,7 +49,7 @@ _PLAIN = DirectionRule(
 
 
 def direction(recipe: Recipe) -> Any:
-    """The optimiser without its learning rate: an ``DirectionRule``, or Optax's object of this form.
+    """The optimiser without its learning rate: a ``DirectionRule``, or Optax's object of its form.
 
     The optimiser changes a gradient in this order: clipping, L2 weight decay, direction, decoupled
     weight decay.
