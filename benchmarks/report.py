@@ -131,6 +131,11 @@ layers are counted.
 |---|---|---|
 {speed}
 
+The convolutional networks of FlexCFL's authors, with one epoch in batches of 10, and the product \
+in turns:
+
+<!-- {of_convolutions} -->
+{convolutions}
 The measures of clustering on one core. A bound is what the core allows: the speed of a large \
 matrix product in float64, or of
 reading memory. MADC has no products, so its bound is half as many operations.
@@ -236,6 +241,7 @@ The other layers cost the same either way.
 OF_FRAMEWORKS = "python -m benchmarks.frameworks --only-page"
 OF_NETWORKS = "share of the machine, by network"
 OF_ROOFLINES = "python -m benchmarks.rooflines --write"
+OF_CONVOLUTIONS = "python -m benchmarks.convolutions --write"
 
 
 def clustering_rows(edc: Times, madc: Times, choice: Times) -> list[str]:
@@ -422,8 +428,10 @@ def page(
         machine=machine(flower is not None),
         of_frameworks=OF_FRAMEWORKS,
         of_networks=OF_NETWORKS,
+        of_convolutions=OF_CONVOLUTIONS,
         of_rooflines=OF_ROOFLINES,
         frameworks=table_in(old, OF_FRAMEWORKS),
+        convolutions=table_in(old, OF_CONVOLUTIONS),
         rooflines=table_in(old, OF_ROOFLINES),
         smallest=sizes.min(),
         largest=sizes.max(),
