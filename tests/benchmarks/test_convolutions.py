@@ -15,7 +15,7 @@ from fedkin.models.cnn import cnn
 @pytest.mark.parametrize("network", VARIANTS)
 def test_operations_are_those_of_the_forward_pass_that_xla_counts(network: str) -> None:
     """Forward pass, gradient of the weights and gradient of the input cost the same; the first
-    layer needs no gradient of its input. XLA counts pooling and biases, and leaves out products with
+    layer needs no gradient of its input. XLA counts pooling and biases. It leaves out products with
     the zeros around an image, up to an eighth of all."""
     data = federated(clients(COHORT))
     model = cnn(data, variant=VARIANTS[network], dropout=False)
