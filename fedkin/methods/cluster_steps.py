@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from fedkin.aggregation import inter_cluster_aggregation
+from fedkin.clustering.kmeans import distinct_rows
 from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.model_spec import BYTES_PER_NUMBER
@@ -276,7 +277,7 @@ def random_models(world: World, clusters: int, stream: Stream) -> Float[np.ndarr
         clusters: number of clusters.
 
     Raises:
-        MethodError: there are fewer reachable clients than clusters.
+        MethodError: there are fewer reachable clients than clusters, or two models are equal.
     """
     reachable = len(world.clients(stream.round))
     if clusters > reachable:
@@ -284,7 +285,14 @@ def random_models(world: World, clusters: int, stream: Stream) -> Float[np.ndarr
             f"{clusters} clusters need at least as many clients, got {reachable}; lower "
             "method.clusters"
         )
-    return np.stack([world.initial(stream.child(f"model{k}")) for k in range(clusters)])
+    models = np.stack([world.initial(stream.child(f"model{k}")) for k in range(clusters)])
+    if distinct_rows(models) < clusters:
+        raise MethodError(
+            f"{clusters} clusters must start from different models, but some of them are equal, so "
+            "they would never separate: use a model whose initial weights are drawn at random "
+            "(leave head = false out of an adapter's model)"
+        )
+    return models
 
 
 def aggregation_weights(

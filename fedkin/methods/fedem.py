@@ -43,7 +43,6 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from jaxtyping import Float, Int
 
-from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.model_spec import ModelSpec
 from fedkin.core.plain import plain_options
@@ -174,12 +173,6 @@ def first_mixture(world: World, clusters: int, stream: Stream) -> MixtureState:
         MethodError: two components are equal.
     """
     models = random_models(world, clusters, stream)
-    if len(np.unique(models, axis=0)) < clusters:
-        raise MethodError(
-            f"{clusters} components of a mixture must start from different models, but some of "
-            "them are equal, so they would never separate: use a model whose initial weights are "
-            "drawn at random"
-        )
     total = world.total_clients
     assignment = np.full(total, UNASSIGNED, np.int64)
     assignment[world.clients(stream.round)] = 0

@@ -75,17 +75,23 @@ def features(data: Any, backbone: Any, *, layer: int, file: str | Path | None = 
 
 
 def layer_inputs(
-    tokens: Int[np.ndarray, "M L"], backbone: str | Path, layer: int
+    tokens: Int[np.ndarray, "M L"], backbone: Backbone | str | Path, layer: int
 ) -> Float[np.ndarray, "M L d"]:
-    """The inputs of a layer for texts: what ``features`` computes.
+    """The inputs of a layer for texts: what ``features`` computes. A run on features predicts from
+    them, and places clients by them.
 
     Args:
-        tokens: token numbers of the texts.
-        backbone: the folder of the backbone.
+        tokens: token numbers of the texts, as many for each as in the run's data.
+        backbone: a backbone of ``fk.models.from_transformers``, or its folder.
         layer: number of the layer.
+
+    Raises:
+        ModelError: the backbone has no such layer.
     """
     prepare_jax()
-    return hidden_states(_layers_below(from_transformers(backbone), layer), tokens)
+    if isinstance(backbone, (str, Path)):
+        backbone = from_transformers(backbone)
+    return hidden_states(_layers_below(backbone, layer), tokens)
 
 
 def _layers_below(backbone: Backbone, layer: int) -> Encoder:

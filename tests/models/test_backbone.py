@@ -85,6 +85,9 @@ def test_features_and_the_layers_above_are_the_whole_encoder(folder: Path) -> No
     computed = fk.models.features(data, backbone, layer=1)
     assert computed.x.shape == (4, 10, WIDTH)
     assert not computed.x[tokens == 0].any()
+    for place in (backbone, folder):
+        again = fk.models.layer_inputs(tokens, place, layer=1)
+        np.testing.assert_array_equal(again, computed.x)
     above = backbone.starting_at(1).encoder
     assert len(above.layers) == LAYERS - 1
     np.testing.assert_allclose(

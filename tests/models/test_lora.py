@@ -329,3 +329,10 @@ def test_numbers_that_are_no_weights_enter_the_digest(digits: Any, net: Net) -> 
     # A network without such numbers keeps the digest of its weights.
     model = fk.lora(digits, net, rank=2, targets=("first",))
     assert model.frozen is not None and not model.frozen.constants
+
+
+def test_methods_with_random_starts_refuse_equal_models(digits: Any, net: Net) -> None:
+    """Without a last layer that is drawn, all starts are equal, and all losses tie."""
+    model = fk.lora(digits, net, rank=2, targets=("first",), head=False)
+    with pytest.raises(FedkinError, match="2 clusters must start from different models"):
+        fk.simulate(fk.IFCA(clusters=2), digits, model, rounds=1, cohort=2)
