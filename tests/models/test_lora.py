@@ -256,6 +256,48 @@ def test_a_backbone_that_is_none(digits: Any) -> None:
         fk.lora(digits, 3)  # type: ignore[arg-type]
 
 
+class TiedNet(eqx.Module):
+    """A network whose last layer has the weight of an embedding."""
+
+    pair: eqx.nn.Shared
+
+    def __init__(self, embedding_is_tied: bool) -> None:
+        embedding = eqx.nn.Embedding(10, 64, key=jax.random.key(0))
+        last = eqx.nn.Linear(64, 10, key=jax.random.key(1))
+        tied, source = (0, 1) if embedding_is_tied else (1, 0)
+        self.pair = eqx.nn.Shared(
+            (embedding, last), lambda pair: pair[tied].weight, lambda pair: pair[source].weight
+        )
+
+    def __call__(self, x: Any) -> Any:
+        embedding, last = self.pair()
+        return last(x.ravel() + embedding.weight[0])
+
+
+@pytest.mark.parametrize("embedding_is_tied", [True, False])
+def test_tied_weights_are_refused(digits: Any, embedding_is_tied: bool) -> None:
+    """Otherwise the embedding would be trained with the last layer."""
+    with pytest.raises(
+        ModelError, match=r"^pair of 'tiednet' is an eqx.nn.Shared, .*pytree\.1\); untie them: give"
+    ):
+        fk.lora(digits, TiedNet(embedding_is_tied), rank=2, targets=("1",), head=False)
+
+
+def test_tied_weights_that_stay_frozen_are_not_refused(digits: Any) -> None:
+    class Scaled(eqx.Module):
+        scales: eqx.nn.Shared
+        last: eqx.nn.Linear
+
+        def __call__(self, x: Any) -> Any:
+            one, other = self.scales()
+            return self.last(one * x.ravel() + other)
+
+    scales = eqx.nn.Shared((jnp.ones(64), jnp.ones(64)), lambda pair: pair[0], lambda pair: pair[1])
+    net = Scaled(scales, eqx.nn.Linear(64, 10, key=jax.random.key(0)))
+    model = fk.lora(digits, net, rank=2, targets=("last",), head=False)
+    assert list(model.spec.slices) == ["last.lora_A", "last.lora_B"]
+
+
 # --- means of factors
 
 
