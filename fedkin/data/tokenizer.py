@@ -105,13 +105,17 @@ class Tokenizer:
                 "the tokenizer belongs to another model; copy the one of this model to the folder"
             )
 
-    def tokens(self, texts: Any, length: int | None = None) -> Int[np.ndarray, "M L"]:
+    def tokens(
+        self, texts: Any, length: int | None = None, place: Path | str | None = None
+    ) -> Int[np.ndarray, "M L"]:
         """Token numbers of texts, filled up with padding at the end.
 
         Args:
             texts: M texts.
-            length: number of tokens L of every text; longer texts are cut, and a message says how
-                many. None: enough for 95% of the texts, rounded up to a multiple of 8.
+            length: number of tokens L of every text; longer texts are cut, and a warning says how
+                many. None: enough for 95% of the texts, rounded up to a multiple of 8, and a
+                warning only if more than 5% are cut.
+            place: file or name of the data with which the warning begins; None without one.
 
         Raises:
             ConfigError: the length is above the model's.
@@ -124,11 +128,14 @@ class Tokenizer:
             )
         encoded = self.encoder.encode_batch(_strings(texts))
         sizes = np.array([len(text.ids) for text in encoded], np.int64)
+        # The default cuts a few texts on purpose, which is documented.
+        allowed = 0.0
         if length is None:
             length = self.length_for(sizes)
+            allowed = 1 - _SHARE
         cut = int((sizes > length).sum())
-        if cut:
-            _log.info("%s of %s texts are cut to %d tokens", f"{cut:,}", f"{len(sizes):,}", length)
+        if cut > allowed * len(sizes):
+            self._warn_of_cut(sizes, length, place)
         out = np.full((len(encoded), length), self.padding, np.int32)
         for row, text in enumerate(encoded):
             kept = text.ids[:length]
@@ -137,6 +144,30 @@ class Tokenizer:
                 kept[-1] = text.ids[-1]
             out[row, : len(kept)] = kept
         return out
+
+    def _warn_of_cut(
+        self, sizes: Int[np.ndarray, "M"], length: int, place: Path | str | None
+    ) -> None:
+        """Log a warning that says how many texts are cut.
+
+        Args:
+            sizes: number of tokens of each text.
+            length: number of tokens to which they are cut.
+            place: file or name of the data; None without one.
+        """
+        if length < self.positions:
+            way_on = f"make the data with a larger length, up to {self.positions}"
+        else:
+            way_on = "the model has no more positions; divide long texts into several rows"
+        _log.warning(
+            "%s%s of %s texts are cut to %d tokens: the longest has %s; %s",
+            "" if place is None else f"{place}: ",
+            f"{int((sizes > length).sum()):,}",
+            f"{len(sizes):,}",
+            length,
+            f"{int(sizes.max()):,}",
+            way_on,
+        )
 
     def length_for(self, sizes: Int[np.ndarray, "M"]) -> int:
         """The length that 95% of the texts do not exceed, rounded up to a multiple of 8."""

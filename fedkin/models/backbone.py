@@ -94,8 +94,9 @@ class Backbone:
 
         Args:
             texts: M texts.
-            length: number of tokens L of every text; longer texts are cut, and a message says how
-                many. None: enough for 95% of the texts, rounded up to a multiple of 8.
+            length: number of tokens L of every text; longer texts are cut, and a warning says how
+                many. None: enough for 95% of the texts, rounded up to a multiple of 8, and a
+                warning only if more than 5% are cut.
         """
         return self.tokenizer.tokens(texts, length)
 

@@ -73,9 +73,27 @@ def test_tokens_have_one_length(folder: Path, caplog: pytest.LogCaptureFixture) 
 
 
 def test_it_says_how_many_texts_are_cut(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level("INFO", "fedkin"):
-        fk.models.from_transformers(folder).tokens(TEXTS, 5)
-    assert "2 of 4 texts are cut to 5 tokens" in caplog.text
+    backbone = fk.models.from_transformers(folder)
+    with caplog.at_level("WARNING", "fedkin"):
+        backbone.tokens(TEXTS, 5)
+    assert caplog.messages == [
+        "2 of 4 texts are cut to 5 tokens: the longest has 10; make the data with a larger length, "
+        "up to 16"
+    ]
+    caplog.clear()
+    # One text of 20 is cut on purpose, and two are more than 5%.
+    backbone.tokens(["dog " * 30] + ["dog"] * 19)
+    backbone.tokens(TEXTS, 10)
+    assert not caplog.messages
+    backbone.tokens(["dog " * 30] * 2 + ["dog"] * 18)
+    assert caplog.messages == [
+        "2 of 20 texts are cut to 16 tokens: the longest has 32; the model has no more positions; "
+        "divide long texts into several rows"
+    ]
+    caplog.clear()
+    # A length that the user gives cuts no text silently.
+    backbone.tokens(["dog " * 30] + ["dog"] * 19, 8)
+    assert "1 of 20 texts are cut to 8 tokens" in caplog.text
 
 
 def test_features_and_the_layers_above_are_the_whole_encoder(folder: Path) -> None:
