@@ -62,8 +62,8 @@ class Tokenizer:
 
         Raises:
             MissingExtra: the library tokenizers is not installed.
-            ModelError: the folder lacks a file, or its settings name no padding token or another one
-            than the tokenizer has.
+            ModelError: the folder lacks a file, or its settings name no padding token, or another
+                one than the tokenizer has.
         """
         folder = Path(folder)
         config = model_config(folder)

@@ -10,6 +10,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import jaxtyping
 import numpy as np
 import optax
 import pytest
@@ -238,17 +239,55 @@ def test_a_backbone_in_a_run(tmp_path: Path) -> None:
         ({"targets": ()}, "ends with nothing"),
         ({"rank": 0}, "rank must be between 1 and 8"),
         ({"rank": True}, "rank must be a whole number, got True"),
+        ({"rank": 2.0}, r"rank must be a whole number, got 2\.0; for example rank = 8"),
         ({"alpha": 0}, "alpha must be a number above 0, got 0"),
+        ({"alpha": "16"}, "alpha must be a number above 0, got '16'; for example alpha = 16"),
+        ({"alpha": True}, "alpha must be a number above 0, got True"),
+        ({"alpha": None}, "alpha must be a number above 0, got None"),
+        ({"targets": 3}, "targets must be ends of names of dense layers, got 3; for example"),
+        ({"targets": ("first", 3)}, "targets must be ends of names of dense layers, got 3"),
+        ({"seed": "a"}, "seed must be a whole number, got 'a'; for example seed = 0"),
+        ({"layers": "1"}, r"layers must be whole numbers, got '1'; for example layers = \[0, 1\]"),
+        ({"layers": ("1",)}, "layers must be whole numbers, got '1'"),
+        ({"layers": 1.5}, r"layers must be whole numbers, got 1\.5"),
+        ({"layers": True}, "layers must be whole numbers, got True"),
         ({"alpha": float("nan")}, "alpha must be a number above 0, got nan"),
         ({"rank": 9}, "rank must be between 1 and 8"),
         ({"train": "A"}, "train must be 'AB' or 'B'"),
         ({"head": "clasifier"}, "ends with 'clasifier'; there are first, second, classifier"),
     ],
 )
-def test_bad_options(digits: Any, net: Net, options: dict[str, Any], words: str) -> None:
+def test_bad_options(
+    digits: Any,
+    net: Net,
+    options: dict[str, Any],
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Users' arguments are not checked by type.
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
     good: dict[str, Any] = {"targets": ("first",), "head": "classifier"}
     with pytest.raises((ConfigError, ModelError), match=words):
         fk.lora(digits, net, **(good | options))
+
+
+def test_numbers_of_numpy_are_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+    pytest.importorskip("tokenizers", reason="texts need pip install 'fedkin[text]'")
+    backbone = fk.models.from_transformers(write_bert(tmp_path / "tiny"))
+    tokens = backbone.tokens(["the red cat", "blue dog sat"] * 6, 6)
+    data = fk.data.from_arrays(tokens, [0, 1] * 6, clients=[0, 1, 2] * 4, integers=True)
+    expected = fk.lora(data, backbone, rank=4, alpha=8, layers=(1,), seed=3)
+    for layers in (np.int64(1), [np.int64(1)], np.array([1]), np.array(1)):
+        model = fk.lora(
+            data, backbone, rank=np.int64(4), alpha=np.float32(8), layers=layers, seed=np.int32(3)
+        )
+        assert model.spec == expected.spec
+        np.testing.assert_array_equal(model.initial(WORDS[0]), expected.initial(WORDS[0]))
+        section = model.frozen.origin.section
+        assert section | {"layers": [1]} == expected.frozen.origin.section
+        assert {type(section[name]) for name in ("rank", "seed")} == {int}
+        assert section["layers"] in (1, [1])
 
 
 def test_a_backbone_that_is_none(digits: Any) -> None:
