@@ -212,8 +212,8 @@ def _layer_numbers(layers: Any) -> tuple[int, ...] | None:
     whole number."""
     if layers is None:
         return None
-    several = isinstance(layers, Iterable) and not isinstance(layers, (str, bytes))
-    found = tuple(plain(number) for number in layers) if several else (layers,)
+    several = isinstance(layers, Iterable) and not isinstance(layers, str)
+    found: tuple[Any, ...] = tuple(map(plain, layers)) if several else (layers,)
     odd = [number for number in found if not _is_whole(number)]
     if odd:
         raise ConfigError(

@@ -278,10 +278,10 @@ def test_numbers_of_numpy_are_numbers(tmp_path: Path, monkeypatch: pytest.Monkey
     tokens = backbone.tokens(["the red cat", "blue dog sat"] * 6, 6)
     data = fk.data.from_arrays(tokens, [0, 1] * 6, clients=[0, 1, 2] * 4, integers=True)
     expected = fk.lora(data, backbone, rank=4, alpha=8, layers=(1,), seed=3)
-    for layers in (np.int64(1), [np.int64(1)], np.array([1]), np.array(1)):
-        model = fk.lora(
-            data, backbone, rank=np.int64(4), alpha=np.float32(8), layers=layers, seed=np.int32(3)
-        )
+    numbers: dict[str, Any] = {"rank": np.int64(4), "alpha": np.float32(8), "seed": np.int32(3)}
+    given: list[Any] = [np.int64(1), [np.int64(1)], np.array([1]), np.array(1)]
+    for layers in given:
+        model = fk.lora(data, backbone, layers=layers, **numbers)
         assert model.spec == expected.spec
         np.testing.assert_array_equal(model.initial(WORDS[0]), expected.initial(WORDS[0]))
         section = model.frozen.origin.section
