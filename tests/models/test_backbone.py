@@ -9,6 +9,7 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jaxtyping
 import numpy as np
 import pandas as pd
 import pytest
@@ -279,12 +280,19 @@ def test_texts_that_are_none(folder: Path) -> None:
         backbone.tokens(["dog"], 17)
 
 
-def test_layers_that_are_not_there(folder: Path) -> None:
+def test_layers_that_are_not_there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     backbone = fk.models.from_transformers(folder)
     tokens = backbone.tokens(TEXTS, 10)
     data = fk.data.from_arrays(tokens, [0, 1, 0, 1], clients=[0, 0, 1, 1], test=0, integers=True)
     with pytest.raises(ModelError, match="layer must be between 1 and 1, got 2"):
         fk.models.features(data, backbone, layer=2)
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+    wrong: list[Any] = ["1", True]
+    for layer in wrong:
+        with pytest.raises(ModelError, match=f"layer must be between 1 and 1, got {layer!r}"):
+            fk.models.features(data, backbone, layer=layer)
+    number: Any = np.int64(1)
+    assert type(fk.models.features(data, backbone, layer=number).features_of.layer) is int
     digits = fk.data.digits(clients=3)
     with pytest.raises(ModelError, match="features are computed from token numbers"):
         fk.models.features(digits, backbone, layer=1)
