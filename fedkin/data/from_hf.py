@@ -124,7 +124,7 @@ def from_hf(
         is_table = x.plain and not integers
     else:
         reader = token_reader(tokenizer)
-        x = reader.tokens(checked_texts(_column(dataset, text), name, text), length)
+        x = reader.tokens(checked_texts(_column(dataset, text), name, text), length, name)
         is_table = False
         integers = True
     samples = OwnSamples(

@@ -50,8 +50,9 @@ def texts(
         tokenizer: folder of a Hugging Face model, with ``tokenizer.json`` and ``config.json``; or a
             backbone of ``fk.models.from_transformers``.
         client: column with the client of each text. Give either this or a partition.
-        length: number of tokens L of every text; longer texts are cut, and a message says how many.
-            None: enough for 95% of the texts, rounded up to a multiple of 8.
+        length: number of tokens L of every text; longer texts are cut, and a warning says how many.
+            None: enough for 95% of the texts, rounded up to a multiple of 8, and a warning only if
+            more than 5% are cut.
         partition, clients, classes_per_client, alpha, min_samples: how to divide the texts over
             clients by their labels, as in ``fk.data.from_arrays``.
         train_fraction: each client's share of training samples, if there is no column ``split``.
@@ -216,7 +217,7 @@ def text_federation(
     samples = OwnSamples(
         place=place,
         title=place.stem if isinstance(place, Path) else place,
-        x=reader.tokens(checked_texts(table[text], place, text), length),
+        x=reader.tokens(checked_texts(table[text], place, text), length, place),
         labels=table[columns["label"]].to_numpy(),
         owners=owners,
         split=None if split is None else table[split].to_numpy(),

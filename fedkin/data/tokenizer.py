@@ -20,6 +20,9 @@ from jaxtyping import Int
 from fedkin.core.errors import ConfigError, DataError, MissingExtra, ModelError
 
 _FILE = "tokenizer.json"
+_SETTINGS = "tokenizer_config.json"
+_BERT_PADDING = "[PAD]"
+_WRITTEN_AGAIN = "save_pretrained(folder) of transformers writes it again"
 CONFIG = "config.json"
 _NO_PADDING = (
     "texts of different lengths cannot be put into one array; write the number of the padding "
@@ -59,7 +62,8 @@ class Tokenizer:
 
         Raises:
             MissingExtra: the library tokenizers is not installed.
-            ModelError: the folder lacks a file, or its settings name no padding token.
+            ModelError: the folder lacks a file, or its settings name no padding token, or another
+                one than the tokenizer has.
         """
         folder = Path(folder)
         config = model_config(folder)
@@ -81,12 +85,14 @@ class Tokenizer:
             raise ModelError(
                 f"{path} cannot be read: {error}; tokenizer.save_pretrained(folder) writes it again"
             ) from error
+        padding = _whole_number(folder, config, "pad_token_id", _NO_PADDING)
+        _check_padding(folder, encoder, padding)
         # The file may ask for a fixed length; texts are cut and filled up here instead.
         encoder.no_padding()
         encoder.no_truncation()
         return cls(
             path=path,
-            padding=_whole_number(folder, config, "pad_token_id", _NO_PADDING),
+            padding=padding,
             positions=_whole_number(folder, config, "max_position_embeddings", _NO_POSITIONS),
             digest=hashlib.sha256(path.read_bytes()).hexdigest(),
             encoder=encoder,
@@ -105,13 +111,17 @@ class Tokenizer:
                 "the tokenizer belongs to another model; copy the one of this model to the folder"
             )
 
-    def tokens(self, texts: Any, length: int | None = None) -> Int[np.ndarray, "M L"]:
+    def tokens(
+        self, texts: Any, length: int | None = None, place: Path | str | None = None
+    ) -> Int[np.ndarray, "M L"]:
         """Token numbers of texts, filled up with padding at the end.
 
         Args:
             texts: M texts.
-            length: number of tokens L of every text; longer texts are cut, and a message says how
-                many. None: enough for 95% of the texts, rounded up to a multiple of 8.
+            length: number of tokens L of every text; longer texts are cut, and a warning says how
+                many. None: enough for 95% of the texts, rounded up to a multiple of 8, and a
+                warning only if more than 5% are cut.
+            place: file or name of the data with which the warning begins; None without one.
 
         Raises:
             ConfigError: the length is above the model's.
@@ -124,11 +134,14 @@ class Tokenizer:
             )
         encoded = self.encoder.encode_batch(_strings(texts))
         sizes = np.array([len(text.ids) for text in encoded], np.int64)
+        # The default cuts a few texts on purpose, which is documented.
+        allowed = 0.0
         if length is None:
             length = self.length_for(sizes)
+            allowed = 1 - _SHARE
         cut = int((sizes > length).sum())
-        if cut:
-            _log.info("%s of %s texts are cut to %d tokens", f"{cut:,}", f"{len(sizes):,}", length)
+        if cut > allowed * len(sizes):
+            self._warn_of_cut(sizes, length, place)
         out = np.full((len(encoded), length), self.padding, np.int32)
         for row, text in enumerate(encoded):
             kept = text.ids[:length]
@@ -137,6 +150,30 @@ class Tokenizer:
                 kept[-1] = text.ids[-1]
             out[row, : len(kept)] = kept
         return out
+
+    def _warn_of_cut(
+        self, sizes: Int[np.ndarray, "M"], length: int, place: Path | str | None
+    ) -> None:
+        """Log a warning that says how many texts are cut.
+
+        Args:
+            sizes: number of tokens of each text.
+            length: number of tokens to which they are cut.
+            place: file or name of the data; None without one.
+        """
+        if length < self.positions:
+            way_on = f"make the data with a larger length, up to {self.positions}"
+        else:
+            way_on = "the model has no more positions; divide long texts into several rows"
+        _log.warning(
+            "%s%s of %s texts are cut to %d tokens: the longest has %s; %s",
+            "" if place is None else f"{place}: ",
+            f"{int((sizes > length).sum()):,}",
+            f"{len(sizes):,}",
+            length,
+            f"{int(sizes.max()):,}",
+            way_on,
+        )
 
     def length_for(self, sizes: Int[np.ndarray, "M"]) -> int:
         """The length that 95% of the texts do not exceed, rounded up to a multiple of 8."""
@@ -150,7 +187,7 @@ def model_config(folder: Path) -> dict[str, Any]:
     """The settings in a folder of a Hugging Face model.
 
     Raises:
-        ModelError: there is no such folder or file, or it is no JSON.
+        ModelError: there is no such folder or file, or it is no JSON object.
     """
     path = folder / CONFIG
     if not folder.is_dir():
@@ -159,11 +196,57 @@ def model_config(folder: Path) -> dict[str, Any]:
             "model.save_pretrained(folder) writes it (nothing is downloaded)"
         )
     if not path.is_file():
-        raise ModelError(f"{folder} has no {CONFIG}, so it is no folder of a Hugging Face model")
+        raise ModelError(
+            f"{folder} has no {CONFIG}, so it is no folder of a Hugging Face model; "
+            "model.save_pretrained(folder) writes one"
+        )
+    return _json_object(path)
+
+
+def _json_object(path: Path) -> dict[str, Any]:
+    """The settings in a file. Raises ModelError if it is no JSON object."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise ModelError(f"{path} is no JSON: {error}") from error
+        raise ModelError(f"{path} is no JSON: {error}; {_WRITTEN_AGAIN}") from error
+    if not isinstance(found, dict):
+        raise ModelError(
+            f"{path} holds a {type(found).__name__}, not an object of settings; {_WRITTEN_AGAIN}"
+        )
+    return found
+
+
+def _check_padding(folder: Path, encoder: Any, padding: int) -> None:
+    """Raise ModelError if the model's padding is another token than the tokenizer's.
+
+    Args:
+        folder: folder of the model.
+        encoder: the tokenizer of the library tokenizers.
+        padding: the padding token number in the model's settings.
+    """
+    word = _padding_word(folder, encoder)
+    number = None if word is None else encoder.token_to_id(word)
+    if number is not None and number != padding:
+        raise ModelError(
+            f"{folder / CONFIG}: pad_token_id is {padding}, but the tokenizer's padding {word!r} "
+            f'is token {number}; write "pad_token_id": {number} if the model was trained with this '
+            "tokenizer"
+        )
+
+
+def _padding_word(folder: Path, encoder: Any) -> str | None:
+    """The tokenizer's padding token: in its own settings, in those of transformers, or the one of
+    BERT; None if it is unknown."""
+    if encoder.padding is not None:
+        return encoder.padding["pad_token"]
+    path = folder / _SETTINGS
+    word = _json_object(path).get("pad_token") if path.is_file() else None
+    # Older versions of transformers write an object with the text of the token.
+    if isinstance(word, dict):
+        word = word.get("content")
+    if isinstance(word, str):
+        return word
+    return _BERT_PADDING if encoder.token_to_id(_BERT_PADDING) is not None else None
 
 
 def _whole_number(folder: Path, config: dict[str, Any], name: str, why: str) -> int:

@@ -48,7 +48,7 @@ def text_samples(export: Export, table: Any, column: str, path: Path) -> np.ndar
     entry = entry_with_backbone(export.card, export.folder, export.backbone)
     tokenizer = Tokenizer.from_folder(entry["backbone"])
     length = int(export.card["input"]["shape"][0])
-    tokens = tokenizer.tokens(checked_texts(table[column], path, column), length)
+    tokens = tokenizer.tokens(checked_texts(table[column], path, column), length, path)
     return inputs_of_texts(tokens, export.samples, Path(entry["backbone"]))
 
 

@@ -15,6 +15,7 @@ from jaxtyping import Array, Float
 from fedkin.core.errors import ConfigError, ModelError
 from fedkin.core.model_spec import Factor, ModelSpec, spec_from_shapes
 from fedkin.core.object_repr import listed
+from fedkin.core.plain import plain
 
 _HEAD_DEVIATION = 0.02  # standard deviation of a new last layer, as in BERT
 _TRAINED = ("AB", "B")
@@ -53,27 +54,30 @@ class AdapterOptions:
         cls,
         *,
         rank: Any,
-        alpha: float | int,
-        targets: Sequence[str] | str,
-        layers: Iterable[int] | int | None,
-        train: str,
-        seed: int,
+        alpha: Any,
+        targets: Any,
+        layers: Any,
+        train: Any,
+        seed: Any,
     ) -> AdapterOptions:
         """The options of ``fk.lora``. Raises ConfigError for an invalid one."""
         if train not in _TRAINED:
             raise ConfigError(f"train must be 'AB' or 'B', got {train!r}")
-        if isinstance(rank, bool) or not isinstance(rank, int):
-            raise ConfigError(f"rank must be a whole number, got {rank!r}")
-        if not (math.isfinite(alpha) and alpha > 0):
-            raise ConfigError(f"alpha must be a number above 0, got {alpha!r}")
-        numbers = None
-        if layers is not None:
-            numbers = (layers,) if isinstance(layers, int) else tuple(layers)
+        rank, alpha, layers, seed = (plain(value) for value in (rank, alpha, layers, seed))
+        if not _is_whole(rank):
+            raise ConfigError(f"rank must be a whole number, got {rank!r}; for example rank = 8")
+        is_number = isinstance(alpha, (int, float)) and not isinstance(alpha, bool)
+        if not (is_number and math.isfinite(alpha) and alpha > 0):
+            raise ConfigError(
+                f"alpha must be a number above 0, got {alpha!r}; for example alpha = 16"
+            )
+        if not _is_whole(seed):
+            raise ConfigError(f"seed must be a whole number, got {seed!r}; for example seed = 0")
         return cls(
             rank=rank,
             alpha=float(alpha),
-            targets=(targets,) if isinstance(targets, str) else tuple(targets),
-            layers=numbers,
+            targets=_names(targets),
+            layers=_layer_numbers(layers),
             train=train,
             seed=seed,
         )
@@ -181,6 +185,41 @@ class AdapterOptions:
             factors=factors,
             frozen=digest,
         )
+
+
+def _is_whole(value: Any) -> bool:
+    """Whether a value is a whole number."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _names(targets: Any) -> tuple[str, ...]:
+    """The ends of names, of one or of several. Raises ConfigError if one is no text."""
+    names = (targets,) if isinstance(targets, str) else targets
+    if not isinstance(names, Iterable):
+        names = (targets,)
+    found = tuple(names)
+    odd = [name for name in found if not isinstance(name, str)]
+    if odd:
+        raise ConfigError(
+            f"targets must be ends of names of dense layers, got {odd[0]!r}; for example "
+            'targets = ["query", "value"]'
+        )
+    return found
+
+
+def _layer_numbers(layers: Any) -> tuple[int, ...] | None:
+    """The numbers of layers, of one or of several; None for all. Raises ConfigError if one is no
+    whole number."""
+    if layers is None:
+        return None
+    several = isinstance(layers, Iterable) and not isinstance(layers, str)
+    found: tuple[Any, ...] = tuple(map(plain, layers)) if several else (layers,)
+    odd = [number for number in found if not _is_whole(number)]
+    if odd:
+        raise ConfigError(
+            f"layers must be whole numbers, got {odd[0]!r}; for example layers = [0, 1]"
+        )
+    return found
 
 
 def own_head(network: str, dense: Mapping[str, DenseLayer], head: bool | str) -> DenseLayer:

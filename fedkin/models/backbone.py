@@ -32,10 +32,14 @@ from fedkin.models.encoder import (
 from fedkin.models.frozen import FrozenPart
 
 WEIGHTS = "model.safetensors"
+_WORDS = "embeddings.word_embeddings.weight"
 TASK = "text-classification"
+_SHARDS = "model-*-of-*.safetensors"
 _PICKLES = ("*.bin", "*.pt", "*.pth")
 # Settings of a BERT model for which the encoder computes something else.
-_ASSUMED = {"hidden_act": "gelu", "position_embedding_type": "absolute"}
+_ASSUMED = {"hidden_act": "gelu", "position_embedding_type": "absolute", "is_decoder": False}
+_AS_MODULE = "as a PyTorch module: fk.lora(data, AutoModel.from_pretrained(folder))"
+_WRITTEN_AGAIN = "model.save_pretrained(folder) writes the settings of the model"
 _FLOATS = ("F64", "F32", "F16", "BF16")
 # The dense layers of an encoder layer, and their places in a BERT model of transformers.
 MODULES = {
@@ -94,8 +98,9 @@ class Backbone:
 
         Args:
             texts: M texts.
-            length: number of tokens L of every text; longer texts are cut, and a message says how
-                many. None: enough for 95% of the texts, rounded up to a multiple of 8.
+            length: number of tokens L of every text; longer texts are cut, and a warning says how
+                many. None: enough for 95% of the texts, rounded up to a multiple of 8, and a
+                warning only if more than 5% are cut.
         """
         return self.tokenizer.tokens(texts, length)
 
@@ -163,7 +168,7 @@ def from_transformers(folder: str | Path, *, task: str = TASK) -> Backbone:
 
     Raises:
         ModelError: the folder lacks a file, has its weights in pickles only, is no BERT model, has
-            quantised weights, or its tokenizer does not fit.
+            quantised or infinite weights, or its settings, arrays and tokenizer do not fit.
         ConfigError: the task is another one.
     """
     if task != TASK:
@@ -173,15 +178,29 @@ def from_transformers(folder: str | Path, *, task: str = TASK) -> Backbone:
         )
     folder = Path(folder)
     config = read_config(folder)
+    layers = _whole_setting(folder, config, "num_hidden_layers")
     weights = _Weights(folder / WEIGHTS, read_arrays(folder))
+    width = weights.width
+    heads = _whole_setting(folder, config, "num_attention_heads")
+    if width % heads:
+        raise ModelError(
+            f"{folder / CONFIG}: num_attention_heads is {heads}, which does not divide the width "
+            f"{width} of the model; {_WRITTEN_AGAIN}"
+        )
     tokenizer = Tokenizer.from_folder(folder)
     encoder = Encoder(
         embeddings=weights.embeddings(_eps(config)),
-        layers=tuple(weights.layer(number, config) for number in range(_layers(folder, config))),
+        layers=tuple(weights.layer(number, heads, _eps(config)) for number in range(layers)),
         first=0,
         padding=tokenizer.padding,
     )
     tokenizer.check_vocabulary(len(encoder.embeddings.word))  # type: ignore[union-attr]
+    rows = len(encoder.embeddings.position)  # type: ignore[union-attr]
+    if tokenizer.positions > rows:
+        raise ModelError(
+            f"{folder / CONFIG}: max_position_embeddings is {tokenizer.positions}, but "
+            f'{WEIGHTS} has {rows} positions; write "max_position_embeddings": {rows}'
+        )
     return Backbone(
         name=folder.resolve().name,
         encoder=encoder,
@@ -198,13 +217,16 @@ def read_config(folder: Path) -> dict[str, Any]:
     if kind != "bert":
         raise ModelError(
             f"{path}: model_type is {kind!r}; fedkin computes 'bert' itself. Give another model "
-            "as a PyTorch module: fk.lora(data, AutoModel.from_pretrained(folder))"
+            f"{_AS_MODULE}"
         )
     if "quantization_config" in config:
         raise ModelError(f"{path}: the weights are quantised; give the model before quantisation")
     for name, assumed in _ASSUMED.items():
         if config.get(name, assumed) != assumed:
-            raise ModelError(f"{path}: {name} is {config[name]!r}; fedkin computes {assumed!r}")
+            raise ModelError(
+                f"{path}: {name} is {config[name]!r}; fedkin computes {assumed!r}. Give this model "
+                f"{_AS_MODULE}"
+            )
     return config
 
 
@@ -216,6 +238,11 @@ def read_arrays(folder: Path) -> dict[str, np.ndarray]:
             raise ModelError(
                 f"{folder} has its weights in pickles only, which can run code. Load the model "
                 f"where you trust it, and write {WEIGHTS} by model.save_pretrained(folder)"
+            )
+        if any(folder.glob(_SHARDS)):
+            raise ModelError(
+                f"{folder} has its weights in several files; model.save_pretrained(folder, "
+                f"max_shard_size='100GB') writes them into one {WEIGHTS}"
             )
         raise ModelError(f"{folder} has no {WEIGHTS}; model.save_pretrained(folder) writes it")
     arrays = {}
@@ -233,15 +260,21 @@ def read_arrays(folder: Path) -> dict[str, np.ndarray]:
                         "the model before quantisation"
                     )
     except SafetensorError as error:
-        raise ModelError(f"{path} cannot be read: {error}") from error
+        raise ModelError(
+            f"{path} cannot be read: {error}; if the copy is incomplete, copy the file again, or "
+            "write it by model.save_pretrained(folder)"
+        ) from error
     return arrays
 
 
-def _layers(folder: Path, config: Mapping[str, Any]) -> int:
-    """Number of layers."""
-    count = config.get("num_hidden_layers")
-    if not isinstance(count, int) or count < 1:
-        raise ModelError(f"{folder / CONFIG}: num_hidden_layers is {count!r}, not a whole number")
+def _whole_setting(folder: Path, config: Mapping[str, Any], name: str) -> int:
+    """A whole number of at least 1 among the settings of a model."""
+    count = config.get(name)
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise ModelError(
+            f"{folder / CONFIG}: {name} is {count!r}, not a whole number of at least 1; "
+            f"{_WRITTEN_AGAIN}"
+        )
     return count
 
 
@@ -257,45 +290,83 @@ class _Weights:
     path: Path
     arrays: Mapping[str, np.ndarray]
 
-    def array(self, name: str) -> Any:
-        """One array."""
+    @cached_property
+    def width(self) -> int:
+        """Length of the vector of a token: the number of columns of the word vectors."""
+        return self.array(_WORDS, (None, None)).shape[1]
+
+    def array(self, name: str, shape: tuple[int | None, ...]) -> Any:
+        """One array.
+
+        Args:
+            name: its name.
+            shape: its shape; None for a length that may be any.
+
+        Raises:
+            ModelError: there is none, it has another shape, or a number is not finite.
+        """
         if name not in self.arrays:
             raise ModelError(f"{self.path} has no array {name}; the file belongs to another model")
-        return self.arrays[name]
+        found = self.arrays[name]
+        fits = len(found.shape) == len(shape) and all(
+            length > 0 and expected in (None, length)
+            for length, expected in zip(found.shape, shape, strict=True)
+        )
+        if not fits:
+            wanted = ", ".join("any" if length is None else str(length) for length in shape)
+            raise ModelError(
+                f"{self.path}: {name} has the shape {list(found.shape)}, not [{wanted}] as the "
+                "other arrays need; the file belongs to another model"
+            )
+        if not np.isfinite(found).all():
+            raise ModelError(
+                f"{self.path}: {name} has numbers that are not finite; copy the file again, or "
+                "write it by model.save_pretrained(folder)"
+            )
+        return found
 
-    def projection(self, name: str) -> Projection:
-        """A dense layer."""
-        return Projection(weight=self.array(f"{name}.weight"), bias=self.array(f"{name}.bias"))
+    def projection(self, name: str, outputs: int | None, inputs: int) -> Projection:
+        """A dense layer; with ``outputs`` None, its array says how many it has."""
+        weight = self.array(f"{name}.weight", (outputs, inputs))
+        return Projection(weight=weight, bias=self.array(f"{name}.bias", (len(weight),)))
 
     def norm(self, name: str, eps: float) -> LayerNorm:
         """A normalisation."""
-        weight = self.array(f"{name}.weight")
-        return LayerNorm(weight=weight, bias=self.array(f"{name}.bias"), eps=eps)
+        weight = self.array(f"{name}.weight", (self.width,))
+        return LayerNorm(weight=weight, bias=self.array(f"{name}.bias", (self.width,)), eps=eps)
 
     def embeddings(self, eps: float) -> Embeddings:
         """The embeddings of tokens."""
+        shape = (None, self.width)
         return Embeddings(
-            word=self.array("embeddings.word_embeddings.weight"),
-            position=self.array("embeddings.position_embeddings.weight"),
-            token_type=self.array("embeddings.token_type_embeddings.weight"),
+            word=self.array(_WORDS, shape),
+            position=self.array("embeddings.position_embeddings.weight", shape),
+            token_type=self.array("embeddings.token_type_embeddings.weight", shape),
             norm=self.norm("embeddings.LayerNorm", eps),
         )
 
-    def layer(self, number: int, config: Mapping[str, Any]) -> EncoderLayer:
+    def layer(self, number: int, heads: int, eps: float) -> EncoderLayer:
         """One layer."""
         place = f"encoder.layer.{number}"
-        dense = {name: self.projection(f"{place}.{path}") for name, path in MODULES.items()}
+        width = self.width
+        dense = {
+            name: self.projection(f"{place}.{path}", width, width)
+            for name, path in MODULES.items()
+            if name.startswith("attention.")
+        }
+        inner = self.projection(f"{place}.{MODULES['intermediate']}", None, width)
+        output = self.projection(f"{place}.{MODULES['output']}", width, len(inner.bias))
         attention = Attention(
             query=dense["attention.query"],
             key=dense["attention.key"],
             value=dense["attention.value"],
             output=dense["attention.output"],
-            heads=int(config["num_attention_heads"]),
+            heads=heads,
         )
         return EncoderLayer(
             attention=attention,
-            attention_norm=self.norm(f"{place}.attention.output.LayerNorm", _eps(config)),
-            intermediate=dense["intermediate"],
-            output=dense["output"],
-            output_norm=self.norm(f"{place}.output.LayerNorm", _eps(config)),
+            attention_norm=self.norm(f"{place}.attention.output.LayerNorm", eps),
+            intermediate=inner,
+            output=output,
+            output_norm=self.norm(f"{place}.output.LayerNorm", eps),
         )

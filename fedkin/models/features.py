@@ -17,6 +17,7 @@ from jaxtyping import Array, Float, Int
 
 from fedkin.core.errors import DataError, ModelError
 from fedkin.core.model_spec import BackboneFeatures, Samples
+from fedkin.core.plain import plain_arguments
 from fedkin.core.storage import user_path, write_atomic
 from fedkin.models.backbone import Backbone, from_transformers
 from fedkin.models.encoder import Encoder
@@ -27,6 +28,7 @@ _WIDTH = 64  # texts in one compiled call
 _OTHER = {"texts": "other texts", "backbone": "another backbone", "layer": "another layer"}
 
 
+@plain_arguments
 def features(data: Any, backbone: Any, *, layer: int, file: str | Path | None = None) -> Any:
     """Federated data whose samples are the inputs of a layer of a backbone.
 
@@ -97,10 +99,11 @@ def layer_inputs(
 def _layers_below(backbone: Backbone, layer: int) -> Encoder:
     """The embeddings and the layers below a layer. Raises ModelError if there is no such layer."""
     count = len(backbone.encoder.layers)
-    if not 1 <= layer < count:
+    is_whole = isinstance(layer, int) and not isinstance(layer, bool)
+    if not (is_whole and 1 <= layer < count):
         raise ModelError(
             f"backbone {backbone.name!r} has the layers 0 to {count - 1}; layer must be between 1 "
-            f"and {count - 1}, got {layer}"
+            f"and {count - 1}, got {layer!r}"
         )
     return dataclasses.replace(backbone.encoder, layers=backbone.encoder.layers[:layer])
 

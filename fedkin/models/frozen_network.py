@@ -67,8 +67,9 @@ def frozen_network(backbone: Any, data: Samples, head: bool | str, batched: bool
         module = backbone.encoder
         name = backbone.name
     elif isinstance(backbone, eqx.Module):
-        module = eqx.nn.inference_mode(backbone)
         name = type(backbone).__name__.lower()
+        _check_untied(backbone, name)
+        module = eqx.nn.inference_mode(backbone)
     else:
         raise ModelError(
             "a backbone is what fk.models.from_transformers returns, its folder, or a module of "
@@ -87,6 +88,38 @@ def frozen_network(backbone: Any, data: Samples, head: bool | str, batched: bool
         new_head=backbone.encoder.width if is_encoder else None,
         own_head=None if is_encoder or head is False else own_head(name, dense, head),
     )
+
+
+def _check_untied(module: eqx.Module, name: str) -> None:
+    """Raise ModelError if ``eqx.nn.Shared`` ties the weights of dense layers: such a layer has no
+    weight that factors could change alone.
+
+    Args:
+        module: the module.
+        name: its name, for messages.
+    """
+    leaves = jax.tree_util.tree_leaves_with_path(module, is_leaf=_is_shared)
+    for path, leaf in leaves:
+        if not _is_shared(leaf):
+            continue
+        parts = jax.tree_util.tree_leaves_with_path(leaf, is_leaf=is_dense)
+        dense = [_path_name((*path, *inner)) for inner, part in parts if is_dense(part)]
+        if dense:
+            raise ModelError(
+                f"{_path_name(path) or 'the module'} of {name!r} is an eqx.nn.Shared, which ties "
+                f"weights of its parts, among them dense layers ({', '.join(dense)}); untie them: "
+                "give a module that has these layers without eqx.nn.Shared"
+            )
+
+
+def _is_shared(node: Any) -> bool:
+    """Whether a part of a module ties weights."""
+    return isinstance(node, eqx.nn.Shared)
+
+
+def _path_name(path: tuple[Any, ...]) -> str:
+    """The name of a part of a module, such as ``layers.0``."""
+    return jax.tree_util.keystr(path, simple=True, separator=".")
 
 
 def _fitting(backbone: Backbone, data: Samples) -> Backbone:
@@ -152,7 +185,7 @@ def _dense_layers(module: Any, first: int) -> tuple[dict[str, int], dict[str, De
     found = {}
     for position, (path, leaf) in enumerate(leaves):
         if is_dense(leaf):
-            name = jax.tree_util.keystr(path, simple=True, separator=".")
+            name = _path_name(path)
             if first:
                 own = layer_number(name)
                 name = name.replace(f".{own}.", f".{own + first}.", 1)

@@ -19,7 +19,7 @@ from typing import Any
 
 from fedkin.core.errors import ModelError
 from fedkin.core.model_spec import Samples
-from fedkin.core.plain import plain_lists
+from fedkin.core.plain import plain_arguments, plain_lists
 from fedkin.core.torch_adapters import make_torch_adapter
 from fedkin.models.adapter_layers import AdapterOptions
 from fedkin.models.adapter_model import AdapterParts, Frozen
@@ -29,6 +29,7 @@ from fedkin.models.frozen_network import frozen_network
 from fedkin.models.model import check_samples, is_torch_module, prepare_jax
 
 
+@plain_arguments
 def lora(
     data: Samples,
     backbone: Any,
@@ -76,7 +77,8 @@ def lora(
     Raises:
         ModelError: no layer has a name of ``targets``, the backbone does not fit the data, or it
             has another digest.
-        ConfigError: rank, ``train`` or a layer is none of those that there are.
+        ConfigError: an option has another type, or rank, ``train`` or a layer is none of those that
+            there are.
 
     Examples:
         >>> import fedkin as fk
@@ -107,7 +109,13 @@ def lora(
     origin = None
     if isinstance(backbone, Backbone):
         origin = _origin(
-            backbone, rank, alpha, targets=targets, layers=layers, train=train, seed=seed
+            backbone,
+            options.rank,
+            options.alpha,
+            targets=targets,
+            layers=layers,
+            train=train,
+            seed=options.seed,
         )
     frozen = FrozenPart(
         name=network.name,
@@ -120,9 +128,9 @@ def lora(
     return parts.model(trained_a, frozen, data.classes)
 
 
-def _origin(backbone: Backbone, rank: int, alpha: float | int, **options: Any) -> Origin:
+def _origin(backbone: Backbone, rank: int, alpha: float, **options: Any) -> Origin:
     """The folder of a backbone, and the section [model] with these options."""
-    section = {"name": "lora", "rank": rank, "alpha": float(alpha), **plain_lists(options)}
+    section = {"name": "lora", "rank": rank, "alpha": alpha, **plain_lists(options)}
     if section["layers"] is None:
         del section["layers"]
     section["backbone_digest"] = backbone.digest

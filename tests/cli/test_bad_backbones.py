@@ -29,6 +29,12 @@ def whole_numbers(folder: Path) -> None:
     save_file(changed | {name: changed[name].astype(np.int8)}, folder / "model.safetensors")
 
 
+def infinite(folder: Path) -> None:
+    changed = weights(0)
+    changed["encoder.layer.0.output.dense.bias"][3] = np.inf
+    save_file(changed, folder / "model.safetensors")
+
+
 def few_words(folder: Path) -> None:
     changed = weights(0)
     name = "embeddings.word_embeddings.weight"
@@ -58,6 +64,16 @@ CASES: dict[str, Case] = {
     "broken": ({}, broken_tokenizer, [], "data: ", "cannot be read", "save_pretrained"),
     "no padding": ({"pad_token_id": None}, None, [], "config.json ", "no pad_token_id", "write"),
     "length": ({}, None, ["data.length=40"], "data: ", "between 2 and 16", "length = 16"),
+    "another padding": ({"pad_token_id": 5}, None, [], "config.json: ", "is token 0", "write"),
+    "no heads": (
+        {"num_attention_heads": 0},
+        None,
+        [],
+        "config.json: ",
+        "num_attention_heads is 0",
+        "save_pretrained",
+    ),
+    "not finite": ({}, infinite, [], ".safetensors: ", "not finite", "copy the file again"),
     "pickles": ({}, pickles, [], "model: ", "pickles only", "save_pretrained"),
     "another": (
         {},

@@ -104,7 +104,7 @@ def test_bad_tables(folder: Path) -> None:
     refused(fedkin("place", run, folder / "short.csv"), "dose")
 
 
-def test_texts_without_labels(tmp_path: Path) -> None:
+def test_texts_without_labels(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     pytest.importorskip("tokenizers", reason="texts need pip install 'fedkin[text]'")
     write_bert(tmp_path / "tiny")
     topics = ("the red cat sat", "blue dog e f")
@@ -128,6 +128,11 @@ def test_texts_without_labels(tmp_path: Path) -> None:
     run = tmp_path / "run"
     result = fedkin("run", *settings, "--out", run)
     assert result.exit_code == 0, result.output
+    assert not caplog.messages
+    cut = fedkin("run", *settings, "data.length=5", "--out", tmp_path / "cut")
+    assert cut.exit_code == 0, cut.output
+    (message,) = caplog.messages
+    assert message.startswith(f"{tmp_path / 'train.csv'}: 32 of 32 texts are cut to 5 tokens: ")
     new = [{"desk": f"new {topic}", "text": topics[topic]} for topic in range(2)]
     pd.DataFrame(new).to_csv(tmp_path / "new.csv", index=False)
     found = placed(run, tmp_path / "new.csv")

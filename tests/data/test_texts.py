@@ -107,6 +107,20 @@ def test_a_configuration_of_texts(folder: Path, tmp_path: Path) -> None:
     assert run.models.shape[1] == fk.lora(read(TABLE, folder), folder, rank=2).spec.parameters
 
 
+def test_a_warning_names_the_data_whose_texts_are_cut(
+    folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    TABLE.to_csv(tmp_path / "remarks.csv", index=False)
+    read(tmp_path / "remarks.csv", folder, length=8)
+    assert not caplog.messages
+    read(tmp_path / "remarks.csv", folder, length=4)
+    options: dict[str, Any] = {"text": "remark", "label": "queue", "tokenizer": folder}
+    fk.data.from_pandas(TABLE, client="desk", length=4, name="remarks", **options)
+    from_file, from_frame = caplog.messages
+    assert from_file.startswith(f"{tmp_path / 'remarks.csv'}: 18 of 24 texts are cut to 4 tokens: ")
+    assert from_frame.startswith("remarks: 18 of 24 texts are cut to 4 tokens: ")
+
+
 def test_from_pandas_reads_texts_too(folder: Path) -> None:
     table = TABLE.assign(part=(["train"] * 8 + ["test"] * 4) * 2)
     options: dict[str, Any] = {"text": "remark", "label": "queue", "tokenizer": folder}

@@ -25,7 +25,9 @@ TABLE = pd.DataFrame(
 )
 
 
-def test_texts_are_predicted_with_their_clients_model(tmp_path: Path) -> None:
+def test_texts_are_predicted_with_their_clients_model(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     backbone = fk.models.from_transformers(write_bert(tmp_path / "tiny"))
     data = fk.data.texts(TABLE, text="remark", label="queue", client="desk", tokenizer=backbone)
     work = fk.LocalTraining(optimizer="adamw", lr=0.01)
@@ -45,6 +47,10 @@ def test_texts_are_predicted_with_their_clients_model(tmp_path: Path) -> None:
         expected[rows] = run.predict(data.x[rows], client=desk)
     assert found.table["prediction"].tolist() == expected.tolist()
     assert found.scored == len(TABLE)
+    assert not caplog.messages
+    TABLE.assign(remark="the red cat " * 4).to_csv(file, index=False)
+    predict_file(export, file)
+    assert caplog.messages[0].startswith(f"{file}: 24 of 24 texts are cut to 8 tokens: ")
 
     TABLE.drop(columns="remark").to_csv(file, index=False)
     with pytest.raises(DataError, match="remark"):

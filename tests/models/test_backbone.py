@@ -9,6 +9,7 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jaxtyping
 import numpy as np
 import pandas as pd
 import pytest
@@ -73,9 +74,27 @@ def test_tokens_have_one_length(folder: Path, caplog: pytest.LogCaptureFixture) 
 
 
 def test_it_says_how_many_texts_are_cut(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level("INFO", "fedkin"):
-        fk.models.from_transformers(folder).tokens(TEXTS, 5)
-    assert "2 of 4 texts are cut to 5 tokens" in caplog.text
+    backbone = fk.models.from_transformers(folder)
+    with caplog.at_level("WARNING", "fedkin"):
+        backbone.tokens(TEXTS, 5)
+    assert caplog.messages == [
+        "2 of 4 texts are cut to 5 tokens: the longest has 10; make the data with a larger length, "
+        "up to 16"
+    ]
+    caplog.clear()
+    # One text of 20 is cut on purpose, and two are more than 5%.
+    backbone.tokens(["dog " * 30] + ["dog"] * 19)
+    backbone.tokens(TEXTS, 10)
+    assert not caplog.messages
+    backbone.tokens(["dog " * 30] * 2 + ["dog"] * 18)
+    assert caplog.messages == [
+        "2 of 20 texts are cut to 16 tokens: the longest has 32; the model has no more positions; "
+        "divide long texts into several rows"
+    ]
+    caplog.clear()
+    # A length that the user gives cuts no text silently.
+    backbone.tokens(["dog " * 30] + ["dog"] * 19, 8)
+    assert "1 of 20 texts are cut to 8 tokens" in caplog.text
 
 
 def test_features_and_the_layers_above_are_the_whole_encoder(folder: Path) -> None:
@@ -109,6 +128,19 @@ def test_half_precision_becomes_float32(tmp_path: Path) -> None:
         ({"model_type": "gpt2"}, "model_type is 'gpt2'"),
         ({"quantization_config": {"bits": 4}}, "quantised"),
         ({"hidden_act": "relu"}, "hidden_act is 'relu'; fedkin computes 'gelu'"),
+        ({"hidden_act": "relu"}, "Give this model as a PyTorch module: fk.lora"),
+        ({"is_decoder": True}, "is_decoder is True; fedkin computes False. Give this model as"),
+        (
+            {"pad_token_id": 5},
+            r"pad_token_id is 5, but the tokenizer's padding '\[PAD\]' is token 0",
+        ),
+        ({"pad_token_id": 5}, 'write "pad_token_id": 0'),
+        ({"num_attention_heads": None}, "num_attention_heads is None, not a whole number"),
+        ({"num_attention_heads": 0}, "num_attention_heads is 0, not a whole number of at least 1"),
+        ({"num_attention_heads": True}, "num_attention_heads is True, not a whole number"),
+        ({"num_attention_heads": 5}, "5, which does not divide the width 12 .*; model.save_pre"),
+        ({"max_position_embeddings": 17}, 'has 16 positions; write "max_position_embeddings": 16'),
+        ({"num_hidden_layers": "two"}, "of at least 1; model.save_pretrained"),
         ({"pad_token_id": None}, "names no pad_token_id"),
         ({"num_hidden_layers": "two"}, "num_hidden_layers is 'two'"),
         ({"num_hidden_layers": 3}, "no array encoder.layer.2.attention.self.query.weight"),
@@ -142,6 +174,95 @@ def test_quantised_weights_are_refused(tmp_path: Path) -> None:
         fk.models.from_transformers(folder)
 
 
+@pytest.mark.parametrize(
+    ("name", "array", "words"),
+    [
+        (
+            "encoder.layer.1.output.dense.weight",
+            np.zeros((WIDTH, 21)),
+            r"\[12, 21\], not \[12, 20\]",
+        ),
+        ("encoder.layer.0.attention.self.key.bias", np.zeros(5), r"the shape \[5\], not \[12\]"),
+        ("encoder.layer.0.output.LayerNorm.bias", np.zeros((1, 12)), r"\[1, 12\], not \[12\]"),
+        ("embeddings.token_type_embeddings.weight", np.zeros((2, 9)), r"not \[any, 12\]"),
+        (
+            "embeddings.token_type_embeddings.weight",
+            np.zeros((0, 12)),
+            r"\[0, 12\], not \[any, 12\]",
+        ),
+        ("embeddings.word_embeddings.weight", np.zeros(18), r"\[18\], not \[any, any\]"),
+        (
+            "encoder.layer.1.intermediate.dense.bias",
+            np.full(20, np.nan),
+            "numbers that are not finite",
+        ),
+        ("embeddings.position_embeddings.weight", np.full((16, 12), np.inf), "copy the file again"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_named(
+    tmp_path: Path, name: str, array: np.ndarray, words: str
+) -> None:
+    folder = write_bert(tmp_path / "tiny")
+    save_file(weights(0) | {name: array.astype(np.float32)}, folder / "model.safetensors")
+    with pytest.raises(ModelError, match=rf"model\.safetensors: {name} has .*{words}"):
+        fk.models.from_transformers(folder)
+
+
+def test_an_array_that_is_not_used_may_be_infinite(tmp_path: Path) -> None:
+    folder = write_bert(tmp_path / "tiny")
+    changed = {"pooler.dense.bias": np.full(WIDTH, np.inf, np.float32)}
+    save_file(weights(0) | changed, folder / "model.safetensors")
+    assert fk.models.from_transformers(folder).encoder.width == WIDTH
+
+
+@pytest.mark.parametrize(
+    ("content", "words"), [("[]", "holds a list, not an object"), ("{", "is no JSON: ")]
+)
+def test_settings_that_are_none(tmp_path: Path, content: str, words: str) -> None:
+    folder = write_bert(tmp_path / "tiny")
+    (folder / "config.json").write_text(content)
+    with pytest.raises(ModelError, match=rf"config\.json {words}.*; save_pretrained\(folder\)"):
+        fk.models.from_transformers(folder)
+
+
+def test_weights_in_parts(tmp_path: Path) -> None:
+    folder = write_bert(tmp_path / "tiny")
+    path = folder / "model.safetensors"
+    whole = path.read_bytes()
+    for size in (len(whole) - 8, 4):
+        path.write_bytes(whole[:size])
+        with pytest.raises(
+            ModelError, match=r"cannot be read: .*; if the copy is incomplete, copy"
+        ):
+            fk.models.from_transformers(folder)
+    path.rename(folder / "model-00001-of-00002.safetensors")
+    with pytest.raises(ModelError, match=r"weights in several files; .*max_shard_size"):
+        fk.models.from_transformers(folder)
+
+
+@pytest.mark.parametrize("word", ["red", {"content": "red"}])
+def test_the_padding_in_the_settings_of_the_tokenizer_counts(tmp_path: Path, word: Any) -> None:
+    folder = write_bert(tmp_path / "tiny")
+    settings = folder / "tokenizer_config.json"
+    settings.write_text(json.dumps({"pad_token": word}))
+    number = WORDS.index("red")
+    with pytest.raises(ModelError, match=f"pad_token_id is 0, but .* 'red' is token {number}"):
+        fk.models.from_transformers(folder)
+    write_bert(folder, pad_token_id=number)
+    assert fk.models.from_transformers(folder).tokenizer.padding == number
+    # Settings without a padding token, or with one that the tokenizer lacks, say nothing.
+    settings.write_text(json.dumps({"pad_token": "unheard"}))
+    assert fk.models.from_transformers(folder).tokenizer.padding == number
+    settings.unlink()
+    path = folder / "tokenizer.json"
+    tokenizer = json.loads(path.read_text())
+    padding = {"strategy": "BatchLongest", "direction": "Right", "pad_to_multiple_of": None}
+    padding |= {"pad_id": 0, "pad_type_id": 0, "pad_token": "[PAD]"}
+    path.write_text(json.dumps(tokenizer | {"padding": padding}))
+    with pytest.raises(ModelError, match=r"but the tokenizer's padding '\[PAD\]' is token 0"):
+        fk.models.from_transformers(folder)
+
+
 def test_a_tokenizer_of_another_model_is_refused(tmp_path: Path) -> None:
     folder = write_bert(tmp_path / "tiny")
     tokenizer = json.loads((folder / "tokenizer.json").read_text())
@@ -162,12 +283,19 @@ def test_texts_that_are_none(folder: Path) -> None:
         backbone.tokens(["dog"], 17)
 
 
-def test_layers_that_are_not_there(folder: Path) -> None:
+def test_layers_that_are_not_there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     backbone = fk.models.from_transformers(folder)
     tokens = backbone.tokens(TEXTS, 10)
     data = fk.data.from_arrays(tokens, [0, 1, 0, 1], clients=[0, 0, 1, 1], test=0, integers=True)
     with pytest.raises(ModelError, match="layer must be between 1 and 1, got 2"):
         fk.models.features(data, backbone, layer=2)
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+    wrong: list[Any] = ["1", True]
+    for layer in wrong:
+        with pytest.raises(ModelError, match=f"layer must be between 1 and 1, got {layer!r}"):
+            fk.models.features(data, backbone, layer=layer)
+    number: Any = np.int64(1)
+    assert type(fk.models.features(data, backbone, layer=number).features_of.layer) is int
     digits = fk.data.digits(clients=3)
     with pytest.raises(ModelError, match="features are computed from token numbers"):
         fk.models.features(digits, backbone, layer=1)

@@ -10,6 +10,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import jaxtyping
 import numpy as np
 import optax
 import pytest
@@ -238,22 +239,102 @@ def test_a_backbone_in_a_run(tmp_path: Path) -> None:
         ({"targets": ()}, "ends with nothing"),
         ({"rank": 0}, "rank must be between 1 and 8"),
         ({"rank": True}, "rank must be a whole number, got True"),
+        ({"rank": 2.0}, r"rank must be a whole number, got 2\.0; for example rank = 8"),
         ({"alpha": 0}, "alpha must be a number above 0, got 0"),
+        ({"alpha": "16"}, "alpha must be a number above 0, got '16'; for example alpha = 16"),
+        ({"alpha": True}, "alpha must be a number above 0, got True"),
+        ({"alpha": None}, "alpha must be a number above 0, got None"),
+        ({"targets": 3}, "targets must be ends of names of dense layers, got 3; for example"),
+        ({"targets": ("first", 3)}, "targets must be ends of names of dense layers, got 3"),
+        ({"seed": "a"}, "seed must be a whole number, got 'a'; for example seed = 0"),
+        ({"layers": "1"}, r"layers must be whole numbers, got '1'; for example layers = \[0, 1\]"),
+        ({"layers": ("1",)}, "layers must be whole numbers, got '1'"),
+        ({"layers": 1.5}, r"layers must be whole numbers, got 1\.5"),
+        ({"layers": True}, "layers must be whole numbers, got True"),
         ({"alpha": float("nan")}, "alpha must be a number above 0, got nan"),
         ({"rank": 9}, "rank must be between 1 and 8"),
         ({"train": "A"}, "train must be 'AB' or 'B'"),
         ({"head": "clasifier"}, "ends with 'clasifier'; there are first, second, classifier"),
     ],
 )
-def test_bad_options(digits: Any, net: Net, options: dict[str, Any], words: str) -> None:
+def test_bad_options(
+    digits: Any,
+    net: Net,
+    options: dict[str, Any],
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Users' arguments are not checked by type.
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
     good: dict[str, Any] = {"targets": ("first",), "head": "classifier"}
     with pytest.raises((ConfigError, ModelError), match=words):
         fk.lora(digits, net, **(good | options))
 
 
+def test_numbers_of_numpy_are_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+    pytest.importorskip("tokenizers", reason="texts need pip install 'fedkin[text]'")
+    backbone = fk.models.from_transformers(write_bert(tmp_path / "tiny"))
+    tokens = backbone.tokens(["the red cat", "blue dog sat"] * 6, 6)
+    data = fk.data.from_arrays(tokens, [0, 1] * 6, clients=[0, 1, 2] * 4, integers=True)
+    expected = fk.lora(data, backbone, rank=4, alpha=8, layers=(1,), seed=3)
+    numbers: dict[str, Any] = {"rank": np.int64(4), "alpha": np.float32(8), "seed": np.int32(3)}
+    given: list[Any] = [np.int64(1), [np.int64(1)], np.array([1]), np.array(1)]
+    for layers in given:
+        model = fk.lora(data, backbone, layers=layers, **numbers)
+        assert model.spec == expected.spec
+        np.testing.assert_array_equal(model.initial(WORDS[0]), expected.initial(WORDS[0]))
+        section = model.frozen.origin.section
+        assert section | {"layers": [1]} == expected.frozen.origin.section
+        assert {type(section[name]) for name in ("rank", "seed")} == {int}
+        assert section["layers"] in (1, [1])
+
+
 def test_a_backbone_that_is_none(digits: Any) -> None:
     with pytest.raises(ModelError, match="got int"):
         fk.lora(digits, 3)  # type: ignore[arg-type]
+
+
+class TiedNet(eqx.Module):
+    """A network whose last layer has the weight of an embedding."""
+
+    pair: eqx.nn.Shared
+
+    def __init__(self, embedding_is_tied: bool) -> None:
+        embedding = eqx.nn.Embedding(10, 64, key=jax.random.key(0))
+        last = eqx.nn.Linear(64, 10, key=jax.random.key(1))
+        tied, source = (0, 1) if embedding_is_tied else (1, 0)
+        self.pair = eqx.nn.Shared(
+            (embedding, last), lambda pair: pair[tied].weight, lambda pair: pair[source].weight
+        )
+
+    def __call__(self, x: Any) -> Any:
+        embedding, last = self.pair()
+        return last(x.ravel() + embedding.weight[0])
+
+
+@pytest.mark.parametrize("embedding_is_tied", [True, False])
+def test_tied_weights_are_refused(digits: Any, embedding_is_tied: bool) -> None:
+    """Otherwise the embedding would be trained with the last layer."""
+    with pytest.raises(
+        ModelError, match=r"^pair of 'tiednet' is an eqx.nn.Shared, .*pytree\.1\); untie them: give"
+    ):
+        fk.lora(digits, TiedNet(embedding_is_tied), rank=2, targets=("1",), head=False)
+
+
+def test_tied_weights_that_stay_frozen_are_not_refused(digits: Any) -> None:
+    class Scaled(eqx.Module):
+        scales: eqx.nn.Shared
+        last: eqx.nn.Linear
+
+        def __call__(self, x: Any) -> Any:
+            one, other = self.scales()
+            return self.last(one * x.ravel() + other)
+
+    scales = eqx.nn.Shared((jnp.ones(64), jnp.ones(64)), lambda pair: pair[0], lambda pair: pair[1])
+    net = Scaled(scales, eqx.nn.Linear(64, 10, key=jax.random.key(0)))
+    model = fk.lora(digits, net, rank=2, targets=("last",), head=False)
+    assert list(model.spec.slices) == ["last.lora_A", "last.lora_B"]
 
 
 # --- means of factors

@@ -78,7 +78,8 @@ def text_inputs(
     folder = _backbone_folder(model, path)
     check_columns(table, [column], path, {column: "the model reads it"})
     length = int(samples.x.shape[1])
-    tokens = token_reader(folder).tokens(checked_texts(table[column], path, column), length)
+    found = checked_texts(table[column], path, column)
+    tokens = token_reader(folder).tokens(found, length, path)
     return inputs_of_texts(tokens, samples, folder)
 
 

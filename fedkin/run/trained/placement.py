@@ -56,7 +56,9 @@ class Placement:
     model: Predictor | None = None
 
     def __repr__(self) -> str:
-        return f"Placement(cluster {self.cluster}, confidence {self.confidence:.2f})"
+        # A single sample has no confidence.
+        known = "" if np.isnan(self.confidence) else f", confidence {self.confidence:.2f}"
+        return f"Placement(cluster {self.cluster}{known})"
 
 
 def place(
