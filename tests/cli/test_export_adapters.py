@@ -64,7 +64,8 @@ def test_predictions_are_those_of_the_run(place: Path, tmp_path: Path) -> None:
     result = fedkin(*predict, "--backbone", place / "tiny")
     assert result.exit_code == 0, result.output
     found = pd.read_csv(StringIO(result.stdout))
-    arrays = np.load(place / "texts.npz")
+    with np.load(place / "texts.npz") as file:
+        arrays = dict(file)
     run = fk.Run.load(place / "run")
     for client in range(4):
         rows = arrays["client_id"] == client

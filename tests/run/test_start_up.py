@@ -61,30 +61,3 @@ def test_garbage_is_collected_again_after_a_command(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert done.stdout.strip() == "2 True", done.stderr
-
-
-def test_a_long_run_collects_garbage(tmp_path: Path) -> None:
-    code = (
-        "import gc, sys\n"
-        "import fedkin.cli.run as command\n"
-        "from fedkin.cli import main\n"
-        "from fedkin.methods import FedAvg\n"
-        "seen = []\n"
-        "begin = FedAvg.round\n"
-        "def round(*arguments):\n"
-        "    seen.append(gc.isenabled())\n"
-        "    return begin(*arguments)\n"
-        "FedAvg.round = round\n"
-        "command._SHORT_RUN = float(sys.argv[1])\n"
-        "sys.argv = ['fedkin', 'run', 'method.name=fedavg', 'run.rounds=2', 'run.against=[]',\n"
-        f"            '--out', {str(tmp_path)!r} + sys.argv[1]]\n"
-        "try:\n"
-        "    main()\n"
-        "except SystemExit:\n"
-        "    print(seen)\n"
-    )
-    for short_run, collects in (("0", True), ("1000", False)):
-        done = subprocess.run(
-            [sys.executable, "-c", code, short_run], capture_output=True, text=True, cwd=ROOT
-        )
-        assert done.stdout.strip().split("\n")[-1] == str([collects, collects]), done.stderr

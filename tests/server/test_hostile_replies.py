@@ -111,10 +111,13 @@ UNDOABLE = {
     "compare models",
     "evaluate mixture",
     "evaluate pulled",
+    "evaluate routed",
+    "evaluate tests routed",
     "score moments",
     "score moments without labels",
     "span scores",
     "survival counts",
+    "train kind",
     "train spans",
 }
 ASKED = [name for name in ASKED if not example(name)[0].local and name not in UNDOABLE | OF_TABLES]
