@@ -2,7 +2,7 @@
 
     python -m benchmarks.convolutions [--turns 9] [--write]
 
-A round trains 20 clients of 60 samples in the mean, with one epoch in batches of 10. Rounds and
+A round trains 20 clients of 60 samples in the mean, with five epochs in batches of 10. Rounds and
 products take turns. A share is the operations of a round in a second, divided by those of the
 product: the median over the turns, and their range. The product is of two 2048 x 2048 matrices in
 float32, on all cores.
@@ -22,6 +22,7 @@ from benchmarks.report import OF_CONVOLUTIONS
 from benchmarks.tables import put
 from benchmarks.turns import federated, take_turns
 from benchmarks.work import BATCH, LR, clients, flops_per_sample
+from benchmarks.work import steps as steps_of
 from fedkin.core.randomness import Stream
 from fedkin.core.training import LocalTraining
 from fedkin.models.cnn import cnn
@@ -33,6 +34,7 @@ PAGE = Path("docs/benchmarks.md")
 HEAD = ["network", "parameters", "milliseconds a step", "GFLOP/s", "share of the matrix product"]
 VARIANTS = {"CNN": "mnist", "FEMNIST's CNN": "femnist", "FashionMNIST's CNN": "fashion_mnist"}
 COHORT = 20
+EPOCHS = 5
 SIDE = 2048  # of the matrices
 PRODUCT = "product"
 
@@ -41,7 +43,7 @@ def rounds_of(network: str) -> tuple[Callable[[int], object], int]:
     """A round of a network, and its number of parameters."""
     data = federated(clients(COHORT))
     model = cnn(data, variant=VARIANTS[network])
-    world = SimulatedWorld(data, model, LocalTraining(epochs=1, batch_size=BATCH, lr=LR))
+    world = SimulatedWorld(data, model, LocalTraining(epochs=EPOCHS, batch_size=BATCH, lr=LR))
     start = world.initial(Stream(0))[None]
     everyone = np.arange(COHORT)
     first = np.zeros(COHORT, np.int64)
@@ -64,10 +66,10 @@ def row(network: str, turns: int) -> list[str]:
     sizes = clients(COHORT).sizes
     turn, parameters = rounds_of(network)
     seconds = take_turns({network: turn, PRODUCT: product()}, turns)
-    operations = flops_per_sample(network) * sizes.sum()
+    operations = flops_per_sample(network) * sizes.sum() * EPOCHS
     speed = operations / seconds[network]
     shares = 100 * speed / (2 * SIDE**3 / seconds[PRODUCT])
-    steps = int(np.sum(-(-sizes // BATCH)))
+    steps = steps_of(sizes, EPOCHS)
     return [
         network,
         f"{parameters:,}",
