@@ -138,8 +138,7 @@ product in turns:
 {convolutions}
 Rounds copy and average the models, too. Before strided windows and large layers were computed in \
 another way, FEMNIST's CNN had
-28 % and FashionMNIST's 27 %. [What was tried](design/compiled-training.md) without success is \
-written down.
+28 % and FashionMNIST's 27 %. [Other forms](design/compiled-training.md) were tried without success.
 
 The measures of clustering on one core. A bound is what the core allows: the speed of a large \
 matrix product in float64, or of
