@@ -19,9 +19,9 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -59,10 +59,10 @@ ALL = "all replies"
 BUFFER = 5
 ROUNDS = 60
 POINT = 0.01
-GOAL = 2.3  # times faster
+Points = list[list[float]]  # seconds and accuracy, of one evaluation after another
 
 
-def curve(data: str, method: str, waiting: str, seed: int) -> list[list[float]]:
+def curve(data: str, method: str, waiting: str, seed: int) -> Points:
     """Simulated seconds and accuracy after each evaluated round of a run."""
     clients = DATA[data](seed)
     buffered = isinstance(WAITING[waiting], fk.BufferedClusters)
@@ -84,13 +84,13 @@ def curve(data: str, method: str, waiting: str, seed: int) -> list[list[float]]:
     return [[record["simulated_seconds"], record["accuracy"]] for record in scored]
 
 
-def final_accuracy(points: list[list[float]]) -> float:
+def final_accuracy(points: Points) -> float:
     """Mean accuracy over the last tenth of a run."""
     last = max(1, len(points) // 10)
     return float(np.mean([accuracy for _, accuracy in points[-last:]]))
 
 
-def seconds_to(points: list[list[float]], target: float) -> float:
+def seconds_to(points: Points, target: float) -> float:
     """Simulated seconds until the target is reached; infinite if it never is."""
     return next((seconds for seconds, accuracy in points if accuracy >= target), np.inf)
 
@@ -100,7 +100,7 @@ def key(data: str, method: str, waiting: str, seed: int) -> str:
     return f"{data} | {method} | {waiting} | {seed}"
 
 
-def measure(seeds: int) -> dict[str, list[list[float]]]:
+def measure(seeds: int) -> dict[str, Points]:
     """All runs' curves by name, of the file or measured now."""
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for seed in range(seeds):
@@ -115,26 +115,50 @@ def measure(seeds: int) -> dict[str, list[list[float]]]:
     return results
 
 
-def row(
-    results: dict[str, list[list[float]]], data: str, method: str, waiting: str, seeds: int
-) -> list[str]:
-    """A line of the table: final accuracy, seconds to the target, and how many times faster than
-    rounds that wait for all clients."""
+class Gain(NamedTuple):
+    """What a way to wait gains over rounds that wait for all replies.
+
+    Attributes:
+        finals: final accuracy of each seed, in percent.
+        cells: cells of a table: seeds that reached the target, the median time to it, and how many
+            times faster it was reached.
+    """
+
+    finals: list[float]
+    cells: list[str]
+
+
+def gain(pairs: Sequence[tuple[Points, Points]]) -> Gain:
+    """The gain of a way to wait.
+
+    Args:
+        pairs: for each seed, the run that waits for all replies, and the other run.
+    """
     finals = list[float]()
     seconds = list[float]()
     faster = list[float]()
-    for seed in range(seeds):
-        everyone = results[key(data, method, ALL, seed)]
-        points = results[key(data, method, waiting, seed)]
+    for everyone, points in pairs:
         target = final_accuracy(everyone) - POINT
         finals.append(100 * final_accuracy(points))
         seconds.append(seconds_to(points, target))
         faster.append(seconds_to(everyone, target) / seconds[-1])
     reached = int(np.isfinite(seconds).sum())
-    median = f"{np.median(seconds):.0f} s" if reached > seeds / 2 else "not reached"
+    median = f"{np.median(seconds):.0f} s" if reached > len(pairs) / 2 else "not reached"
     times = f"{np.median(faster):.1f} ({min(faster):.1f} to {max(faster):.1f})"
-    spread = f"{np.mean(finals):.1f} ± {np.std(finals, ddof=1):.1f}" if seeds > 1 else ""
-    return [data, method, waiting, spread, f"{reached} of {seeds}", median, times]
+    return Gain(finals, [f"{reached} of {len(pairs)}", median, times])
+
+
+def row(results: dict[str, Points], data: str, method: str, waiting: str, seeds: int) -> list[str]:
+    """A line of the table."""
+    pairs = [
+        (results[key(data, method, ALL, seed)], results[key(data, method, waiting, seed)])
+        for seed in range(seeds)
+    ]
+    found = gain(pairs)
+    spread = (
+        f"{np.mean(found.finals):.1f} ± {np.std(found.finals, ddof=1):.1f}" if seeds > 1 else ""
+    )
+    return [data, method, waiting, spread, *found.cells]
 
 
 def main() -> None:

@@ -34,7 +34,7 @@ import numpy as np
 from safetensors.numpy import load_file
 
 import fedkin as fk
-from benchmarks.asynchronous import ALL, POINT, final_accuracy, seconds_to
+from benchmarks.asynchronous import ALL, Points, final_accuracy, gain
 from benchmarks.deployment import fedkin, free_port
 from benchmarks.tables import put
 from fedkin.server.deploy.processes import SITE, Program, find
@@ -54,7 +54,6 @@ WAITING: dict[str, tuple[list[str], int]] = {
     "first 3 of 4": (["asynchronous.name=first_replies", "asynchronous.count=3"], 1),
     "buffers of 1": (["asynchronous.name=buffered", "asynchronous.buffer=1"], SITES),
 }
-Points = list[list[float]]
 
 
 class SlowSite(threading.Thread):
@@ -203,23 +202,11 @@ def measure(seeds: int) -> dict[str, Points]:
 
 
 def row(results: dict[str, Points], waiting: str, seeds: int) -> list[str]:
-    """A line of the table: final accuracy, seconds to the target, and how many times faster than
-    rounds that wait for all sites."""
-    finals = list[float]()
-    seconds = list[float]()
-    faster = list[float]()
-    for seed in range(seeds):
-        everyone = results[key(ALL, seed)]
-        points = results[key(waiting, seed)]
-        target = final_accuracy(everyone) - POINT
-        finals.append(100 * final_accuracy(points))
-        seconds.append(seconds_to(points, target))
-        faster.append(seconds_to(everyone, target) / seconds[-1])
-    reached = int(np.isfinite(seconds).sum())
-    median = f"{np.median(seconds):.0f} s" if reached > seeds / 2 else "not reached"
-    times = f"{np.median(faster):.1f} ({min(faster):.1f} to {max(faster):.1f})"
-    accuracies = " / ".join(f"{accuracy:.1f}" for accuracy in finals)
-    return [waiting, accuracies, f"{reached} of {seeds}", median, times]
+    """A line of the table."""
+    pairs = [(results[key(ALL, seed)], results[key(waiting, seed)]) for seed in range(seeds)]
+    found = gain(pairs)
+    accuracies = " / ".join(f"{accuracy:.1f}" for accuracy in found.finals)
+    return [waiting, accuracies, *found.cells]
 
 
 def main() -> None:

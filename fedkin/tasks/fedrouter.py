@@ -157,17 +157,7 @@ class TrainKind(Task):
             )
 
     def training(self, reply: Reply) -> TrainingReply:
-        index = np.asarray(self.model_index, np.int64)
-        return TrainingReply(
-            update=reply.update,
-            model_index=index,
-            examples=reply.examples,
-            loss=np.where(reply.arrived, reply.arrays["loss"][index], 0.0),
-            first_loss=np.where(reply.arrived, reply.arrays["first_loss"][index], 0.0),
-            arrived=reply.arrived,
-            nonfinite=reply.nonfinite,
-            weight=reply.weight,
-        )
+        return TrainingReply.of_means(reply, self.model_index)
 
 
 @dataclass(frozen=True)

@@ -159,17 +159,7 @@ class Controlled(Task):
         return arrays, sound
 
     def training(self, reply: Reply) -> TrainingReply:
-        index = np.asarray(self.model_index, np.int64)
-        return TrainingReply(
-            update=reply.update,
-            model_index=index,
-            examples=reply.examples,
-            loss=np.where(reply.arrived, reply.arrays["loss"][index], 0.0),
-            first_loss=np.where(reply.arrived, reply.arrays["first_loss"][index], 0.0),
-            arrived=reply.arrived,
-            nonfinite=reply.nonfinite,
-            weight=reply.weight,
-        )
+        return TrainingReply.of_means(reply, self.model_index)
 
     def norm_group(self) -> str:
         return f"{self.name} {self.work.steps} {np.max(self.work.epochs)}"

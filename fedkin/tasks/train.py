@@ -228,6 +228,27 @@ class TrainingReply:
     nonfinite: Bool[np.ndarray, "n"]  # whether an update arrived that is not finite; it is excluded
     # With ``reduce``: number of samples behind each mean; 0 if no row arrived.
     weight: Float[np.ndarray, "K"] | None = None
+
+    @classmethod
+    def of_means(cls, reply: Reply, model_index: Int[np.ndarray, "n"]) -> TrainingReply:
+        """The result of a task that asks for means by model, such as ``TrainSpans``.
+
+        Args:
+            reply: the reply, whose ``loss`` and ``first_loss`` are means by model.
+            model_index: model that each row trained.
+        """
+        index = np.asarray(model_index, np.int64)
+        return cls(
+            update=reply.update,
+            model_index=index,
+            examples=reply.examples,
+            loss=np.where(reply.arrived, reply.arrays["loss"][index], 0.0),
+            first_loss=np.where(reply.arrived, reply.arrays["first_loss"][index], 0.0),
+            arrived=reply.arrived,
+            nonfinite=reply.nonfinite,
+            weight=reply.weight,
+        )
+
     # If requested: gradient of the full training loss at the start.
     gradient: Float[np.ndarray, "n P"] | None = None
     # Test results of the models before training, one row for all clients.
