@@ -3,7 +3,7 @@ simulator's."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any
@@ -171,6 +171,7 @@ def fake_remote(
     membership: Membership | None = None,
     run: str = "trial-run",
     detects: bool = False,
+    initial: Callable[[np.ndarray], np.ndarray] = lambda words: np.zeros(P, np.float32),
     **settings: Any,
 ) -> RemoteWorld:
     """The world of whoever is behind the engine, when they want quadratic things."""
@@ -179,7 +180,7 @@ def fake_remote(
     return RemoteWorld(
         membership=membership,
         spec=spec,
-        initial=lambda words: np.zeros(P, np.float32),
+        initial=initial,
         work=LocalTraining(lr=0.5),
         run=run,
     )

@@ -23,11 +23,15 @@ from fedkin.run.loop import RunState, run
 from fedkin.simulation.fake_world import FakeWorld
 from tests.option_lists import with_options
 from tests.server.memory_transport import MemoryTransport
-from tests.server.small_federations import fake_node, fake_remote
+from tests.server.small_federations import P, fake_node, fake_remote
 
 DEADLINE = 90.0
 SECONDS = (1.0, 5.0, 30.0, 2.0)
 SITES = len(SECONDS)
+
+
+def random_model(words: np.ndarray) -> np.ndarray:
+    return np.random.default_rng(words).normal(size=P).astype(np.float32)
 
 
 class Federation:
@@ -39,7 +43,9 @@ class Federation:
             self.engine.join(100 + client, fake_node(f"site-{client}", [client]))
             for client in range(SITES)
         ]
-        self.world = fake_remote(self.engine, capacity=SITES, wait_for=SITES, deadline=DEADLINE)
+        self.world = fake_remote(
+            self.engine, initial=random_model, capacity=SITES, wait_for=SITES, deadline=DEADLINE
+        )
         option = BufferedClusters(buffer=2, **settings)
         self.method = with_options(method or FedAvg(), option, world=self.world)
         self.world.begin(Stream(0, 1))

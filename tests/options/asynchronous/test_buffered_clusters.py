@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +121,7 @@ def chosen(
     option: fk.BufferedClusters, rounds: int, method: Any = None, models: Any = None
 ) -> list[tuple[State, dict[str, Any]]]:
     """Steps of IFCA from the models 0 and 16, which clients choose by loss."""
-    clients = world()
+    clients = replace(world(), start=None)
     runner = with_options(method or IFCA(clusters=2, weighting="examples"), option, world=clients)
     state = runner.init(clients, Stream(0))
     start = np.array(models or [[0.0], [16.0]], np.float32)
