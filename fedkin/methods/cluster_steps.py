@@ -289,8 +289,9 @@ def random_models(world: World, clusters: int, stream: Stream) -> Float[np.ndarr
     if distinct_rows(models) < clusters:
         raise MethodError(
             f"{clusters} clusters must start from different models, but some of them are equal, so "
-            "they would never separate: use a model whose initial weights are drawn at random "
-            "(leave head = false out of an adapter's model)"
+            "they would never separate: use a model whose initial weights are drawn at random (of "
+            "a PyTorch network, give the function that makes it, such as fk.torch_model(Net); "
+            "leave head = false out of an adapter's model)"
         )
     return models
 

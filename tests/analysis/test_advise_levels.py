@@ -11,7 +11,6 @@ import fedkin as fk
 from fedkin.analysis.advise.advisor import answers_levels
 from fedkin.analysis.advise.heterogeneity import heterogeneity
 from fedkin.analysis.advise.pilot_runs import PilotPlan, gain_words, run_pilots
-from fedkin.run.simulate import trainable
 from tests.analysis.test_clusters_or_levels import federation
 
 PLAN = fk.LevelPlan(clusters=(2,), starts=2, rounds=20, rates=(0.3,))
@@ -75,7 +74,7 @@ def test_pilots_of_a_pytorch_module() -> None:
     data = federation("clusters")
     table = run_pilots(
         data=data,
-        model=trainable(torch.nn.Linear(3, 1)),
+        model=fk.torch_model(lambda: torch.nn.Linear(3, 1)),
         local=LOCAL,
         clusters=2,
         plan=PilotPlan(rounds=1, cohort=4, seeds=3),

@@ -55,6 +55,11 @@ class Net(nn.Module):
         return self.out(self.norm(x))
 
 
+def torch_model() -> Any:
+    """The module, with weights that are drawn for each initial model."""
+    return fk.torch_model(Net)
+
+
 def accuracies(run: fk.Run, data: fk.data.FederatedData) -> list[float]:
     """Accuracy of every scored client with test samples, by the run's predictions."""
     tested = [int(client) for client in run.clients["client"] if len(data.test[int(client)])]
@@ -84,7 +89,11 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_predictions_have_the_accuracy_of_the_run(case: str, tiny: fk.data.FederatedData) -> None:
     method, kind = CASES[case]
-    models = {"mlp": lambda: fk.models.mlp(tiny, hidden=4), "detector": detector, "torch": Net}
+    models = {
+        "mlp": lambda: fk.models.mlp(tiny, hidden=4),
+        "detector": detector,
+        "torch": torch_model,
+    }
     run = simulated(method, tiny, models[kind]() if kind else None)
     known = run.clients["accuracy"][run.clients["test_samples"] > 0].tolist()
     assert accuracies(run, tiny) == pytest.approx(known)

@@ -251,11 +251,18 @@ def test_a_module_of_the_current_folder_is_found_from_the_command_line(
     """In a separate process, without this folder in its path."""
     script = shutil.which("fedkin", path=str(Path(sys.executable).parent))
     assert script, "the command is not installed next to this Python"
-    command = [script, "run", "mine.toml", f"model.torch={place}:net", "run.rounds=1", "--json"]
+    settings = [f"model.torch={place}:net", "method.name=fedgroup", "run.rounds=1"]
+    command = [script, "run", "mine.toml", *settings, "--json"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 0, done.stderr
     assert "model 'torch' is trained by PyTorch" in done.stderr
     assert json.loads(done.stdout.splitlines()[-1])["model"] == "torch"
+
+
+def test_clusters_of_a_module_with_given_weights_are_refused(place: str) -> None:
+    """All initial models would be equal."""
+    done = fedkin("run", "mine.toml", f"model.torch={place}:net", "--out", "run")
+    refused(done, "2 clusters must start from different models", "fk.torch_model(Net)")
 
 
 @pytest.mark.parametrize(
