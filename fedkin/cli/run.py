@@ -188,7 +188,7 @@ def _show(run: Run, folder: Path, as_json: bool, demo: bool) -> None:
     against = {name: other.summary() for name, other in run.against.items()}
     summaries = [run.summary(), *against.values()]
     console = plain_console(stderr=as_json)
-    methods = table(summaries, names_by_position(run.clients), run.measures)
+    methods = table(summaries, names_by_position(run.client_columns), run.measures)
     console.print(fit(methods, console, LESS_NEEDED))
     _draw(run, folder, console)
     console.print(f"run: {folder}", soft_wrap=True)

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, cast
+from typing import Any, ClassVar, Literal, NamedTuple, cast
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -30,9 +30,6 @@ from fedkin.core.task import Task
 from fedkin.core.world import World
 from fedkin.task_types.classification import CLASSIFICATION
 from fedkin.task_types.task_type import TaskType
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -79,7 +76,7 @@ class RunEnd:
         state: the state after the last round.
         client_scores: accuracy (or other score of the task type) of each evaluated client, in the
             order of ``clients``.
-        clients: a table with one row for each evaluated client: cluster, samples and scores.
+        clients: columns with an entry for each evaluated client: cluster, samples and scores.
         true_clusters: true clusters of all clients, if known.
         task_type: what the labels are: classes, numbers, counts, ...
     """
@@ -87,7 +84,7 @@ class RunEnd:
     round: int
     state: State
     client_scores: Float[np.ndarray, "n"]
-    clients: pd.DataFrame
+    clients: Mapping[str, np.ndarray]
     true_clusters: Int[np.ndarray, "N"] | None = None
     task_type: TaskType = CLASSIFICATION
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 from jaxtyping import Int
@@ -23,6 +23,7 @@ from fedkin.measures.measure import Measure
 from fedkin.options.base import Option, RunEnd, RunFacts
 from fedkin.options.with_options import ActiveOptions, check_options
 from fedkin.run.callbacks import OnRound
+from fedkin.run.client_table import Columns
 from fedkin.run.folder.fingerprint import fingerprint
 from fedkin.run.folder.run_folder import Folder, against_folder, holds_run, read_records
 from fedkin.run.loop import RunState, run
@@ -34,9 +35,6 @@ from fedkin.run.run import Run
 from fedkin.run.trained.ingredients import Ingredients
 from fedkin.run.worlds import ClientFacts, Digests, Methods, OpenWorld, WorldFactory, method_places
 from fedkin.tracking.tracker import Tracker, dispatching
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 W = TypeVar("W", bound=WorldFactory)
 
@@ -203,7 +201,7 @@ class Experiment(Generic[W]):
                     folder.abandon()
                 raise
             facts = opened.client_facts()
-            clients = client_table(state, facts)
+            clients = client_columns(state, facts)
             state.final |= options.closing(_end(state, clients, facts))
             finished = _finished_run(
                 state, description, clients=clients, out=out, identity=identity, parts=opened.parts
@@ -215,7 +213,7 @@ class Experiment(Generic[W]):
 def _finished_run(
     state: RunState,
     description: Description,
-    clients: pd.DataFrame,
+    clients: Columns,
     out: Path | None,
     identity: str,
     parts: Ingredients | None,
@@ -225,7 +223,7 @@ def _finished_run(
     Args:
         state: the state after the last round.
         description: the settings of the run.
-        clients: the table of clients.
+        clients: the columns of the table of clients.
         out: the folder of the run, if any.
         identity: the fingerprint of the run.
         parts: the parts of the world from which the trained models can be used, if it has them.
@@ -234,7 +232,7 @@ def _finished_run(
         config=description,
         records=state.records,
         state=state.state,
-        clients=clients,
+        client_columns=clients,
         seconds=state.seconds,
         folder=out,
         fingerprint=identity,
@@ -246,7 +244,7 @@ def _finished_run(
     )
 
 
-def _end(run_state: RunState, clients: pd.DataFrame, facts: ClientFacts) -> RunEnd:
+def _end(run_state: RunState, clients: Columns, facts: ClientFacts) -> RunEnd:
     """The facts about a finished run (e.g. its state and accuracies) that options such as a robust
     rule can read."""
     assert run_state.scored is not None  # a run ends with scoring
@@ -294,11 +292,9 @@ def _score_columns(scored: EvaluationResults) -> dict[str, np.ndarray]:
     return values
 
 
-def client_table(run_state: RunState, facts: ClientFacts) -> pd.DataFrame:
-    """A table with a row for each evaluated client: cluster, numbers of samples, and scores of the
-    client's model."""
-    import pandas as pd  # slow to import, and no round needs it
-
+def client_columns(run_state: RunState, facts: ClientFacts) -> dict[str, np.ndarray]:
+    """Columns with an entry for each evaluated client: cluster, numbers of samples, and scores of
+    the client's model."""
     scored = run_state.scored
     assert scored is not None  # a run ends with scoring
     ids = scored.clients
@@ -317,4 +313,4 @@ def client_table(run_state: RunState, facts: ClientFacts) -> pd.DataFrame:
         table["name"] = np.array([facts.names[client] for client in ids.tolist()], object)
     if facts.true_clusters is not None:
         table["true_cluster"] = facts.true_clusters[ids]
-    return pd.DataFrame(table)
+    return table

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 import json
 import logging
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from fedkin.core.strict_json import json_text
 from fedkin.measures.measure import Measure
 from fedkin.measures.scores import names_in
 from fedkin.run import run_repr
+from fedkin.run.client_table import Columns, from_parquet, to_parquet
 from fedkin.run.folder import checkpoint, integrity, run_folder
 from fedkin.run.folder.migrations import Migrations, migrations_table
 from fedkin.run.folder.resuming import how_to_resume
@@ -64,8 +64,7 @@ class Run(ModelAccess):
             ``run.config.sections`` has the whole content of config.toml.
         records: metrics of rounds 0 .. T, as in metrics.jsonl.
         state: the method's final state.
-        clients: a DataFrame with a row for each evaluated client in the final state: cluster, test
-            samples, correct, accuracy, loss.
+        client_columns: the columns of ``clients``, by name.
         seconds: wall-clock time of all rounds, over all processes.
         against: the runs of other methods on the same data, by name.
         folder: the run's folder, if any.
@@ -90,7 +89,7 @@ class Run(ModelAccess):
     config: Description
     records: list[Record]
     state: State
-    clients: pd.DataFrame
+    client_columns: Columns
     seconds: float
     against: dict[str, Run] = field(default_factory=dict)
     folder: Path | None = None
@@ -104,13 +103,21 @@ class Run(ModelAccess):
     def __repr__(self) -> str:
         against = [other.summary() for other in self.against.values()]
         return run_repr.text(
-            self.summary(), against, run_repr.names_by_position(self.clients), self.measures
+            self.summary(), against, run_repr.names_by_position(self.client_columns), self.measures
         )
 
     def _repr_html_(self) -> str:
         return run_repr.html(
             [run.summary() for run in (self, *self.against.values())], self.measures
         )
+
+    @cached_property
+    def clients(self) -> pd.DataFrame:
+        """A table with a row for each evaluated client in the final state: cluster, test samples,
+        correct, accuracy, loss."""
+        import pandas as pd  # slow to import, and a run does not need it
+
+        return pd.DataFrame(dict(self.client_columns))
 
     @property
     def models(self) -> Float[np.ndarray, "K P"]:
@@ -126,9 +133,10 @@ class Run(ModelAccess):
     @property
     def client_names(self) -> dict[int, str]:
         """The names of the clients by their numbers; empty if they have no names."""
-        if not {"client", "name"} <= set(self.clients):
+        columns = self.client_columns
+        if not {"client", "name"} <= set(columns):
             return {}
-        return dict(zip(self.clients["client"], self.clients["name"], strict=True))
+        return dict(zip(columns["client"].tolist(), columns["name"].tolist(), strict=True))
 
     @property
     def scored_split(self) -> str:
@@ -323,7 +331,7 @@ class Run(ModelAccess):
     def write_results(self, path: Path) -> None:
         """Write the files of a finished run: table of clients, summary, and checksums of all
         files."""
-        write_atomic(path / CLIENTS, self.clients.to_parquet(index=False))
+        write_atomic(path / CLIENTS, to_parquet(self.client_columns))
         write_atomic(path / SUMMARY, json_text(self.summary(), indent=2) + "\n")
         integrity.write_sums(path, run_folder.SUMMED)
 
@@ -349,8 +357,6 @@ class Run(ModelAccess):
         Raises CheckpointError if the folder holds no finished run, if a file is damaged, or if the
         clients of the data have other names.
         """
-        import pandas as pd
-
         source = user_path(path)
         config = run_folder.read_config(source)
         records = run_folder.read_records(source)
@@ -365,7 +371,7 @@ class Run(ModelAccess):
                 f"{source} holds a run that is not finished; {how_to_resume(source, config)}"
             )
         try:
-            clients = pd.read_parquet(io.BytesIO((source / CLIENTS).read_bytes()))
+            columns = from_parquet((source / CLIENTS).read_bytes())
         except Exception as error:  # the reader of a damaged file raises errors of any type
             raise CheckpointError(f"{source / CLIENTS} cannot be read: {error}") from error
         registry.define_states(config.method_name)
@@ -379,7 +385,7 @@ class Run(ModelAccess):
             config=config,
             records=records,
             state=last.state,
-            clients=clients,
+            client_columns=columns,
             seconds=last.seconds,
             folder=source,
             fingerprint=fingerprint,
@@ -417,7 +423,7 @@ def _parts(
             backbone=None if backbone is None else user_path(backbone),
         )
     made_of = parts_of(with_backbone(run.config, backbone), model, data, method)
-    check_given(run.config, made_of, run.clients, run.fingerprint)
+    check_given(run.config, made_of, run.client_columns, run.fingerprint)
     return made_of
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fedkin.config.registry import method_title
 from fedkin.core.object_repr import client_list, count, html_table
@@ -12,10 +12,8 @@ from fedkin.measures.number_texts import percent
 from fedkin.measures.run_scores import scores_in
 from fedkin.measures.table import MEASURES
 from fedkin.options.robust.splitting import SUSPECT
+from fedkin.run.client_table import Columns
 from fedkin.run.number_notes import number_line
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 LISTED = 8  # largest number of suspects in a line
 
@@ -60,12 +58,12 @@ def text(
     )
 
 
-def names_by_position(clients: pd.DataFrame) -> list[str] | None:
+def names_by_position(clients: Columns) -> list[str] | None:
     """Names of clients by position, from a run's table of clients; None if clients have no names.
 
     Args:
-        clients: the table of clients. A client that is not in the table gets its position as its
-            name.
+        clients: the columns of the table. A client that is not in the table gets its position as
+            its name.
     """
     if "name" not in clients:
         return None

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike
 
 from fedkin.analysis.repeated_runs import RepeatedRuns
@@ -69,7 +68,7 @@ def _run(
         config=Description(config),
         records=records,
         state=track.state,
-        clients=pd.DataFrame(),
+        client_columns={},
         seconds=0.5,
         against=against,
     )

@@ -39,7 +39,7 @@ def finished(method: Any, name: str, plan: Plan, against: dict[str, Run] | None 
         config=Description(config),
         records=track.records,
         state=track.state,
-        clients=pd.DataFrame(),
+        client_columns={},
         seconds=0.0,
         against=against or {},
     )

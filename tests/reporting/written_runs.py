@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import tomli_w
 
 from fedkin.config.description import Description
@@ -77,12 +76,12 @@ def a_run(
         "run": {"seed": seed, "cohort": 3, "rounds": len(assignments) - 1},
     }
     state = State(np.zeros((clusters, 2), np.float32), assignments[-1].astype(np.int64))
-    clients = pd.DataFrame({"client": np.arange(assignments.shape[1])})
+    clients = {"client": np.arange(assignments.shape[1])}
     return Run(
         config=Description(config),
         records=told,
         state=state,
-        clients=clients,
+        client_columns=clients,
         seconds=1.5,
         migrations=moves,
     )

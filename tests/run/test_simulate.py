@@ -88,7 +88,11 @@ def test_partial_rounds_do_not_count_for_the_best(tiny: FederatedData) -> None:
     cheat = [{**record, "partial": record["round"] < 4} for record in run.records]
     cheat[2] = {**cheat[2], "accuracy": 1.0}
     changed = Run(
-        config=run.config, records=cheat, state=run.state, clients=run.clients, seconds=run.seconds
+        config=run.config,
+        records=cheat,
+        state=run.state,
+        client_columns=run.client_columns,
+        seconds=run.seconds,
     )
     assert changed.summary()["best_round"] >= 4
     assert changed.summary()["best_accuracy"] == max(r["accuracy"] for r in cheat[4:])

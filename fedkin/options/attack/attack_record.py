@@ -31,10 +31,10 @@ def attack_record(attacks: Bool[np.ndarray, "N"], end: RunEnd) -> Record:
         end: facts about the run at its end.
     """
     assignment = end.state.assignment
-    scored = end.clients["client"].to_numpy(np.int64)
-    counts = ~attacks[scored] & (end.clients["test_samples"].to_numpy() > 0)
+    scored = end.clients["client"]
+    counts = ~attacks[scored] & (end.clients["test_samples"] > 0)
     names = end.task_type.names
-    scores = end.clients[names.score].to_numpy(np.float64)[counts]
+    scores = np.asarray(end.clients[names.score], np.float64)[counts]
     known = scores[~np.isnan(scores)]
     return {
         f"honest_{names.score}": float(known.mean()) if len(known) else None,

@@ -7,7 +7,6 @@ Remarks are sentences for the report about parts that cannot be read. A function
 from __future__ import annotations
 
 import dataclasses
-import io
 import json
 import math
 from collections.abc import Sequence
@@ -15,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from jaxtyping import Int
 
 from fedkin.config import registry
@@ -74,7 +72,7 @@ def read_run(path: Path) -> tuple[Run | None, list[str]]:
         config=config,
         records=records,
         state=state,
-        clients=_clients(path, remarks if finished else []),
+        client_columns=_client_columns(path, remarks if finished else []),
         seconds=_seconds(path),
         against=against,
         folder=path,
@@ -309,14 +307,14 @@ def _count(
     return max(highest, len(newest[0].state.assignment) if newest else 0)
 
 
-def _clients(path: Path, remarks: list[str]) -> pd.DataFrame:
+def _client_columns(path: Path, remarks: list[str]) -> dict[str, np.ndarray]:
     """The run's table of clients (results of each client); empty if it cannot be read."""
     try:
-        return pd.read_parquet(io.BytesIO((path / run_folder.CLIENTS).read_bytes()))
+        return from_parquet((path / run_folder.CLIENTS).read_bytes())
     except Exception as error:  # readers of damaged files may raise any exception
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         remarks.append(f"{path / run_folder.CLIENTS} cannot be read ({reason}).")
-        return pd.DataFrame()
+        return {}
 
 
 def _seconds(path: Path) -> float:

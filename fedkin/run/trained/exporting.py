@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,17 +17,15 @@ from fedkin.export.formats import MLFLOW
 from fedkin.export.model_card import NO_OPTIONS, CardOptions, ModelScores
 from fedkin.export.predictor import Predictor
 from fedkin.options import PRIVACY_STATEMENT, SECTIONS
+from fedkin.run.client_table import Columns
 from fedkin.run.trained.models import TrainedModels
 from fedkin.service.mlflow_folder import INNER, write_mlflow
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 def export(
     trained: TrainedModels,
     config: Description,
-    clients: pd.DataFrame | None,
+    clients: Columns | None,
     digest: str,
     path: Path,
     format: str,
@@ -39,7 +37,7 @@ def export(
     Args:
         trained: the run's trained models.
         config: the run's description.
-        clients: the table of evaluated clients; None if there is none yet.
+        clients: the columns of the table of evaluated clients; None if there is none yet.
         digest: the run's fingerprint.
         path: the new folder.
         format: ``safetensors``, ``torch`` or ``onnx``; for adapters also ``peft`` or ``merged``.
@@ -114,9 +112,7 @@ def _assignment(trained: TrainedModels) -> np.ndarray:
     return trained.state.assignment
 
 
-def _entry(
-    trained: TrainedModels, predictor: Predictor, clients: pd.DataFrame | None
-) -> ModelEntry:
+def _entry(trained: TrainedModels, predictor: Predictor, clients: Columns | None) -> ModelEntry:
     """A model for the export, with the names of its clients and their test accuracy if they were
     evaluated."""
     # Personal models have the name of their client, other models the number of their cluster.
@@ -132,15 +128,15 @@ def _entry(
     names = [trained.client_name(number) for number in numbers]
     if clients is None:
         return ModelEntry(predictor, names)
-    own = clients["client"].isin(numbers).to_numpy()
-    samples = clients["test_samples"].to_numpy()[own]
-    scored = _scores(predictor, clients.loc[own])
+    evaluated = np.isin(clients["client"], numbers)
+    own = {name: column[evaluated] for name, column in clients.items()}
+    samples = own["test_samples"]
+    scored = _scores(predictor, own)
     if predictor.predicts_numbers:
         measures = predictor.task_type.measures
-        scores = {name: clients[name].to_numpy()[own] for name in measures if name in clients}
+        scores = {name: own[name] for name in measures if name in own}
         return ModelEntry(predictor, names, score_facts(scores, samples), scored)
-    correct = clients["correct"].to_numpy()[own]
-    facts = share_facts(predictor.task_type.measures[0], correct, samples)
+    facts = share_facts(predictor.task_type.measures[0], own["correct"], samples)
     return ModelEntry(predictor, names, facts, scored)
 
 
@@ -155,16 +151,16 @@ def stored_statement(folder: Path | None) -> dict[str, Any] | None:
     return statement if isinstance(statement, dict) else None
 
 
-def _scores(predictor: Predictor, own: pd.DataFrame) -> ModelScores | None:
-    """The scores of a model's clients, from their rows of the table of clients; None without the
-    score."""
+def _scores(predictor: Predictor, own: Columns) -> ModelScores | None:
+    """The scores of a model's clients, from their entries in the columns of all clients; None
+    without the score."""
     measure = predictor.task_type.names.score
     if measure not in own:
         return None
     return ModelScores(
-        train_samples=own["train_samples"].to_numpy(),
-        test_samples=own["test_samples"].to_numpy(),
-        scores=own[measure].to_numpy(),
+        train_samples=own["train_samples"],
+        test_samples=own["test_samples"],
+        scores=own[measure],
         measure=measure,
         higher_is_better=predictor.task_type.measure.sign > 0,
     )

@@ -13,10 +13,9 @@ from fedkin.core.errors import ConfigError
 from fedkin.core.method import State
 from fedkin.core.records import Record
 from fedkin.core.storage import user_path
+from fedkin.run.client_table import Columns
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from fedkin.data.federated import FederatedData
     from fedkin.export.predictor import Predictor
     from fedkin.run.trained.evaluation import Evaluation
@@ -32,7 +31,7 @@ class ModelAccess:
     config: Description
     records: list[Record]
     state: State
-    clients: pd.DataFrame
+    client_columns: Columns
     memory: dict[str, np.ndarray]
     folder: Path | None
     fingerprint: str
@@ -62,10 +61,10 @@ class ModelAccess:
         names = ClientNames.of(getattr(parts.samples, "client_names", None) or ())
         named = np.arange(len(names))
         # For real clients, the table of evaluated clients has the only known names.
-        if not names and "name" in self.clients:
-            scored = self.clients.sort_values("client")
-            named = scored["client"].to_numpy()
-            names = ClientNames.of(scored["name"])
+        if not names and "name" in self.client_columns:
+            order = np.argsort(self.client_columns["client"])
+            named = self.client_columns["client"][order]
+            names = ClientNames.of(self.client_columns["name"][order])
         ran = self.config.method_with_options, self.config.seed, self.records[-1]["round"]
         return TrainedModels(
             ran[0],
@@ -255,7 +254,7 @@ class ModelAccess:
         return export(
             self.trained,
             self.config,
-            clients=self.clients,
+            clients=self.client_columns,
             digest=self.fingerprint,
             path=user_path(path),
             format=format,
@@ -330,7 +329,7 @@ class ModelAccess:
         if "trained" in self.__dict__:
             return self.trained
         trained = self._trained(False)
-        check_names(trained.parts, self.clients)
+        check_names(trained.parts, self.client_columns)
         return trained
 
     def _seconds(self) -> dict[int, float]:

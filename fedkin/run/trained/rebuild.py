@@ -7,7 +7,7 @@ import json
 import logging
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float64
@@ -21,6 +21,7 @@ from fedkin.data.federated import FederatedData
 from fedkin.data.files import is_table_file
 from fedkin.data.table_scaling import with_transform
 from fedkin.data.table_transform import NONE, TableTransform
+from fedkin.run.client_table import Columns
 from fedkin.run.folder.data_path import located, with_backbone
 from fedkin.run.folder.fingerprint import (
     environment,
@@ -31,9 +32,6 @@ from fedkin.run.folder.fingerprint import (
 from fedkin.run.folder.kept_label_statistics import kept_label_statistics
 from fedkin.run.folder.run_folder import main_folder, read_transform
 from fedkin.run.trained.ingredients import Ingredients, parts_of
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _log = logging.getLogger("fedkin")
 _CURE = (
@@ -157,15 +155,13 @@ def _is_own(config: Description, parts: Ingredients, identity: str) -> bool:
     )
 
 
-def check_given(
-    config: Description, parts: Ingredients, clients: pd.DataFrame, identity: str
-) -> None:
+def check_given(config: Description, parts: Ingredients, clients: Columns, identity: str) -> None:
     """Compare given data and model with the run's, and log a warning if they differ.
 
     Args:
         config: the run's description.
         parts: the run's method, and the given data and model.
-        clients: the run's table of evaluated clients.
+        clients: the columns of the run's table of evaluated clients.
         identity: the run's fingerprint.
 
     Raises:
@@ -176,12 +172,12 @@ def check_given(
         _log.warning("%s: data or model differ from the run's, so %s", parts.data.name, _CURE)
 
 
-def check_names(parts: Ingredients, clients: pd.DataFrame) -> None:
+def check_names(parts: Ingredients, clients: Columns) -> None:
     """Raise CheckpointError if the clients of the data have other names than the run's clients.
 
     Args:
         parts: the run's method and model, and the data to check.
-        clients: the run's table of evaluated clients.
+        clients: the columns of the run's table of evaluated clients.
     """
     if not isinstance(parts.samples, FederatedData):
         return
@@ -189,9 +185,9 @@ def check_names(parts: Ingredients, clients: pd.DataFrame) -> None:
     if (
         names is not None
         and "name" in clients
-        and len(names) > int(clients["client"].to_numpy().max(initial=-1))
+        and len(names) > int(clients["client"].max(initial=-1))
     ):
-        for number, name in zip(clients["client"], clients["name"], strict=True):
+        for number, name in zip(clients["client"].tolist(), clients["name"].tolist(), strict=True):
             if str(names[number]) != str(name):
                 raise CheckpointError(
                     f"the client at position {number} is {name!r} in the run, but "

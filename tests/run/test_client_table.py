@@ -1,0 +1,44 @@
+"""The file of a run's table of clients."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pandas as pd
+
+from fedkin.run.client_table import from_parquet, to_parquet
+
+COLUMNS = {
+    "client": np.array([0, 2, 3]),
+    "accuracy": np.array([0.5, np.nan, 1.0]),
+    "loss": np.array([1.0, 2.0, 3.0], np.float32),
+    "name": np.array(["a", "b b", "ü"], object),
+    "kept": np.array([True, False, True]),
+}
+
+
+def test_the_columns_come_back_from_the_file() -> None:
+    read = from_parquet(to_parquet(COLUMNS))
+    assert list(read) == list(COLUMNS)
+    for name, column in COLUMNS.items():
+        assert read[name].dtype == column.dtype
+        np.testing.assert_array_equal(read[name], column)
+
+
+def test_pandas_reads_the_file() -> None:
+    frame = pd.read_parquet(io.BytesIO(to_parquet(COLUMNS)))
+    pd.testing.assert_frame_equal(frame, pd.DataFrame(COLUMNS))
+
+
+def test_files_that_pandas_has_written_are_read() -> None:
+    """Earlier versions wrote them, with nulls in place of NaN."""
+    content = io.BytesIO()
+    pd.DataFrame(COLUMNS).to_parquet(content, index=False)
+    read = from_parquet(content.getvalue())
+    for name, column in COLUMNS.items():
+        np.testing.assert_array_equal(read[name], column)
+
+
+def test_a_run_without_clients_has_an_empty_table() -> None:
+    assert from_parquet(to_parquet({})) == {}
