@@ -23,7 +23,7 @@ from fedkin.measures.measure import Measure
 from fedkin.options.base import Option, RunEnd, RunFacts
 from fedkin.options.with_options import ActiveOptions, check_options
 from fedkin.run.callbacks import OnRound
-from fedkin.run.client_table import Columns
+from fedkin.run.folder.client_table import Columns
 from fedkin.run.folder.fingerprint import fingerprint
 from fedkin.run.folder.run_folder import Folder, against_folder, holds_run, read_records
 from fedkin.run.loop import RunState, run

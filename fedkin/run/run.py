@@ -23,8 +23,8 @@ from fedkin.core.strict_json import json_text
 from fedkin.measures.measure import Measure
 from fedkin.measures.scores import names_in
 from fedkin.run import run_repr
-from fedkin.run.client_table import Columns, from_parquet, to_parquet
 from fedkin.run.folder import checkpoint, integrity, run_folder
+from fedkin.run.folder.client_table import Columns, from_parquet, to_parquet
 from fedkin.run.folder.migrations import Migrations, migrations_table
 from fedkin.run.folder.resuming import how_to_resume
 from fedkin.run.metrics import clustering

@@ -12,7 +12,7 @@ from fedkin.measures.number_texts import percent
 from fedkin.measures.run_scores import scores_in
 from fedkin.measures.table import MEASURES
 from fedkin.options.robust.splitting import SUSPECT
-from fedkin.run.client_table import Columns
+from fedkin.run.folder.client_table import Columns
 from fedkin.run.number_notes import number_line
 
 LISTED = 8  # largest number of suspects in a line

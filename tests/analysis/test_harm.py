@@ -21,6 +21,7 @@ from fedkin.reporting.harm_notes import harm_notes
 from fedkin.run.run import Run
 from tests.analysis.written_comparisons import at_the_end, comparison
 from tests.analysis.written_errors import RMSE, as_errors
+from tests.client_tables import with_clients
 
 # Client 0 loses 3%, which is 0.015. Client 1 gains 30%, client 2 gains 25%.
 OWN = [0.5, 1.0, 2.0]
@@ -39,7 +40,7 @@ def served(run: Run, loss: Any, column: str = "loss", **columns: Any) -> Run:
         column: np.array(loss, float),
     }
     state = dataclasses.replace(run.state, assignment=np.zeros(clients, np.int64))
-    return dataclasses.replace(run, clients=pd.DataFrame(table | columns), state=state)
+    return with_clients(run, pd.DataFrame(table | columns), state=state)
 
 
 def by_losses(losses: Mapping[str, list[list[float]]]) -> Comparison:
@@ -189,16 +190,16 @@ def test_clients_that_do_not_count() -> None:
     # Client 2 was never drawn, so its own model is untrained.
     drawn = peers(alone, age=[1, 2, 0], cohort=2)
     assert served_worse(run, drawn) == (0.5, 2, 3)
-    absent = dataclasses.replace(run, clients=run.clients.iloc[:2])
+    absent = with_clients(run, run.clients.iloc[:2])
     assert served_worse(absent, alone) == (0.5, 2, 3)
-    assert served_worse(run, dataclasses.replace(alone, clients=alone.clients.iloc[1:])) == (
+    assert served_worse(run, with_clients(alone, alone.clients.iloc[1:])) == (
         0.0,
         2,
         3,
     )
     attacked = dataclasses.replace(run, final={"attackers": [0]})
     assert served_worse(attacked, alone) == (0.0, 2, 3)
-    share, counted, _ = served_worse(dataclasses.replace(run, clients=pd.DataFrame()), alone)
+    share, counted, _ = served_worse(with_clients(run, pd.DataFrame()), alone)
     assert np.isnan(share) and counted == 0
 
 

@@ -19,6 +19,7 @@ from fedkin.data.federated import FederatedData, Ragged
 from fedkin.reporting.html.live import DeploymentLines, LivePage
 from fedkin.reporting.html.live_server import LiveServer
 from fedkin.reporting.method_styles import method_style
+from tests.client_tables import with_clients
 from tests.process.browser import COMMAND, Browser, browsing
 from tests.reporting.written_runs import a_run, unfinished, wandering
 
@@ -75,10 +76,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         a_run(rows, data=data.name, seed=s, moved=[30 if r == 6 else None for r in range(13)])
         for s in (0, 1)
     ]
-    runs = [
-        dataclasses.replace(run, clients=run.clients.assign(accuracy=np.linspace(0.2, 1, 30)))
-        for run in runs
-    ]
+    runs = [with_clients(run, run.clients.assign(accuracy=np.linspace(0.2, 1, 30))) for run in runs]
     target = tmp_path_factory.mktemp("page") / "report.html"
     return fk.report(
         fk.RepeatedRuns(tuple(runs)), target, similarity=True, data=data, model=fk.models.mclr(data)
@@ -393,7 +391,7 @@ def layout(browser: Browser, chart: str, path: str) -> Any:
 
 def test_axes_of_shares_end_with_100_per_cent(browser: Browser, tmp_path: Path) -> None:
     run = a_run(wandering(8, 4), accuracy=[0.1, 0.5, 0.8, 0.9, 0.93])
-    run = dataclasses.replace(run, clients=run.clients.assign(accuracy=np.linspace(0.2, 1, 8)))
+    run = with_clients(run, run.clients.assign(accuracy=np.linspace(0.2, 1, 8)))
     browser.open(fk.report(run, tmp_path / "report.html"), width=390, fragment="#all")
     browser.wait(ALL)
     for chart in ("accuracy", "clusters", "clients"):

@@ -35,6 +35,7 @@ from fedkin.tracking.tracker import flat_numbers
 from tests.analysis.written_comparisons import comparison as of_accuracies
 from tests.analysis.written_errors import HIGHER, RMSE, as_errors, comparison
 from tests.analysis.written_seeds import by_hand
+from tests.client_tables import with_clients
 from tests.reporting.written_runs import a_run
 
 # Rounds 0 to 2 of three seeds. FedProx is best in round 1, and better than FedAvg in every seed.
@@ -284,7 +285,7 @@ def numbers_run(errors: list[float], method: str = "fedavg") -> fk.Run:
         }
     )
     records = [{**record, "discrepancy_mean": None} for record in run.records]
-    return dataclasses.replace(run, clients=clients, records=records)
+    return with_clients(run, clients, records=records)
 
 
 def test_the_printed_table_of_a_run_has_the_best_round_and_the_score_per_client() -> None:

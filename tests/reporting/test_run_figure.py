@@ -24,6 +24,7 @@ from fedkin.reporting.run_figure import draw, method_label, save
 from fedkin.reporting.style import fit, spread
 from fedkin.run.loop import run
 from fedkin.run.run import Run
+from tests.client_tables import with_clients
 from tests.run.toy_method import Toy, fake_world
 
 
@@ -93,9 +94,8 @@ def test_axes_fit_the_curves(both: Run) -> None:
 
 def test_sizes_that_never_change_make_room_for_the_clients(both: Run) -> None:
     table = pd.DataFrame({"client": range(4), "accuracy": [0.5, 1.0, np.nan, 0.25]})
-    still = replace(
-        both, records=[{**r, "cluster_sizes": [5, 3]} for r in both.records], clients=table
-    )
+    records = [{**r, "cluster_sizes": [5, 3]} for r in both.records]
+    still = with_clients(both, table, records=records)
     headings = [axes.get_title("left") for axes in draw(still).axes]
     assert "Cluster sizes" not in headings and headings[-1] == "Accuracy of each client"
     (line, *_) = panel(draw(still), "Accuracy of each client").lines

@@ -7,7 +7,7 @@ import io
 import numpy as np
 import pandas as pd
 
-from fedkin.run.client_table import from_parquet, to_parquet
+from fedkin.run.folder.client_table import from_parquet, to_parquet
 
 COLUMNS = {
     "client": np.array([0, 2, 3]),

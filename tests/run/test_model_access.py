@@ -26,6 +26,7 @@ from fedkin.data.client_names import ClientNames
 from fedkin.export.predictor import probabilities
 from fedkin.methods.flexcfl import FlexCFLState
 from fedkin.run.trained.placement import place
+from tests.client_tables import with_clients
 from tests.option_lists import simulate_arguments
 
 LOCAL = fk.SGD(epochs=2, batch_size=5, lr=0.5)
@@ -523,7 +524,7 @@ def test_a_run_of_a_server_has_models_and_no_data(tiny: fk.data.FederatedData) -
     }
     config["local"] = {"epochs": 2, "lr": 0.5}
     clients = run.clients.assign(name=[f"site-{n}" for n in run.clients["client"]])
-    served = replace(run, config=Description(config), made_of=None, clients=clients)
+    served = with_clients(run, clients, config=Description(config), made_of=None)
     np.testing.assert_allclose(served.model_for("site-4")(tiny.x[:3]), run.model_for(4)(tiny.x[:3]))
     assert (
         served.place(tiny.x[:15], tiny.y[:15]).cluster

@@ -115,12 +115,12 @@ def test_suspects_have_the_names_of_the_data() -> None:
     run = fk.simulate(fk.FedAvg(), data, fk.models.mclr(data), rounds=1, cohort=6)
     run = dataclasses.replace(run, final={"rule_weights": [0.1, 1.0, 1.0, 1.0, 0.2, None]})
     assert "the rule suspects 2 clients (1, 5)" in repr(run)
-    shown = table([run.summary()], names_by_position(run.clients))
+    shown = table([run.summary()], names_by_position(run.client_columns))
     assert "the rule suspects 2 clients (1, 5)" in str(shown.caption)
 
 
 def test_suspects_without_names_have_their_positions(tiny: FederatedData) -> None:
     run = fk.simulate(fk.FedAvg(), tiny, fk.models.mclr(tiny), rounds=1, cohort=6)
     run = dataclasses.replace(run, final={"rule_weights": [0.1, *[1.0] * 11]})
-    assert names_by_position(run.clients) is None
+    assert names_by_position(run.client_columns) is None
     assert "the rule suspects 1 client (0)" in repr(run)

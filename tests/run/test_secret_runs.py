@@ -11,7 +11,6 @@ from typing import Any
 
 import dp_accounting
 import numpy as np
-import pandas as pd
 import pytest
 
 import fedkin as fk
@@ -278,9 +277,7 @@ def test_a_file_has_the_option_and_a_round_that_is_done_again_counts_once() -> N
         journal.add(
             round=round, call=1, lost={}, sums=1, asked=8, answered=answered, clipped=0, unusable=1
         )
-    end = RunEnd(
-        2, State(np.zeros((1, 1), np.float32), np.zeros(1, np.int64)), np.zeros(0), pd.DataFrame()
-    )
+    end = RunEnd(2, State(np.zeros((1, 1), np.float32), np.zeros(1, np.int64)), np.zeros(0), {})
     said = ActiveSecretSums(PLAIN, journal).closing(end)["secret"]
     assert (said["sums"], said["answered"], said["unusable"]) == (2, 14, 2)
 

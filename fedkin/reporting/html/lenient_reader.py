@@ -24,6 +24,7 @@ from fedkin.core.records import Record
 from fedkin.core.storage import complete_lines
 from fedkin.measures.run_scores import scores_in
 from fedkin.run.folder import checkpoint, integrity, run_folder
+from fedkin.run.folder.client_table import from_parquet
 from fedkin.run.folder.migrations import Migrations, migrants, replay
 from fedkin.run.metrics.final import final_entries
 from fedkin.run.run import Run

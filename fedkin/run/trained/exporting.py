@@ -17,7 +17,7 @@ from fedkin.export.formats import MLFLOW
 from fedkin.export.model_card import NO_OPTIONS, CardOptions, ModelScores
 from fedkin.export.predictor import Predictor
 from fedkin.options import PRIVACY_STATEMENT, SECTIONS
-from fedkin.run.client_table import Columns
+from fedkin.run.folder.client_table import Columns
 from fedkin.run.trained.models import TrainedModels
 from fedkin.service.mlflow_folder import INNER, write_mlflow
 

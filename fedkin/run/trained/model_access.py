@@ -13,7 +13,7 @@ from fedkin.core.errors import ConfigError
 from fedkin.core.method import State
 from fedkin.core.records import Record
 from fedkin.core.storage import user_path
-from fedkin.run.client_table import Columns
+from fedkin.run.folder.client_table import Columns
 
 if TYPE_CHECKING:
     from fedkin.data.federated import FederatedData

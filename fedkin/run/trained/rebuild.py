@@ -21,7 +21,7 @@ from fedkin.data.federated import FederatedData
 from fedkin.data.files import is_table_file
 from fedkin.data.table_scaling import with_transform
 from fedkin.data.table_transform import NONE, TableTransform
-from fedkin.run.client_table import Columns
+from fedkin.run.folder.client_table import Columns
 from fedkin.run.folder.data_path import located, with_backbone
 from fedkin.run.folder.fingerprint import (
     environment,

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pandas as pd
 import pytest
 
 from fedkin.reporting.html.run_charts import client_accuracy
 from fedkin.run.run import Run
+from tests.client_tables import with_clients
 from tests.reporting.written_runs import a_run
 
 
 def run(accuracies: list[float]) -> Run:
     table = pd.DataFrame({"client": np.arange(len(accuracies)), "accuracy": accuracies})
-    return replace(a_run(np.zeros((2, 4), np.int64)), clients=table)
+    return with_clients(a_run(np.zeros((2, 4), np.int64)), table)
 
 
 def test_they_are_ordered_and_summed_up() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 
 import fedkin as fk
 from fedkin.reporting.html.members_table import CLIENTS, CLUSTERS, members_table
+from tests.client_tables import with_clients
 from tests.reporting.written_runs import a_run
 
 ROWS = np.array([[0, 0, 1, 1], [1, 0, 0, -1]])
@@ -23,7 +24,7 @@ def test_each_cluster_has_its_clients_after_the_last_round() -> None:
 
 def test_clients_with_names_are_called_by_them(tmp_path: Path) -> None:
     run = a_run(ROWS)
-    run.clients["name"] = ["north", "south", "<b>east", "west"]
+    run = with_clients(run, run.clients.assign(name=["north", "south", "<b>east", "west"]))
     assert members_table(run)["rows"][1] == ["cluster 0", "2", "south, <b>east"]
     page = fk.report(run, tmp_path / "r.html").read_text().split("<script")[0]
     assert '<details id="members" class="wide clients" open>' in page

@@ -11,6 +11,7 @@ import fedkin as fk
 from fedkin.reporting.html.contents import contents
 from fedkin.reporting.html.migrants_table import LIMIT, migrants_table
 from fedkin.reporting.html.read_runs import read_runs
+from tests.client_tables import with_clients
 from tests.reporting.written_runs import a_run
 
 ROWS = np.array([[0, 0, -1, 1], [1, 0, 0, 1], [1, 0, 0, -1], [1, 1, 0, 0]])
@@ -29,7 +30,7 @@ def test_the_latest_migrations_come_first_and_newcomers_are_none() -> None:
 
 def test_clients_with_names_are_called_by_them() -> None:
     run = a_run(ROWS)
-    run.clients["name"] = ["north", "south", "east", "west"]
+    run = with_clients(run, run.clients.assign(name=["north", "south", "east", "west"]))
     assert [row[1] for row in migrants_table(run, list(ROWS))["rows"]] == ["south", "north"]
 
 
@@ -42,7 +43,7 @@ def test_of_many_migrations_the_latest_stay_and_the_others_are_counted() -> None
 
 def test_the_page_lists_migrated_clients_and_names_stay_text(tmp_path: Path) -> None:
     run = a_run(ROWS)
-    run.clients["name"] = ["<b>north</b>", "south", "east", "west"]
+    run = with_clients(run, run.clients.assign(name=["<b>north</b>", "south", "east", "west"]))
     page = fk.report(run, tmp_path / "r.html").read_text().split("<script")[0]
     assert (
         escape("<b>north</b>") in page

@@ -12,6 +12,7 @@ from fedkin.reporting.html.overview import overview
 from fedkin.reporting.html.read_runs import read_runs
 from fedkin.reporting.run_figure import method_label
 from fedkin.run.run import Run
+from tests.client_tables import with_clients
 from tests.reporting.written_runs import a_run
 
 
@@ -23,7 +24,7 @@ def deployed() -> Run:
     """Four of six real clients ever had a cluster; a reply was lost."""
     run = a_run(np.tile([0, 1, 0, 1, -1, -1], (3, 1)), missing=[0, 1, 0])
     config = run.config.with_sections({"federation": {"name": "trial", "capacity": 6}})
-    return replace(run, config=config, clients=run.clients[:4])
+    return with_clients(run, run.clients.iloc[:4], config=config)
 
 
 def test_the_overview_of_a_run() -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import fedkin as fk
 from fedkin.reporting.html.suspects_table import LIMIT, suspects_table
 from fedkin.run.run import Run
+from tests.client_tables import with_clients
 from tests.reporting.written_runs import a_run
 
 ROWS = np.array([[0, 0, 0, 1], [0, 0, -1, 1]])
@@ -59,7 +60,7 @@ def test_of_many_suspects_the_first_are_shown_and_all_are_counted() -> None:
 
 def test_the_page_has_them_by_name_and_names_stay_text(tmp_path: Path) -> None:
     run = judged(ROWS, [0.3, 1.4, 1.0, 1.0], [0])
-    run.clients["name"] = ["<b>north</b>", "south", "east", "west"]
+    run = with_clients(run, run.clients.assign(name=["<b>north</b>", "south", "east", "west"]))
     page = fk.report(run, tmp_path / "r.html").read_text().split("<script")[0]
     assert (
         '<details id="suspects" class="wide clients"><summary>Suspected clients</summary>' in page
