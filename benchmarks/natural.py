@@ -2,11 +2,15 @@
 models, and clusters, on five draws, with reference figures.
 
     python -m benchmarks.natural --set exam --draws 5
+    python -m benchmarks.natural --chance --set exam --draws 20
     python -m benchmarks.natural --page docs/measured-levels.md
 
-The first writes ``benchmarks/natural_results/exam.json``; the second writes the page of all such
-files. The shared model is FedAvg's and clusters are IFCA's, both trained by the simulator; every
-second start of IFCA has the K-means clusters of local models. Own intercepts, personal and local
+The first writes ``benchmarks/natural_results/exam.json``, and the last writes the page of all such
+files. ``--chance`` measures how far gains differ by chance (``benchmarks.natural_chance``), which
+is a part of the page.
+
+The shared model is FedAvg's and clusters are IFCA's, both trained by the simulator; every second
+start of IFCA has the K-means clusters of local models. Own intercepts, personal and local
 models are exact fits (``fedkin.analysis.level_fits``). The reference figures are means over five
 other draws, by code that shares nothing with the library. Draw s of a set without a time is the
 division of ``fk.data.natural(set, seed=s)``; a set with a time is divided by rolling years.
@@ -29,6 +33,7 @@ import numpy as np
 from scipy import stats
 
 import fedkin as fk
+from benchmarks import natural_chance
 from benchmarks.advise_seeds import BEGIN, END, section
 from benchmarks.advise_seeds import RESULTS as ADVISE_RESULTS
 from fedkin.analysis.clusters_or_levels import ClustersOrLevels, clusters_or_levels
@@ -317,6 +322,15 @@ def differences_section(records: dict[str, dict[str, Any]]) -> str:
     return "\n".join([textwrap.fill(text, 100), "", *lines, "", textwrap.fill(unit, 100), ""])
 
 
+def chance_section() -> str:
+    """How far gains differ by chance, from the stored draws."""
+    return natural_chance.section(
+        json.loads(natural_chance.RESULTS.read_text()),
+        reference=lambda name, kind: REFERENCE[name][kind + 1] - REFERENCE[name][0],
+        within=WITHIN,
+    )
+
+
 def page(records: dict[str, dict[str, Any]]) -> str:
     """The page of results."""
     return f"""# Measured: levels or clusters
@@ -342,6 +356,9 @@ clusters cost less on sets without clusters than the reference says.
 ## Differences from the reference
 
 {differences_section(records)}
+### Chance
+
+{chance_section()}
 {BEGIN}{section(ADVISE_RESULTS)}{END}
 ## Next
 
@@ -356,9 +373,15 @@ def main() -> None:
     parser.add_argument("--set", nargs="+", default=list(REFERENCE), help="sets; default: all")
     parser.add_argument("--draws", type=int, default=5, help="number of draws; default 5")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
+    parser.add_argument("--chance", action="store_true", help="measure the spread of gains only")
     parser.add_argument("--page", type=Path, help="write the page of all results in the folder")
     chosen = parser.parse_args()
     chosen.out.mkdir(parents=True, exist_ok=True)
+    if chosen.chance:
+        for name in chosen.set:
+            natural_chance.measure(name, (federation(name, draw) for draw in range(chosen.draws)))
+            print(f"{name}: {chosen.draws} draws", flush=True)
+        return
     for name in () if chosen.page else chosen.set:
         answer = measured(name, chosen.draws)
         print(answer.table.round(2).to_string(), answer.gains.round(1).to_string(), sep="\n")
