@@ -354,7 +354,7 @@ def compared_losses(results: list[Result]) -> str:
     text = f"The mean loss is at most the one of the paired test in {at_most} of {len(results)}"
     if not higher:
         return f"{text} settings."
-    text += " settings. It is higher on the following, with the standard error over draws:"
+    text += " settings.\nIt is higher on the following, with the standard error over draws:"
     for one in higher:
         text += f"\n\n* {one.name} with {one.samples} rows: {one.gap}"
         if one.further is not None:
