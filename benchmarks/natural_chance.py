@@ -194,12 +194,12 @@ def section(
         lines.append(f"| {name} | {' | '.join(cells)} |")
     draws = min((len(gains[KINDS[0]]) for gains in measured.values()), default=0)
     text = (
-        f"How near could the aim be reached with the same recipe? `python -m benchmarks.natural "
-        f"--chance --draws {draws}` measures three gains on {draws} draws, with exact fits alone. "
-        f"Means of five draws and of five other draws are within {within} points for "
-        f"{sum(chances):.0f} of {len(chances)} gains on average. The reference is within two "
-        f"standard errors of the mean of all draws for {near} of {len(chances)}. Sets that are "
-        "divided by years are not here, since they have no further independent draws."
+        f"`python -m benchmarks.natural --chance --draws {draws}` measures three gains on {draws} "
+        f"draws, by exact fits. Means of five draws and of five other draws are within {within} "
+        f"points for {sum(chances):.0f} of {len(chances)} gains on average, with the same code, so "
+        f"the aim cannot be expected of all. The reference is within two standard errors of the "
+        f"mean of all draws for {near} of {len(chances)}. Sets that are divided by years are not "
+        "here, since they have no further independent draws."
     )
     unit = (
         "Numbers are the gain in points, mean ± standard error of a mean of five draws, the "

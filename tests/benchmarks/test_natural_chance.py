@@ -37,7 +37,7 @@ def clients(level: float = 1.0) -> fk.data.FederatedData:
 
 
 def test_rows_of_zeros_change_no_fit() -> None:
-    """A client's pulled fit is the ridge solution of its own rows."""
+    """The pulled fit of a client is the ridge solution of its rows."""
     data = clients()
     rows = padded(data, data.train, data.train)
     shared = shared_model(rows)
@@ -64,7 +64,7 @@ def test_gains_of_levels() -> None:
     assert abs(none[INTERCEPTS]) < 2 and none[LOCAL] < none[PERSONAL]
 
 
-def test_the_chance_is_that_of_two_means() -> None:
+def test_the_chance_agrees_with_two_means_of_five_draws() -> None:
     """Draws with standard deviation 1: the difference of two means of five has 0.63."""
     gains = stats.norm.ppf((np.arange(1000) + 0.5) / 1000)
     rng = np.random.default_rng(0)
