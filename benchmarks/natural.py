@@ -325,12 +325,16 @@ def differences_section(records: dict[str, dict[str, Any]]) -> str:
     return "\n".join([textwrap.fill(text, 100), "", *lines, "", textwrap.fill(unit, 100), ""])
 
 
-def chance_section() -> str:
+def chance_section(records: dict[str, dict[str, Any]]) -> str:
     """How far gains differ by chance, from the stored draws."""
+    measured = json.loads(natural_chance.RESULTS.read_text())
+    kinds = len(natural_chance.KINDS)
+    gains = [gain for name in measured for gain in gains_of(records[name])[:kinds]]
     return natural_chance.section(
-        json.loads(natural_chance.RESULTS.read_text()),
+        measured,
         reference=lambda name, kind: REFERENCE[name][kind + 1] - REFERENCE[name][0],
         within=WITHIN,
+        reached=sum(gain.is_near for gain in gains),
     )
 
 
@@ -365,7 +369,7 @@ reference had to choose 2, 3 or 4 there.
 {differences_section(records)}
 ### Chance
 
-{chance_section()}
+{chance_section(records)}
 {BEGIN}{section(ADVISE_RESULTS)}{END}
 ## Next
 

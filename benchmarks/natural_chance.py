@@ -169,7 +169,10 @@ def is_near_many(gains: Sequence[float], reference: float) -> bool:
 
 
 def section(
-    measured: Mapping[str, Gains], reference: Callable[[str, int], float], within: float
+    measured: Mapping[str, Gains],
+    reference: Callable[[str, int], float],
+    within: float,
+    reached: int,
 ) -> str:
     """The part of the page about chance.
 
@@ -177,6 +180,7 @@ def section(
         measured: the gains of all draws, by set.
         reference: function from a set and the number of a kind to the reference's gain.
         within: the aim, in points.
+        reached: number of these gains that are within the aim in the stored results.
     """
     lines = [f"| set | {' | '.join(KINDS)} |", "|---" * (len(KINDS) + 1) + "|"]
     chances = []
@@ -197,9 +201,9 @@ def section(
         f"`python -m benchmarks.natural --chance --draws {draws}` measures three gains on {draws} "
         f"draws, by exact fits. Means of five draws and of five other draws are within {within} "
         f"points for {sum(chances):.0f} of {len(chances)} gains on average, with the same code, so "
-        f"the aim cannot be expected of all. The reference is within two standard errors of the "
-        f"mean of all draws for {near} of {len(chances)}. Sets that are divided by years are not "
-        "here, since they have no further independent draws."
+        f"the aim cannot be expected of all. In the table above, {reached} are. The reference is "
+        f"within two standard errors of the mean of all draws for {near} of {len(chances)}. Sets "
+        "that are divided by years are not here, since they have no further independent draws."
     )
     unit = (
         "Numbers are the gain in points, mean ± standard error of a mean of five draws, the "

@@ -75,11 +75,17 @@ def test_the_chance_agrees_with_two_means_of_five_draws() -> None:
 
 def test_the_section_counts_them() -> None:
     gains = {kind: [0.0, 2.0] * 10 for kind in KINDS}
-    text = section({"exam": gains}, reference=lambda name, kind: (1.5, 3.0, 1.0)[kind], within=0.5)
+    text = section(
+        {"exam": gains},
+        reference=lambda name, kind: (1.5, 3.0, 1.0)[kind],
+        within=0.5,
+        reached=1,
+    )
     flat = " ".join(text.split())
     # s^2 = 20/19, so the mean of five has the error 0.46 and the difference of two 0.65.
     assert "| exam | +1.0 ± 0.5 (+1.5) 56% | +1.0 ± 0.5 (+3.0) 56%" in flat
     assert "within 0.5 points for 2 of 3 gains on average" in flat
+    assert "In the table above, 1 are." in flat
     assert "within two standard errors of the mean of all draws for 2 of 3" in flat
     assert natural_chance.RESULTS.name == "natural_chance.json"
 
