@@ -66,7 +66,11 @@ class Rows:
 
     def predict(self, weights: Float64[np.ndarray, "N d"]) -> Float64[np.ndarray, "N n"]:
         """The predicted means."""
-        return _means(self.loss, _scores(self, weights))
+        return _means(self.loss, self.scores(weights))
+
+    def scores(self, weights: Float64[np.ndarray, "N d"]) -> Float64[np.ndarray, "N n"]:
+        """The scores, whose links are the means."""
+        return np.einsum("crd,cd->cr", self.x, weights) + self.offset
 
     def losses(self, mean: Float64[np.ndarray, "N n"]) -> Float64[np.ndarray, "N n"]:
         """The loss of each row: squared error, Poisson deviance or log loss."""
@@ -100,7 +104,7 @@ def fit(
     pulled_to = np.zeros((groups, width)) if center is None else center
     weights = pulled_to.copy()
     for _ in range(STEPS):
-        scores = _scores(rows, weights[group])
+        scores = rows.scores(weights[group])
         mean = _means(rows.loss, scores)
         curvature = _curvature(rows.loss, mean)
         gradient = np.einsum("cr,crd->cd", rows.y - mean, rows.x)
@@ -173,10 +177,6 @@ def losses_under(rows: Rows, models: Float64[np.ndarray, "K d"]) -> Float64[np.n
     return np.stack(
         [rows.losses(rows.predict(np.tile(model, (clients, 1)))).mean(axis=1) for model in models]
     )
-
-
-def _scores(rows: Rows, weights: Float64[np.ndarray, "N d"]) -> Float64[np.ndarray, "N n"]:
-    return np.einsum("crd,cd->cr", rows.x, weights) + rows.offset
 
 
 def _means(loss: str, scores: Float64[np.ndarray, "N n"]) -> Float64[np.ndarray, "N n"]:

@@ -25,6 +25,7 @@ from scipy import stats
 from scipy.special import logit
 
 from benchmarks.client_fits import CLASSES, COUNTS, SQUARES, Rows, fit, fit_clusters
+from benchmarks.loss_gaps import LossGap
 from fedkin.data import FederatedData, from_pandas
 from fedkin.data.natural import SPLIT, NaturalTable, natural
 from fedkin.measures.do_no_harm import OWN, HeldOutGains, choose_models, held_out_gains
@@ -34,6 +35,7 @@ CLUSTERS = 3
 STRENGTHS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 SHARED_STRENGTH = 10.0
 MARGIN = 1.02  # a client loses more than 2%
+FURTHER_DRAWS = 15  # where the mean loss is higher than the one of the paired test
 PAGE = Path("docs/measured-do-no-harm.md")
 LOSSES = {"regression": SQUARES, "forecast": SQUARES, "count": COUNTS, "classification": CLASSES}
 
@@ -289,7 +291,8 @@ class Result:
         new: whether the rule was made without this set.
         outcome: means over draws.
         limit: upper 95% limit of the share of clients that lose more than 2%.
-        loss_gap_error: standard error over draws of the loss minus the loss of the paired test.
+        gap: of these draws.
+        further: of further draws, if the loss is higher than the one of the paired test.
     """
 
     name: str
@@ -297,12 +300,8 @@ class Result:
     new: bool
     outcome: Outcome
     limit: float
-    loss_gap_error: float
-
-    @property
-    def loss_gap(self) -> float:
-        """The mean loss minus the one of the paired test."""
-        return self.outcome.loss - self.outcome.paired_loss
+    gap: LossGap
+    further: LossGap | None
 
     @property
     def line(self) -> str:
@@ -324,14 +323,20 @@ def result_of(name: str, samples: int, least_test_rows: int, draws: int) -> Resu
         for field in fields(Outcome)
     }
     mean = replace(outcomes[0], **{**means, "clients": outcomes[0].clients})
-    gaps = [one.loss - one.paired_loss for one in outcomes]
+    gap = LossGap.of([one.loss - one.paired_loss for one in outcomes])
+    further = None
+    if gap.mean > 0:
+        seeds = range(draws, draws + FURTHER_DRAWS)
+        others = [measure(table, samples, least_test_rows, seed) for seed in seeds]
+        further = LossGap.of([one.loss - one.paired_loss for one in others])
     return Result(
         name=name,
         samples=samples,
         new=(name, samples, least_test_rows) in NEW,
         outcome=mean,
         limit=upper_limit([one.harmed_2 for one in outcomes]),
-        loss_gap_error=float(np.std(gaps, ddof=1) / np.sqrt(draws)),
+        gap=gap,
+        further=further,
     )
 
 
@@ -344,19 +349,16 @@ HEAD = (
 def compared_losses(results: list[Result]) -> str:
     """In how many settings the mean loss is at most the one of the paired test, and by how much it
     is higher in the others, with the standard error over draws."""
-    higher = [one for one in results if one.loss_gap > 0]
+    higher = [one for one in results if one.gap.mean > 0]
     at_most = len(results) - len(higher)
     text = f"The mean loss is at most the one of the paired test in {at_most} of {len(results)}"
     if not higher:
         return f"{text} settings."
-    text += " settings. It is higher on:"
+    text += " settings.\nIt is higher on the following, with the standard error over draws:"
     for one in higher:
-        inside = one.loss_gap <= 2 * one.loss_gap_error
-        place = "within" if inside else "more than"
-        text += (
-            f"\n\n* {one.name} with {one.samples} rows, by {one.loss_gap:.4f} ± "
-            f"{one.loss_gap_error:.4f} (standard error over draws): {place} two standard errors"
-        )
+        text += f"\n\n* {one.name} with {one.samples} rows: {one.gap}"
+        if one.further is not None:
+            text += f";\n  in {one.further.draws} further draws: {one.further}"
     return text
 
 

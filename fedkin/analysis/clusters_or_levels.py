@@ -251,7 +251,8 @@ def clusters_or_levels(
     Args:
         data: the clients' data. Each draw divides the samples of every client again: 60% for
             training, 20% for validation, 20% for testing. Data with a time must not be divided at
-            random: give a federation with three splits for each draw.
+            random: give a federation with three splits for each draw. Draw their validation samples
+            by date or by ``with_validation(..., stratified=False)``.
         model: a linear model of the data, or the function that makes one: ``fk.models.mclr``.
         draws: number of draws, if ``data`` is one federation.
         plan: how models are trained; the numbers of clusters to try are in it.

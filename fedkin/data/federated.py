@@ -251,7 +251,9 @@ class FederatedData:
         """The label of each sample, without offsets and weights: a class, or a scaled number."""
         return targets_of(self.y).label
 
-    def with_validation(self, fraction: float | int, seed: int = 0) -> FederatedData:
+    def with_validation(
+        self, fraction: float | int, seed: int = 0, *, stratified: bool = True
+    ) -> FederatedData:
         """The same federation, with a part of each client's training samples as validation samples.
 
         ceil(fraction n) of n training samples become validation samples, but at most n - 1. So
@@ -261,9 +263,15 @@ class FederatedData:
         a unit counts with its first label. The columns of a table, and labels that are numbers,
         are scaled by the remaining training samples, unless their statistics were given.
 
+        A client's stratified validation samples have the mean label of its training samples, which
+        its new samples do not have. So own intercepts and own models look better on them than they
+        are. To choose between these and a shared model, set ``stratified=False``.
+
         Args:
             fraction: share of validation samples, above 0 and below 1.
             seed: seed of the draw; each client has a separate random stream.
+            stratified: whether each class has its share of the validation samples, and labels that
+                are numbers a share from each range. False for a random draw.
 
         Raises:
             ConfigError: fraction or seed is invalid, or the data are forecasts or survival times.
@@ -292,6 +300,8 @@ class FederatedData:
             )
         # A stream for each client, so that the draw of one does not depend on the others.
         stream = Stream(seed, purpose="data/validation")
+        # With equal labels, a stratified draw is a random one.
+        strata = self.labels if stratified else np.zeros(len(self.y))
         train = []
         validation = []
         for client in range(self.clients):
@@ -299,10 +309,10 @@ class FederatedData:
             # Numbers are sorted by value, so the draw takes its share of each range.
             rng = stream.client(client)
             if self.unit is None:
-                chosen = _stratified(self.labels[rows], fraction, rng)
+                chosen = _stratified(strata[rows], fraction, rng)
             else:
                 units = units_of(self.unit, rows)
-                of_units = _stratified(self.labels[rows[units.first]], fraction, rng)
+                of_units = _stratified(strata[rows[units.first]], fraction, rng)
                 chosen = of_units[units.of_sample]
             train.append(rows[~chosen])
             validation.append(rows[chosen])

@@ -9,7 +9,17 @@ import numpy as np
 import pytest
 
 from benchmarks.client_fits import COUNTS, SQUARES
-from benchmarks.do_no_harm import draw, federation, measure, read, rows_of
+from benchmarks.do_no_harm import (
+    Outcome,
+    Result,
+    compared_losses,
+    draw,
+    federation,
+    measure,
+    read,
+    rows_of,
+)
+from benchmarks.loss_gaps import LossGap
 from fedkin.data.natural import natural
 
 
@@ -47,3 +57,20 @@ def test_a_draw_has_equal_numbers_of_training_rows(shared_data: Path) -> None:
     assert min(part.x.shape[1] for part in drawn.test) >= 30
     outcome = measure(table, samples=20, least_test_rows=30, seed=1)
     assert outcome.clients == clients and 0.7 < outcome.loss < 1.05
+
+
+def test_a_higher_loss_is_reported_with_further_draws() -> None:
+    """By hand: gaps of 1, 2 and 3 thousandths have the mean 2 and the standard error
+    1 / sqrt(3)."""
+    higher = LossGap.of([0.001, 0.002, 0.003])
+    assert higher.mean == pytest.approx(0.002)
+    assert higher.error == pytest.approx(0.001 / np.sqrt(3))
+    further = LossGap.of([0.002, -0.003, 0.0])
+    outcome = Outcome(10, 0.0, 0.0, 0.0, 1.0, 0.0, 0.998)
+    one = Result("exam", 20, True, outcome, 0.0, gap=higher, further=further)
+    other = Result("azpro", 20, False, outcome, 0.0, gap=LossGap.of([-0.1, -0.2]), further=None)
+    text = compared_losses([one, other])
+    assert "at most the one of the paired test in 1 of 2 settings" in text
+    assert "* exam with 20 rows: +0.0020 ± 0.0006 (more than two standard errors);" in text
+    assert "in 3 further draws: -0.0003 ± 0.0015 (within two standard errors)" in text
+    assert "azpro" not in text

@@ -13,7 +13,7 @@ import pytest
 from fedkin.config import registry
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.randomness import Stream
-from fedkin.data import augmented, load, table
+from fedkin.data import augmented, from_arrays, load, table
 from fedkin.data.digest import data_digest
 from fedkin.data.federated import FederatedData, Ragged, check_validation
 from fedkin.scenarios.drift import Relabel
@@ -55,6 +55,29 @@ def test_every_client_gives_its_share_and_keeps_a_training_sample() -> None:
     # 0.1 x 30 is 3.0000000000000004.
     assert data((30,)).with_validation(0.1).part("validation").sizes.tolist() == [3]
     assert data().with_validation(0.99).train.sizes.tolist() == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("labels", ["classes", "numbers"])
+def test_only_a_stratified_draw_keeps_the_mean_label(labels: str) -> None:
+    """100 samples, 20 of them drawn. The mean label of a random draw has the variance
+    v / 20 (1 - 20 / 100), with v the variance of the labels (n - 1). A stratified draw has nearly
+    the same mean each time."""
+    made = data((100,))
+    if labels == "numbers":
+        y = np.random.default_rng(0).normal(size=101)
+        part = np.arange(101) == 100
+        made = from_arrays(y[:, None], y, clients=np.zeros(101, int), test=part, task="regression")
+    # The feature is the label, since labels that are numbers are scaled again after each draw.
+    value = made.x[:, 0] if labels == "numbers" else made.y
+    variance = value[made.train.rows].var(ddof=1)
+    means = {}
+    for stratified in (True, False):
+        drawn = [made.with_validation(0.2, seed, stratified=stratified) for seed in range(400)]
+        means[stratified] = [value[split.part("validation").rows].mean() for split in drawn]
+        assert {len(split.part("validation").rows) for split in drawn} == {20}
+    assert np.var(means[False]) == pytest.approx(0.8 * variance / 20, rel=0.25)
+    assert np.var(means[True]) < 0.2 * np.var(means[False])
+    assert np.mean(means[False]) == pytest.approx(value[made.train.rows].mean(), abs=0.03)
 
 
 def test_a_sample_moves_from_training_to_validation_and_the_rest_stays() -> None:

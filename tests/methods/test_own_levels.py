@@ -119,6 +119,24 @@ def test_validation_samples_choose_the_strength() -> None:
     assert run.summary()["own_fit_strength"] == 1e6
 
 
+def test_stratified_validation_samples_choose_too_weak_a_pull() -> None:
+    """Clients are alike, so any own intercept costs. Stratified validation samples of a client have
+    the mean label of its training samples, and a random draw does not."""
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(CLIENTS * EACH, 1)).astype(np.float32)
+    owners = np.repeat(np.arange(CLIENTS), EACH)
+    y = 0.1 * x[:, 0] + rng.normal(size=len(x))
+    data = fk.data.from_arrays(x, y, clients=owners, test=0.25, task="regression")
+    strengths = {
+        stratified: trained(
+            data.with_validation(0.25, seed=1, stratified=stratified),
+            PersonalLinear(strengths=(1.0, 1000.0), fits="intercept"),
+        ).summary()["own_fit_strength"]
+        for stratified in (True, False)
+    }
+    assert strengths == {True: 1.0, False: 1000.0}
+
+
 def test_models_that_do_not_fit_are_refused() -> None:
     data = schools()
     with pytest.raises(fk.ConfigError, match=r"linear model, such as model.name=mclr"):
