@@ -180,6 +180,7 @@ def from_transformers(folder: str | Path, *, task: str = TASK) -> Backbone:
     config = read_config(folder)
     layers = _whole_setting(folder, config, "num_hidden_layers")
     weights = _Weights(folder / WEIGHTS, read_arrays(folder))
+    _check_sizes(folder, config, weights)
     width = weights.width
     heads = _whole_setting(folder, config, "num_attention_heads")
     if width % heads:
@@ -276,6 +277,22 @@ def _whole_setting(folder: Path, config: Mapping[str, Any], name: str) -> int:
             f"{_WRITTEN_AGAIN}"
         )
     return count
+
+
+def _check_sizes(folder: Path, config: Mapping[str, Any], weights: _Weights) -> None:
+    """Raise ModelError if the settings of a model describe other arrays than its file has."""
+    width = config.get("hidden_size", weights.width)
+    if width != weights.width:
+        raise ModelError(
+            f"{folder / CONFIG}: hidden_size is {width!r}, but the vectors of {WEIGHTS} have "
+            f"{weights.width} numbers; the files belong to different models"
+        )
+    layers = config["num_hidden_layers"]
+    if any(name.startswith(f"encoder.layer.{layers}.") for name in weights.arrays):
+        raise ModelError(
+            f"{folder / CONFIG}: num_hidden_layers is {layers}, but {WEIGHTS} has more layers; the "
+            "files belong to different models"
+        )
 
 
 def _eps(config: Mapping[str, Any]) -> float:

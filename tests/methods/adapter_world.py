@@ -17,8 +17,9 @@ B = slice(2, 4)
 HEAD = slice(4, 6)
 
 
-def adapter_world(updates: Any, **options: Any) -> FakeWorld:
-    """A world in which client i sends ``updates[i]`` after one epoch from a model of zeros.
+def adapter_world(updates: Any, start: Any = None, **options: Any) -> FakeWorld:
+    """A world in which client i sends ``updates[i]`` after one epoch from a model of zeros. The
+    initial model is zeros, or that of the function ``start``.
 
     The first two numbers are A, the last two the last layer, and those between them B. One epoch of
     lr 0.5 goes half the way to the client's target. Client i has 10 (1 + i) examples.
@@ -28,7 +29,7 @@ def adapter_world(updates: Any, **options: Any) -> FakeWorld:
         target,
         10 * (1 + np.arange(len(target))),
         LocalTraining(lr=0.5),
-        start=lambda _: np.zeros(target.shape[1]),
+        start=start or (lambda _: np.zeros(target.shape[1])),
         head=slice(target.shape[1] - 2, target.shape[1]),
         **options,
     )

@@ -124,7 +124,10 @@ def test_peers_select_neighbours_by_the_part(part: Any) -> None:
 def test_solutions_are_measured_by_the_part() -> None:
     for part, columns in (("adapter", [0, 1, 2, 3]), ("B", [2, 3])):
         method = FeSEM(clusters=2, part=part)  # type: ignore[arg-type]
-        state = method.init(adapter_world(UPDATES), Stream(1, 0, "method/init"))
+        # Clusters start from different models. From models of zeros, solutions are updates.
+        different = adapter_world(UPDATES, start=lambda stream: stream.rng().normal(size=6))
+        state = method.init(different, Stream(1, 0, "method/init"))
+        state = dataclasses.replace(state, models=np.zeros_like(state.models))
         state = method.round(adapter_world(UPDATES), state, np.arange(4), Stream(1, 1, "method"))
         rows = np.asarray(state.solutions)
         np.testing.assert_allclose(rows, np.array(UPDATES)[:, columns])

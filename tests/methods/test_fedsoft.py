@@ -172,9 +172,7 @@ def test_all_centres_travel_down_and_one_model_up() -> None:
 
 
 def test_equal_centres_are_refused() -> None:
-    with pytest.raises(
-        MethodError, match="2 components of a mixture must start from different models"
-    ):
+    with pytest.raises(MethodError, match="2 clusters must start from different models"):
         FedSoft(2).init(world(start=lambda _: np.zeros(1)), STREAM)
 
 

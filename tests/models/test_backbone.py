@@ -143,6 +143,8 @@ def test_half_precision_becomes_float32(tmp_path: Path) -> None:
         ({"num_hidden_layers": "two"}, "of at least 1; model.save_pretrained"),
         ({"pad_token_id": None}, "names no pad_token_id"),
         ({"num_hidden_layers": "two"}, "num_hidden_layers is 'two'"),
+        ({"num_hidden_layers": 1}, "num_hidden_layers is 1, but model.safetensors has more"),
+        ({"hidden_size": 24}, "hidden_size is 24, but the vectors of .* have 12 numbers"),
         ({"num_hidden_layers": 3}, "no array encoder.layer.2.attention.self.query.weight"),
     ],
 )

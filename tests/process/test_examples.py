@@ -28,7 +28,7 @@ README = "README.md"
 NOTEBOOK = 'jupyter execute examples/quickstart.ipynb --output "$PWD/runs/quickstart.ipynb"'
 HOSPITAL = "python examples/hospital/run.py runs/one-round --rounds 1"
 PEERS = "python examples/peers/run.py runs/three-peers --peers 3 --rounds 2"
-ADAPTERS = "fedkin run examples/adapters/adapters.toml --out runs/desks"
+ADAPTERS = "python examples/adapters/run.py runs/desks"
 STAYS = "python examples/length_of_stay/statement.py runs/short --folds 2"
 FORECASTS = (
     "python examples/forecast/clusters.py runs/short --shared runs/short-shared --local runs/local"
@@ -196,6 +196,7 @@ def test_the_adapters(checkout: Path) -> None:
     result = said[ADAPTERS]
     # The three regions, and a model for each of them.
     assert "clusters 3  sizes 4/4/4" in result
+    assert "adapter 0: desk 00, desk 03, desk 06, desk 09\n" in result
     scores = dict(re.findall(r"(FedLEASE|FedAvg) +([0-9.]+)%", result.split("next:")[0]))
     assert float(scores["FedLEASE"]) > 90 > 60 > float(scores["FedAvg"])
     check_clean(checkout)
