@@ -21,7 +21,7 @@ TOY_BACKBONE = Path("runs/toy-backbone")
 
 
 def main(folder: Path, backbone: Path | None) -> None:
-    """Make what is missing, and run."""
+    """Make the files that are missing, and run."""
     if not TABLE.exists():
         python("remarks.py", TABLE)
     if backbone is None and not (TOY_BACKBONE / "model.safetensors").exists():

@@ -19,7 +19,7 @@ HEAD = slice(4, 6)
 
 def adapter_world(updates: Any, start: Any = None, **options: Any) -> FakeWorld:
     """A world in which client i sends ``updates[i]`` after one epoch from a model of zeros. The
-    initial model is zeros, or that of the function ``start``.
+    initial model is zeros, or comes from the function ``start``.
 
     The first two numbers are A, the last two the last layer, and those between them B. One epoch of
     lr 0.5 goes half the way to the client's target. Client i has 10 (1 + i) examples.
