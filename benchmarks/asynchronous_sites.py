@@ -2,6 +2,8 @@
 
     python -m benchmarks.asynchronous_sites [--seeds 3] [--write docs/asynchronous.md]
 
+MNIST is read from the folder FEDKIN_DATA.
+
 Each run is a deployment of ``fedkin deploy init`` and ``up``: a server and four sites on Flower,
 with TLS and keys, on this machine. The processes of one site are stopped for 95% of the time, so
 that this site computes and answers 20 times slower. The data are scikit-learn's digits in two
@@ -28,7 +30,10 @@ import tempfile
 import threading
 import time
 from contextlib import suppress
+from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from safetensors.numpy import load_file
@@ -43,16 +48,84 @@ from fedkin.server.deploy.status import wait_for_run
 RESULTS = Path(__file__).with_name("asynchronous_sites_results.json")
 COMMAND = "python -m benchmarks.asynchronous_sites"
 SITES = 4
-ROUNDS = 20  # of four updates each
 SLOW_FACTOR = 20
 PERIOD = 1.0  # seconds from one stop of the slow site to the next
-TEST_SAMPLES = 100  # of each site
 # The settings of each way to wait, and how many of its rounds train as many updates as a
 # synchronous one.
 WAITING: dict[str, tuple[list[str], int]] = {
     ALL: ([], 1),
     "first 3 of 4": (["asynchronous.name=first_replies", "asynchronous.count=3"], 1),
     "buffers of 1": (["asynchronous.name=buffered", "asynchronous.buffer=1"], SITES),
+}
+
+
+@dataclass(frozen=True)
+class Sites:
+    """What the sites hold, and how long they train.
+
+    Attributes:
+        base: image set.
+        kind: difference between the two clusters.
+        samples, test_samples: number of images of each site.
+        epochs, rate: settings of a training.
+        rounds: number of rounds of four updates each.
+    """
+
+    base: str
+    kind: Literal["label_permutation", "rotation"]
+    samples: int
+    test_samples: int
+    epochs: int
+    rate: float
+    rounds: int
+
+    def data(self, seed: int) -> fk.data.FederatedData:
+        """The data of all sites, as their configurations read them."""
+        return fk.planted(
+            self.base,
+            self.kind,
+            clusters=2,
+            clients=SITES,
+            samples=self.samples,
+            test_samples=self.test_samples,
+            seed=seed,
+        )
+
+    def settings(self, seed: int) -> list[str]:
+        """The settings of a deployment."""
+        return [
+            f"local.epochs={self.epochs}",
+            f"local.lr={self.rate}",
+            "data.name=planted",
+            f"data.base={self.base}",
+            f"data.kind={self.kind}",
+            "data.clusters=2",
+            f"data.clients={SITES}",
+            f"data.samples={self.samples}",
+            f"data.test_samples={self.test_samples}",
+            f"data.seed={seed}",
+        ]
+
+
+DATA = {
+    "digits": Sites(
+        base="digits",
+        kind="label_permutation",
+        samples=60,
+        test_samples=100,
+        epochs=20,
+        rate=0.05,
+        rounds=20,
+    ),
+    "MNIST": Sites(
+        base="mnist",
+        kind="rotation",
+        samples=4000,
+        test_samples=500,
+        epochs=5,
+        rate=0.01,
+        rounds=10,
+    ),
 }
 
 
@@ -90,20 +163,7 @@ class SlowSite(threading.Thread):
                 os.kill(process.number, number)
 
 
-def federation(seed: int) -> fk.data.FederatedData:
-    """The data of all sites, as their configurations read them."""
-    return fk.planted(
-        "digits",
-        "label_permutation",
-        clusters=2,
-        clients=SITES,
-        samples=60,
-        test_samples=TEST_SAMPLES,
-        seed=seed,
-    )
-
-
-def init(folder: Path, waiting: str, seed: int) -> None:
+def init(folder: Path, sites: Sites, waiting: str, seed: int) -> None:
     """Write a deployment."""
     settings, factor = WAITING[waiting]
     fedkin(
@@ -116,18 +176,14 @@ def init(folder: Path, waiting: str, seed: int) -> None:
         str(free_port()),
         "method.name=flexcfl",
         "method.clusters=2",
-        "local.epochs=20",
-        "local.lr=0.05",
         "run.against=[]",
         "run.evaluate_every=0",
         "run.checkpoint_every=1",
         "run.keep_checkpoints=true",
-        f"run.rounds={ROUNDS * factor}",
+        f"run.rounds={sites.rounds * factor}",
         f"run.seed={seed}",
-        f"data.clients={SITES}",
-        f"data.test_samples={TEST_SAMPLES}",
-        f"data.seed={seed}",
         "federation.deadline=300",
+        *sites.settings(seed),
         *settings,
     )
 
@@ -148,11 +204,11 @@ def accuracy_of(checkpoint: Path, data: fk.data.FederatedData) -> float:
     return float(np.mean(correct))
 
 
-def curve(waiting: str, seed: int) -> Points:
+def curve(sites: Sites, waiting: str, seed: int) -> Points:
     """Seconds since the models of round 0, and accuracy, of each checkpoint of a deployment."""
     place = Path(tempfile.mkdtemp(prefix="fedkin-"))
     folder = place / "fed"
-    init(folder, waiting, seed)
+    init(folder, sites, waiting, seed)
     slow = SlowSite(folder / "site-0")
     try:
         fedkin("deploy", "up", folder)
@@ -161,7 +217,7 @@ def curve(waiting: str, seed: int) -> Points:
         if not wait_for_run(folder, lambda line: None):
             sys.exit(f"the run has failed:\n{(folder / 'superlink.log').read_text()[-3000:]}")
         checkpoints = sorted((folder / "run" / "checkpoints").glob("round-*.safetensors"))
-        data = federation(seed)
+        data = sites.data(seed)
         start = first.stat().st_mtime
         return [[one.stat().st_mtime - start, accuracy_of(one, data)] for one in checkpoints]
     finally:
@@ -181,32 +237,33 @@ def wait_for_models(folder: Path) -> Path:
     return path
 
 
-def key(waiting: str, seed: int) -> str:
+def key(data: str, waiting: str, seed: int) -> str:
     """Name of a run in the results."""
-    return f"{waiting} | {seed}"
+    return f"{data} | {waiting} | {seed}"
 
 
 def measure(seeds: int) -> dict[str, Points]:
     """All runs' curves by name, of the file or measured now."""
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    for seed in range(seeds):
-        for waiting in WAITING:
-            name = key(waiting, seed)
-            if name in results:
-                continue
-            results[name] = curve(waiting, seed)
-            RESULTS.write_text(json.dumps(results) + "\n")
-            last = results[name][-1][0]
-            print(name, f"{final_accuracy(results[name]):.3f}", f"{last:.0f} s", flush=True)
+    for data, seed, waiting in product(DATA, range(seeds), WAITING):
+        name = key(data, waiting, seed)
+        if name in results:
+            continue
+        results[name] = curve(DATA[data], waiting, seed)
+        RESULTS.write_text(json.dumps(results) + "\n")
+        last = results[name][-1][0]
+        print(name, f"{final_accuracy(results[name]):.3f}", f"{last:.0f} s", flush=True)
     return results
 
 
-def row(results: dict[str, Points], waiting: str, seeds: int) -> list[str]:
+def row(results: dict[str, Points], data: str, waiting: str, seeds: int) -> list[str]:
     """A line of the table."""
-    pairs = [(results[key(ALL, seed)], results[key(waiting, seed)]) for seed in range(seeds)]
+    pairs = [
+        (results[key(data, ALL, seed)], results[key(data, waiting, seed)]) for seed in range(seeds)
+    ]
     found = gain(pairs)
     accuracies = " / ".join(f"{accuracy:.1f}" for accuracy in found.finals)
-    return [waiting, accuracies, *found.cells]
+    return [data, waiting, accuracies, *found.cells]
 
 
 def main() -> None:
@@ -218,9 +275,9 @@ def main() -> None:
     parser.add_argument("--write", type=Path, help="a page that holds the table")
     options = parser.parse_args()
     results = measure(options.seeds)
-    head = ["a round waits for", "final accuracy by seed (%)", "reached the target"]
+    head = ["data", "a round waits for", "final accuracy by seed (%)", "reached the target"]
     head += ["median time to it", "times faster"]
-    table = [row(results, waiting, options.seeds) for waiting in WAITING]
+    table = [row(results, data, waiting, options.seeds) for data, waiting in product(DATA, WAITING)]
     print("\n".join(" | ".join(line) for line in [head, *table]))
     if options.write:
         put(options.write, COMMAND, head, table)

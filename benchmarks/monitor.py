@@ -6,7 +6,8 @@
     python -m benchmarks.monitor --write
 
 1. Quiet federations: a year of daily rounds on data that do not change. How many of 300 streams
-   (clients) raise an alarm, with and without drop-outs?
+   (clients) raise an alarm, with and without drop-outs? Also where all samples are new in each
+   round.
 2. Changes: in 100 runs one client's labels are permuted, or its features move by one standard
    deviation. How many rounds later is the alarm of this client?
 3. The same streams of losses, read by Page-Hinkley and ADWIN at river's defaults, and by
@@ -21,7 +22,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -104,26 +105,88 @@ def digits(seed: int) -> FederatedData:
     return fk.data.digits(clients=CLIENTS, seed=seed).with_validation(0.2)
 
 
+def normal_samples(
+    centres: Float[np.ndarray, "5 10"], rng: np.random.Generator
+) -> tuple[Float[np.ndarray, "s 10"], Int[np.ndarray, "s"]]:
+    """Features and labels of all clients: 100 samples each, of five normal classes."""
+    labels = rng.integers(0, 5, CLIENTS * 100)
+    features = centres[labels] + rng.standard_normal((len(labels), 10))
+    return features, labels
+
+
 def gaussians(seed: int) -> FederatedData:
     """Five normal classes in ten dimensions, 100 samples for each client."""
     rng = np.random.default_rng(seed)
     centres = rng.standard_normal((5, 10)) * 1.5
-    labels = rng.integers(0, 5, CLIENTS * 100)
-    features = centres[labels] + rng.standard_normal((len(labels), 10))
+    features, labels = normal_samples(centres, rng)
     clients = np.repeat(np.arange(CLIENTS), 100)
     data = fk.data.from_arrays(features.astype(np.float32), labels, clients=clients, seed=seed)
     return data.with_validation(0.2)
 
 
 @dataclass(frozen=True)
+class NewSamples:
+    """All samples of ``gaussians`` are new in each round, of the same distribution.
+
+    Attributes:
+        seed: seed of ``gaussians``.
+        change: the change of one client; None for a quiet federation.
+    """
+
+    seed: int
+    change: OneClientChanges | None
+
+    def step(
+        self,
+        original: FederatedData,
+        current: FederatedData,
+        round: int,
+        reachable: Int[np.ndarray, "c"],
+        stream: fk.Stream,
+    ) -> tuple[FederatedData, Bool[np.ndarray, "N"]]:
+        """The data of a round."""
+        del current
+        centres = np.random.default_rng(self.seed).standard_normal((5, 10)) * 1.5
+        features, labels = normal_samples(centres, stream.child("samples").rng())
+        data = original.with_rows(
+            train=original.train,
+            test=original.test,
+            validation=original.validation,
+            x=features.astype(np.float32),
+            y=labels.astype(original.y.dtype),
+            unit=original.unit,
+        )
+        if self.change is None or round < self.change.at:
+            return data, np.zeros(original.clients, bool)
+        now = replace(self.change, at=round)
+        return now.step(original, data, round, reachable, stream)
+
+
+@dataclass(frozen=True)
 class Setting:
-    """A kind of federation that is watched."""
+    """A kind of federation that is watched.
+
+    Attributes:
+        name: its name in the results.
+        data: the function that makes the data of a seed.
+        method: the method.
+        dropout: share of clients that are lost in each round.
+        margin: the monitor's margin.
+        features: whether the monitor watches features, too.
+        new_samples: whether all samples are new in each round.
+    """
 
     name: str
     data: Callable[[int], FederatedData]
     method: Any
     dropout: float = 0.0
     margin: float = fk.Monitor.margin
+    features: bool = False
+    new_samples: bool = False
+
+    def shift(self, seed: int, change: OneClientChanges | None) -> Any:
+        """The shift of the data: a change of one client, new samples, or both."""
+        return NewSamples(seed, change) if self.new_samples else change
 
 
 SETTINGS = (
@@ -138,6 +201,18 @@ SETTINGS = (
         fk.FedAvg(),
         dropout=0.3,
         margin=0.06,
+    ),
+    Setting("digits, one model, features watched", digits, fk.FedAvg(), features=True),
+    Setting(
+        "digits, two clusters, features watched", digits, fk.FedGroup(clusters=2), features=True
+    ),
+    Setting("normal classes, one model, features watched", gaussians, fk.FedAvg(), features=True),
+    Setting(
+        "normal classes, new samples in each round, features watched",
+        gaussians,
+        fk.FedAvg(),
+        features=True,
+        new_samples=True,
     ),
 )
 
@@ -190,16 +265,19 @@ class Watched:
     losses: Float[np.ndarray, "T N"]
 
 
-def watched(setting: Setting, seed: int, rounds: int, shift: Any = None) -> Watched:
+def watched(
+    setting: Setting, seed: int, rounds: int, change: OneClientChanges | None = None
+) -> Watched:
     """A run with the monitor.
 
     Args:
-        setting: data, method, drop-outs and the monitor's margin.
+        setting: data, method, drop-outs and the monitor's options.
         seed: seed of the run and of the data.
         rounds: number of rounds.
-        shift: a shift of the data.
+        change: a change of one client's data.
     """
     data = setting.data(seed)
+    monitor = fk.Monitor(act="watch", margin=setting.margin, features=setting.features)
     recorded = Recorded()
     run = fk.simulate(
         setting.method,
@@ -211,8 +289,8 @@ def watched(setting: Setting, seed: int, rounds: int, shift: Any = None) -> Watc
         local=fk.LocalTraining(lr=0.1, epochs=2),
         scenario=fk.Population(dropout=setting.dropout),
         scoring=fk.Scoring(evaluate_every=rounds),
-        shift=shift,
-        options=[fk.Monitor(act="watch", margin=setting.margin), recorded],
+        shift=setting.shift(seed, change),
+        options=[monitor, recorded],
     )
     acts = [act for record in run.records for act in record["monitor_acts"]]
     found = [(act["round"], act["client"]) for act in acts if act["kind"] == "alarm"]
@@ -264,8 +342,8 @@ def delays(setting: Setting, kind: Kind) -> dict[str, list[int | None]]:
     found: dict[str, list[int | None]] = {name: [] for name in ["monitor", *detectors()]}
     for seed in range(RUNS):
         client = seed % CLIENTS
-        shift = OneClientChanges(client, kind, CHANGE_AT)
-        run = watched(setting, seed, CHANGE_AT + ROUNDS_AFTER - 1, shift)
+        change = OneClientChanges(client, kind, CHANGE_AT)
+        run = watched(setting, seed, CHANGE_AT + ROUNDS_AFTER - 1, change)
         rounds = {"monitor": [round for round, of in run.alarms if of == client]}
         for name, make in detectors().items():
             rounds[name] = list(detections(make(), run.losses[:, client]))
@@ -276,8 +354,8 @@ def delays(setting: Setting, kind: Kind) -> dict[str, list[int | None]]:
 
 
 def measure(part: str, results: dict[str, Any]) -> None:
-    """Measure a part of the results, and keep them after each setting. Quiet federations take
-    hours, so those that are measured already are left out."""
+    """Measure a part of the results, and keep them after each setting. They take hours, so those
+    that are measured already are left out."""
     for setting in SETTINGS:
         if part == "quiet":
             of_quiet = results.setdefault("quiet", {})
@@ -286,7 +364,8 @@ def measure(part: str, results: dict[str, Any]) -> None:
         elif not setting.dropout:
             for kind in ("labels", "features"):
                 of_kind = results.setdefault(kind, {})
-                of_kind[setting.name] = delays(setting, kind)
+                if setting.name not in of_kind:
+                    of_kind[setting.name] = delays(setting, kind)
         RESULTS.write_text(json.dumps(results, indent=1) + "\n")
 
 

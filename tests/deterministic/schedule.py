@@ -151,7 +151,7 @@ OPTIONS = {
     "one reply": '[asynchronous]\nname = "first_replies"\ncount = 1\n',
     "buffers": '[asynchronous]\nname = "buffered"\nbuffer = 2\nmax_staleness = 3\n',
     "quorum": '[quorum]\nname = "per_cluster"\nleast = 2\n',
-    "monitor": '[monitor]\nname = "clusters"\nact = "watch"\nsplit = "train"\n',
+    "monitor": '[monitor]\nname = "clusters"\nact = "watch"\nsplit = "train"\nfeatures = true\n',
 }
 TOGETHER = (
     ("first replies",),

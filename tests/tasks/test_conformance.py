@@ -32,6 +32,7 @@ from fedkin.tasks.detections import Detections
 from fedkin.tasks.ditto import TrainBeside
 from fedkin.tasks.embeddings import MeanEmbedding
 from fedkin.tasks.evaluate import Evaluate
+from fedkin.tasks.feature_distance import FeatureDistance
 from fedkin.tasks.fedccfa import TrainClassHeads
 from fedkin.tasks.feddrift import SampleCounts, SpanScores, TrainSpans
 from fedkin.tasks.fedem import EvaluateMixture, MixtureWeights, TrainMixture
@@ -160,6 +161,7 @@ EXAMPLES = {
     "scaled columns": Example(
         lambda g: ScaledColumns(LOWER[0, : g.columns], LOWER[1, : g.columns] + 9)
     ),
+    "feature distance": Example(lambda g: FeatureDistance("train")),
     "detections": Example(lambda g: Detections(g.models, g.index, g.positive), detectors=True),
     "detections of test samples": Example(
         lambda g: Detections(g.models, g.index, g.positive, "test"), detectors=True

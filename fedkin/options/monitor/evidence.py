@@ -1,6 +1,7 @@
-"""Evidence that clients no longer fit their cluster's model: one e-detector for each client.
+"""Evidence that a number which clients send has risen: one e-detector for each client.
 
-A client's observation is the loss x of its model, a number from 0 to 1. It exceeds its limit if
+A client's observation is a number x from 0 to 1, such as the loss of its model
+(``fedkin/options/monitor/statistics.py``). It exceeds its limit if
 
     x > level + margin + 2 spread
     level    mean of the newest ``size`` observations that did not exceed their limit
@@ -36,16 +37,16 @@ WINDOW = 20  # observations that are kept for each client
 
 @dataclass(frozen=True)
 class Evidence:
-    """The evidence about all clients. It is never changed in place.
+    """The evidence about all clients, of one statistic. It is never changed in place.
 
     Attributes:
-        losses: the newest observations of each client that did not exceed their limit, the newest
-            last; NaN where there are fewer.
+        observations: the newest observations of each client that did not exceed their limit, the
+            newest last; NaN where there are fewer.
         detectors: value of each client's detector, for each bet.
         spell: number of each client's latest observations in a row that exceeded their limit.
     """
 
-    losses: Float64[np.ndarray, "N W"]
+    observations: Float64[np.ndarray, "N W"]
     detectors: Float64[np.ndarray, "N B"]
     spell: Int[np.ndarray, "N"]
 
@@ -53,7 +54,7 @@ class Evidence:
     def none(cls, clients: int) -> Evidence:
         """No observation of any of N clients."""
         return cls(
-            losses=np.full((clients, WINDOW), np.nan),
+            observations=np.full((clients, WINDOW), np.nan),
             detectors=np.zeros((clients, len(SHARES))),
             spell=np.zeros(clients, np.int64),
         )
@@ -72,12 +73,12 @@ class Evidence:
         Args:
             clients: the clients.
             size: number of observations in the level.
-            margin: rise of the loss that is not worth an alarm.
+            margin: rise that is not worth an alarm.
         """
-        losses = self.losses[clients]
-        known = (~np.isnan(losses)).sum(axis=1)
-        level = losses[:, -size:].mean(axis=1)
-        steps = np.abs(np.diff(losses, axis=1))
+        observations = self.observations[clients]
+        known = (~np.isnan(observations)).sum(axis=1)
+        level = observations[:, -size:].mean(axis=1)
+        steps = np.abs(np.diff(observations, axis=1))
         # The differences that are known; a client with too few observations gets NaN below.
         mean_step = np.nansum(steps, axis=1) / np.maximum(known - 1, 1)
         spread = np.sqrt(np.pi) / 2 * mean_step
@@ -86,7 +87,7 @@ class Evidence:
     def observed(
         self,
         clients: Int[np.ndarray, "n"],
-        losses: Float[np.ndarray, "n"],
+        values: Float[np.ndarray, "n"],
         size: int,
         margin: float,
         lag: int,
@@ -95,14 +96,14 @@ class Evidence:
 
         Args:
             clients: different clients.
-            losses: the observation of each.
+            values: the observation of each.
             size, margin: as in ``limits``.
             lag: length of a spell after which a client's limit is given up.
         """
         limits = self.limits(clients, size, margin)
         tested = ~np.isnan(limits)
         # Comparisons with NaN are False: an untested client exceeds nothing.
-        exceeds = losses > limits
+        exceeds = values > limits
         detectors = self.detectors.copy()
         for number, share in enumerate(SHARES):
             y = exceeds[tested].astype(np.float64)
@@ -111,10 +112,10 @@ class Evidence:
             detectors[clients[tested], number] = e_shiryaev_roberts(before, e)
         spell = self.spell.copy()
         spell[clients] = np.where(exceeds, spell[clients] + 1, 0)
-        kept = self.losses.copy()
+        kept = self.observations.copy()
         usual = clients[~exceeds]
         kept[usual, :-1] = kept[usual, 1:]
-        kept[usual, -1] = losses[~exceeds]
+        kept[usual, -1] = values[~exceeds]
         after = Evidence(kept, detectors, spell)
         return after.forgotten(clients[spell[clients] > lag])
 
@@ -124,8 +125,8 @@ class Evidence:
 
     def forgotten(self, clients: Int[np.ndarray, "n"] | Bool[np.ndarray, "N"]) -> Evidence:
         """The evidence without the observations of some clients, such as those that moved."""
-        after = Evidence(self.losses.copy(), self.detectors.copy(), self.spell.copy())
-        after.losses[clients] = np.nan
+        after = Evidence(self.observations.copy(), self.detectors.copy(), self.spell.copy())
+        after.observations[clients] = np.nan
         after.detectors[clients] = 0
         after.spell[clients] = 0
         return after

@@ -3,8 +3,10 @@ cluster, and says which clusters should change, at a declared rate of false alar
 
 After each ``every``-th round:
 
-    watch   the clients of the cohort send the loss x of their cluster's model, from 0 to 1. One
-            e-detector for each client (``evidence.py``). Alarm: e-BH over all clients
+    watch   the clients of the cohort send the loss x of their cluster's model, from 0 to 1, and on
+            request how far their features have moved (``statistics.py``). One e-detector for each
+            client and statistic (``evidence.py``), whose mean is the client's evidence. Alarm: e-BH
+            over all clients
     probe   a client with an alarm compares its model with those of all other clusters, and sends
             how many samples each one alone gets right (``proposals.py``)
     move    a client whose evidence for another cluster passes e-BH belongs there. ``act="move"``
@@ -17,16 +19,16 @@ After each ``every``-th round:
 
 E-values come from the sources in ``fedkin/measures/e_values.py``. The policy is not from a paper.
 
-The rate of false alarms holds while a client's loss exceeds its limit with probability at most 0.1,
-given the past (``evidence.py``). What cannot be seen: labels that are wrong in the same way in a
-whole cluster, clients that send nothing, and changes so slow that the level follows them.
+The rate of false alarms holds while a client's number exceeds its limit with probability at most
+0.1, given the past (``evidence.py``). What cannot be seen: labels that are wrong in the same way in
+a whole cluster, clients that send nothing, and changes so slow that the level follows them.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
@@ -52,10 +54,11 @@ from fedkin.options.monitor.proposals import (
     splits,
     unions,
 )
-from fedkin.tasks.fit_checks import BoundedLoss, CompareModels
+from fedkin.options.monitor.statistics import FEATURES, LOSS, Statistic
+from fedkin.tasks.fit_checks import CompareModels
 
 _log = logging.getLogger("fedkin")
-_SENDS = "the loss of its model (monitor)"
+AllEvidence = dict[Statistic, Evidence]
 
 
 @plain_options
@@ -71,8 +74,12 @@ class Monitor(Option):
             ``horizon`` checks; also the false discovery rate of moves.
         horizon: T, the number of checks for which ``false_alarms`` is declared, such as 365 for a
             year of daily rounds.
+        features: whether clients also send how far their features have moved since their first
+            reply. Such a change often leaves the loss as it is. The evidence of a client is then
+            the mean of its evidence of both, so an alarm needs a little more of it.
         margin: rise of a client's loss, from 0 to 1, that is not worth an alarm (of classes, the
-            loss is one minus the geometric mean of the probabilities of the true classes).
+            loss is one minus the geometric mean of the probabilities of the true classes). The same
+            margin holds for features, where a move by one standard deviation is 0.5.
         reference: number of observations in the level with which a client's loss is compared.
         lag: number of observations in a row above a client's limit; one more, and all its
             observations are forgotten. Its next 2 ``reference`` observations give no alarm.
@@ -95,6 +102,7 @@ class Monitor(Option):
     act: Literal["watch", "probe", "move"] = "probe"
     false_alarms: float = 0.05
     horizon: int = 365
+    features: bool = False
     margin: float = 0.03
     reference: int = 5
     lag: int = 25
@@ -119,6 +127,17 @@ class Monitor(Option):
             if value >= 1:
                 raise MethodError(f"{name} must be below 1, such as 0.05, got {value:g}")
 
+    @property
+    def statistics(self) -> tuple[Statistic, ...]:
+        """What clients send in each check."""
+        return (LOSS, FEATURES) if self.features else (LOSS,)
+
+    @property
+    def _sends(self) -> str:
+        """What every client sends, in words."""
+        parts = [statistic.sends for statistic in self.statistics]
+        return f"{' and '.join(parts)} (monitor)"
+
     def refusal(self, run: RunFacts) -> str:
         needs = requirements_of(run.method)
         name = type(run.method).__name__
@@ -139,13 +158,13 @@ class Monitor(Option):
         for section in ("privacy", "secret"):
             if section in run.options:
                 return (
-                    f"every client sends {_SENDS}, which no noise covers and no sum hides; leave "
-                    f"out the section {section}, or the monitor"
+                    f"every client sends {self._sends}, which no noise covers and no sum hides; "
+                    f"leave out the section {section}, or the monitor"
                 )
         return ""
 
     def requirements(self, needs: Requirements) -> Requirements:
-        sends = f"{needs.reads.sends}, and {_SENDS}" if needs.reads.sends else _SENDS
+        sends = f"{needs.reads.sends}, and {self._sends}" if needs.reads.sends else self._sends
         return replace(needs, reads=replace(needs.reads, sends=sends))
 
     def simulated(self, data: Any, shift: Any) -> tuple[Any, Any]:
@@ -201,7 +220,7 @@ class ActiveMonitor(ActiveOption):
         arrays = self.arrays(state)
         values = self._checked_values
         if values is None:
-            values = arrays["evidence"].mean(axis=1)
+            values = _values(self._evidence(arrays))
         e_values = values / self._settings.horizon
         return {
             "monitor_evidence": log_of(e_values.max(initial=0.0)),
@@ -218,12 +237,11 @@ class ActiveMonitor(ActiveOption):
         if before is not None:
             return lambda after: self.with_arrays(after, self.arrays(before))
         none = Evidence.none(self._clients)
+        evidence = dict.fromkeys(self._settings.statistics, none)
         return lambda after: self.with_arrays(
             after,
             {
-                "losses": none.losses,
-                "evidence": none.detectors,
-                "spell": none.spell,
+                **_written(evidence),
                 # The round of each client's last alarm and last move; 0: none yet.
                 "alarm_round": np.zeros(self._clients, np.int64),
                 "move_round": np.zeros(self._clients, np.int64),
@@ -242,23 +260,21 @@ class ActiveMonitor(ActiveOption):
         if round % settings.every:
             return self.with_arrays(after, arrays)
         placed = cohort[after.assignment[cohort] != UNASSIGNED]
-        evidence = Evidence(arrays["losses"], arrays["evidence"], arrays["spell"])
         # A client that the method has moved is compared with its new model from now on.
         moved = np.zeros(self._clients, bool)
         if before is not None:
             moved = before.assignment != after.assignment
-        evidence = self._watched(world, after, placed, evidence.forgotten(moved))
-        self._checked_values = evidence.values
+        evidence = _without_model(self._evidence(arrays), moved)
+        evidence = self._watched(world, after, placed, evidence)
+        self._checked_values = _values(evidence)
         alarms = self._alarms(evidence, after, in_force=arrays["alarmed"], round=round)
         arrays["alarm_round"][alarms] = round
-        evidence = evidence.restarted(alarms)
+        evidence = {statistic: of.restarted(alarms) for statistic, of in evidence.items()}
         after = self._probed(check, after, arrays, np.flatnonzero(alarms))
         done = [act.client for act in self._acts if act.done]
-        evidence = evidence.forgotten(np.array(done, np.int64))
+        evidence = _without_model(evidence, np.array(done, np.int64))
         self._compare_clusters(world, after, placed, round)
-        arrays["losses"] = evidence.losses
-        arrays["evidence"] = evidence.detectors
-        arrays["spell"] = evidence.spell
+        arrays.update(_written(evidence))
         recent = arrays["alarm_round"] > max(round - settings.dwell, 0)
         arrays["alarmed"] = recent & (arrays["alarm_round"] > arrays["move_round"])
         arrays["stray"] &= arrays["alarmed"]
@@ -266,35 +282,47 @@ class ActiveMonitor(ActiveOption):
         self._log_acts(world)
         return self.with_arrays(after, arrays)
 
+    def _evidence(self, arrays: Mapping[str, np.ndarray]) -> AllEvidence:
+        """The evidence that the arrays of a state hold."""
+        return {statistic: statistic.read(arrays) for statistic in self._settings.statistics}
+
     def _watched(
-        self, world: World, state: State, clients: Int[np.ndarray, "n"], evidence: Evidence
-    ) -> Evidence:
-        """The evidence after the clients have sent the losses of their models."""
+        self, world: World, state: State, clients: Int[np.ndarray, "n"], evidence: AllEvidence
+    ) -> AllEvidence:
+        """The evidence after the clients have sent their numbers."""
         settings = self._settings
-        models = state.models_for(clients)
-        task = BoundedLoss(models.models, models.model_index, split=settings.split)
-        reply = world.run(task, clients)
-        known = reply.arrived & (reply.examples > 0)
-        return evidence.observed(
-            clients[known],
-            reply.loss[known],
-            size=settings.reference,
-            margin=settings.margin,
-            lag=settings.lag,
-        )
+        after = {}
+        for statistic, of_statistic in evidence.items():
+            observed = statistic.ask(world, state, clients, settings.split)
+            after[statistic] = of_statistic.observed(
+                clients[observed.known],
+                observed.values[observed.known],
+                size=settings.reference,
+                margin=settings.margin,
+                lag=settings.lag,
+            )
+        return after
 
     def _alarms(
-        self, evidence: Evidence, state: State, in_force: Bool[np.ndarray, "N"], round: int
+        self, evidence: AllEvidence, state: State, in_force: Bool[np.ndarray, "N"], round: int
     ) -> Bool[np.ndarray, "N"]:
         """The clients without an alarm in force whose evidence passes e-BH, with an act for
         each."""
         settings = self._settings
-        e_values = evidence.values / settings.horizon
+        e_values = _values(evidence) / settings.horizon
         alarms = e_bh(e_values, settings.false_alarms) & ~in_force
         for client in np.flatnonzero(alarms).tolist():
-            cluster = int(state.assignment[client])
-            evidence_of = log_of(e_values[client])
-            self._acts.append(Act(round, "alarm", cluster, client=client, log_evidence=evidence_of))
+            most = max(evidence, key=lambda statistic: evidence[statistic].values[client])
+            self._acts.append(
+                Act(
+                    round,
+                    "alarm",
+                    int(state.assignment[client]),
+                    client=client,
+                    cause=most.cause,
+                    log_evidence=log_of(e_values[client]),
+                )
+            )
         return alarms
 
     def _probed(
@@ -380,6 +408,31 @@ class ActiveMonitor(ActiveOption):
         names = dict(enumerate(client_names(world) or ()))
         for act in self._acts:
             _log.warning("round %d: monitor: %s", act.round, act.in_words(names))
+
+
+def _values(evidence: AllEvidence) -> Float64[np.ndarray, "N"]:
+    """The evidence of each client: the mean over all statistics, since a mean of e-detectors is an
+    e-detector."""
+    return np.mean([of.values for of in evidence.values()], axis=0)
+
+
+def _without_model(
+    evidence: AllEvidence, clients: Int[np.ndarray, "n"] | Bool[np.ndarray, "N"]
+) -> AllEvidence:
+    """The evidence without that of some clients about their models, such as those that have
+    moved."""
+    return {
+        statistic: of.forgotten(clients) if statistic.of_model else of
+        for statistic, of in evidence.items()
+    }
+
+
+def _written(evidence: AllEvidence) -> dict[str, np.ndarray]:
+    """The arrays of a state that hold the evidence."""
+    arrays = dict[str, np.ndarray]()
+    for statistic, of_statistic in evidence.items():
+        arrays.update(statistic.written(of_statistic))
+    return arrays
 
 
 def _largest_by_cluster(

@@ -48,6 +48,8 @@ class Act:
             ``one_model``: one model serves all clusters.
         cluster: the cluster of the client, or the one that is split, or the first one of a merge.
         client: the client of an alarm or a move.
+        cause: what has risen at the client of an alarm: the ``loss`` of its model, or the distance
+            of its ``features`` from the first ones.
         to: the other cluster of a move or a merge, or the one whose model serves all.
         log_evidence: natural logarithm of the e-value.
         done: whether the assignment was changed.
@@ -58,6 +60,7 @@ class Act:
     cluster: int
     client: int | None = None
     to: int | None = None
+    cause: Literal["loss", "features"] | None = None
     log_evidence: float | None = None
     done: bool = False
 
@@ -74,6 +77,8 @@ class Act:
         client = ""
         if self.client is not None:
             client = f"client {names.get(self.client, self.client)}"
+        if self.kind == "alarm" and self.cause == "features":
+            return f"the features of {client} in cluster {self.cluster} have moved"
         if self.kind == "alarm":
             return f"{client} no longer fits cluster {self.cluster}"
         if self.kind == "move":

@@ -64,14 +64,14 @@ def test_evidence_is_the_detector_of_each_bet() -> None:
 def test_what_exceeds_the_limit_does_not_move_it() -> None:
     quiet = after([0.1, 0.1, 0.1, 0.1])
     risen = after([0.1, 0.1, 0.1, 0.1, 0.5, 0.6])
-    np.testing.assert_array_equal(quiet.losses, risen.losses)
+    np.testing.assert_array_equal(quiet.observations, risen.observations)
     assert risen.spell.tolist() == [0, 2, 0]
 
 
 def test_a_long_spell_becomes_the_new_level() -> None:
     risen = after([0.1, 0.1, 0.1, 0.1, *[0.5] * 4], lag=3)
     # The fourth observation above the limit is one more than the lag: the client starts again.
-    assert np.isnan(risen.losses[1]).all()
+    assert np.isnan(risen.observations[1]).all()
     assert risen.values[1] == 0
     assert risen.spell[1] == 0
     # The next 2 x 2 observations are not tested, so no alarm is possible.
@@ -101,8 +101,8 @@ def test_restarted_and_forgotten_clients() -> None:
     found = after([0.1, 0.1, 0.1, 0.1, 0.5])
     restarted = found.restarted(np.array([False, True, False]))
     assert not restarted.detectors.any()
-    np.testing.assert_array_equal(restarted.losses, found.losses)
+    np.testing.assert_array_equal(restarted.observations, found.observations)
     forgotten = found.forgotten(CLIENT)
-    assert np.isnan(forgotten.losses).all() and not forgotten.spell.any()
+    assert np.isnan(forgotten.observations).all() and not forgotten.spell.any()
     # The evidence before is not changed.
     assert found.values[1] > 1 and found.spell[1] == 1

@@ -57,6 +57,42 @@ def test_a_client_whose_labels_change_is_found_and_others_are_not() -> None:
     assert not acts(watched, "move")
 
 
+def test_features_that_move_are_found_although_the_loss_stays() -> None:
+    """On these digits a move of all pixels by a standard deviation hardly changes the loss."""
+    shift = OneClientChanges(client=2, kind="features", at=20)
+    both = fk.Monitor(act="watch", features=True)
+    watched = run(fk.FedAvg(), both, digits(), rounds=30, shift=shift)
+    (alarm,) = acts(watched, "alarm")
+    assert (alarm["client"], alarm["cause"]) == (2, "features")
+    assert 20 < alarm["round"] <= 28
+    only_losses = run(fk.FedAvg(), fk.Monitor(act="watch"), digits(), rounds=30, shift=shift)
+    assert not acts(only_losses, "alarm")
+
+
+def test_labels_that_change_are_found_with_features_too() -> None:
+    shift = OneClientChanges(client=2, kind="labels", at=20)
+    both = fk.Monitor(act="watch", features=True)
+    watched = run(fk.FedAvg(), both, digits(), rounds=30, shift=shift)
+    (alarm,) = acts(watched, "alarm")
+    assert (alarm["client"], alarm["cause"]) == (2, "loss")
+    # The evidence is the mean of the two, and the features have none.
+    alone = run(fk.FedAvg(), fk.Monitor(act="watch"), digits(), rounds=30, shift=shift)
+    evidence = [record["monitor_evidence"] for record in alone.records]
+    with_features = [record["monitor_evidence"] for record in watched.records]
+    first = alarm["round"] - 1
+    assert with_features[first] < evidence[first]
+
+
+def test_a_resumed_run_with_features_is_the_whole_run(tmp_path: Path) -> None:
+    data = digits()
+    shift = OneClientChanges(client=2, kind="features", at=12)
+    both = fk.Monitor(features=True)
+    whole = run(fk.FedAvg(), both, data, rounds=20, shift=shift)
+    run(fk.FedAvg(), both, data, rounds=14, shift=shift, out=tmp_path / "run")
+    rest = run(fk.FedAvg(), both, data, rounds=20, shift=shift, out=tmp_path / "run", resume=True)
+    assert acts(rest, "alarm") == acts(whole, "alarm") != []
+
+
 def planted() -> Any:
     """A method of two given clusters: clients 0, 1 and 2, and the others."""
     return fk.Given(groups={str(client): "a" if client < 3 else "b" for client in range(6)})
