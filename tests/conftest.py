@@ -174,7 +174,7 @@ def pytest_collection_finish() -> None:
 
 TESTS_BETWEEN = 20  # between two counts
 # So many maps release the programs. Fewer keep them: the next modules use many of them too.
-MANY_MAPS = 5_000
+MANY_MAPS = 8_000
 # For this process and every worker: the most maps, and after which module.
 _maps: dict[str, tuple[int, str]] = {}
 _tests_since_count = 0
