@@ -8,10 +8,11 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --constraint constraints.txt
 TESTS := $(BIN)/python -m pytest --dist worksteal
-# The tests by which coverage is measured. The longest tests of the server are not among them: others reach all that they do.
-COVERING := tests/core tests/security tests/p2p/test_messages.py tests/p2p/test_signed_messages.py \
-	tests/run/test_checkpoint.py $(filter-out %/test_hostile_replies.py %/test_simulated_equals_deployed.py,\
-	$(wildcard tests/server/test_*.py))
+# The tests by which coverage is measured. The longest tests are not among them: others reach all that they do.
+LONG := hostile_replies remote_world secret_sums simulated_equals_deployed texts_at_sites traffic
+COVERING := $(filter-out %/test_requirements.py %/test_suggestions.py,$(wildcard tests/core/test_*.py)) \
+	tests/security tests/p2p/test_messages.py tests/p2p/test_signed_messages.py tests/run/test_checkpoint.py \
+	$(filter-out $(LONG:%=tests/server/test_%.py),$(wildcard tests/server/test_*.py))
 
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18

@@ -57,12 +57,19 @@ LEVELS = {
     "house/test_public.py": "process",
     "measures": "unit",
     "methods": "unit",
+    "methods/test_athena_runs.py": "simulation",
+    "methods/test_fedgwc_runs.py": "simulation",
     "methods/test_fedsim_runs.py": "simulation",
+    "methods/test_hierarchical_runs.py": "simulation",
+    "methods/test_own_levels.py": "simulation",
     "methods/test_private_clusters.py": "simulation",
+    "methods/test_task_types.py": "simulation",
     "models": "simulation",
     "options": "unit",
+    "options/monitor/test_monitor.py": "simulation",
     "options/privacy": "simulation",
     "options/privacy/test_clip_and_noise.py": "unit",
+    "options/test_options_on_numbers.py": "simulation",
     "p2p": "simulation",
     "papers": "simulation",
     "process": "process",
@@ -167,7 +174,7 @@ def pytest_collection_finish() -> None:
 
 TESTS_BETWEEN = 20  # between two counts
 # So many maps release the programs. Fewer keep them: the next modules use many of them too.
-MANY_MAPS = 5_000
+MANY_MAPS = 8_000
 # For this process and every worker: the most maps, and after which module.
 _maps: dict[str, tuple[int, str]] = {}
 _tests_since_count = 0

@@ -19,7 +19,7 @@ take part in the round, with m_i samples; a = n / K_c. In each round, for each c
 
 **It cannot see groups whose losses are equally high**, such as rotations or permuted labels: a
 reward depends on losses alone. It separates clients by difficulty, noise and imbalance
-(tests/methods/test_fedgwc.py has random labels, which it finds, and permuted labels, which it
+(tests/methods/test_fedgwc_runs.py has random labels, which it finds, and permuted labels, which it
 usually does not). A joint model that favours one group makes its losses lower, and then the groups
 can be seen. In the authors' settings it needs thousands of rounds, and the values of mse depend on
 n and N: a dozen clients never get below 1e-5 (try ``eps=1e-3``). If all clients take part, nothing

@@ -1,4 +1,4 @@
-"""FedGWC in whole runs: what it splits, what it cannot see, and clients that come later."""
+"""FedGWC: its rewards of pairs, when a cluster is split, and clients that come later."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.metrics import adjusted_rand_score
 
 import fedkin as fk
 from fedkin.clustering.gaussian_weights import rewards
@@ -19,7 +18,6 @@ from fedkin.simulation.engine import SimulatedWorld
 
 STREAM = Stream(1, 1, "method")
 LOCAL = fk.LocalTraining(lr=0.1, epochs=2)
-GROUPS = np.arange(20) % 2
 
 
 def state_of(clients: int, *, matrix: np.ndarray | None = None) -> FedGWCState:
@@ -114,43 +112,3 @@ def test_when_a_cluster_is_not_split() -> None:
     alike = replace(state, matrix=noise, mse=np.full(1, 1e-6))
     kept = METHOD._split(world, alike, 0, replied=3, cohort=3)
     assert len(kept.models) == 1 and kept.mse.tolist() == [1] and kept.patience.tolist() == [0]
-
-
-# --- whole runs
-
-
-def federation(kind: str) -> fk.FederatedData:
-    """Twenty clients. Labels of those of group 1 are ``random``, or ``permuted``."""
-    data = fk.data.digits(partition="iid", clients=20)
-    rng = np.random.default_rng(0)
-    y = data.y.copy()
-    for split in ("train", "test"):
-        for client in np.flatnonzero(GROUPS).tolist():
-            rows = data.part(split)[client]
-            y[rows] = rng.integers(10, size=len(rows)) if kind == "random" else 9 - y[rows]
-    return data.with_rows(data.train, data.test, y=y)
-
-
-def agreement(kind: str, seed: int) -> float:
-    data = federation(kind)
-    run = fk.simulate(
-        fk.FedGWC(mean=True, eps=1e-4),
-        data,
-        fk.models.mclr(data),
-        rounds=200,
-        cohort=5,
-        local=LOCAL,
-        seed=seed,
-        # The scores of rounds are not looked at.
-        scoring=fk.Scoring(evaluate_every=0),
-    )
-    return adjusted_rand_score(run.assignment, GROUPS)
-
-
-def test_clients_with_random_labels_are_separated() -> None:
-    assert agreement("random", seed=0) == 1
-
-
-def test_groups_of_equally_high_losses_are_not_seen() -> None:
-    """A permutation of labels makes other concepts with losses of the same level."""
-    assert np.mean([agreement("permuted", seed) for seed in range(4)]) < 0.1

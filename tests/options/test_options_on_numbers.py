@@ -86,8 +86,6 @@ def test_secret_sums_are_the_sums() -> None:
     )
 
 
-# Its epsilon is computed by dp-accounting, which is an extra, and takes seconds.
-@pytest.mark.simulation
 def test_a_private_run_states_its_epsilon_and_learns() -> None:
     private = fk.ClientDP(
         noise_multiplier=0.5, clip=0.3, delta=1e-3, testing_only_seeded_noise=True

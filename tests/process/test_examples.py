@@ -155,9 +155,11 @@ def test_the_peers_refuse_a_folder_that_exists(checkout: Path) -> None:
 
 
 def test_the_forecasts_begin(checkout: Path, tmp_path: Path) -> None:
-    """The series and a first run; the next test has all commands."""
+    """The series and a run of the short form; the next test has all commands."""
     nothing = {"FEDKIN_DATA": "", "FEDKIN_CACHE": str(tmp_path / "cache")}
-    said = [run(checkout, line, nothing) for line in commands(f"forecast/{README}")[:2]]
+    lines = commands(f"forecast/{README}")
+    (short,) = [line for line in lines if line.endswith("run.rounds=5 --out runs/short-shared")]
+    said = [run(checkout, line, nothing) for line in (lines[0], short)]
     assert "the series are made up" in said[0]
     assert "MASE" in said[1]
     check_clean(checkout)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -253,6 +254,11 @@ class Comparison:
         row of a method is best on validation samples (``best of method``), and which of all methods
         (``winner``). The column is empty without validation samples.
         """
+        return self._table.copy()
+
+    @cached_property
+    def _table(self) -> pd.DataFrame:
+        """The table of results. Reports ask for it dozens of times."""
         rows = [self._row(setting, method) for setting in self.settings for method in self.methods]
         return with_sweep(self, pd.DataFrame(rows))
 
