@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
@@ -42,3 +44,13 @@ def test_files_that_pandas_has_written_are_read() -> None:
 
 def test_a_run_without_clients_has_an_empty_table() -> None:
     assert from_parquet(to_parquet({})) == {}
+
+
+def test_a_table_is_written_without_an_import_of_pandas() -> None:
+    code = (
+        "import sys, numpy as np\n"
+        "from fedkin.run.folder.client_table import to_parquet\n"
+        "to_parquet({'client': np.arange(3), 'name': np.array(['a', 'b', 'c'], object)})\n"
+        "assert 'pandas' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,11 +1,13 @@
 """A run's table of clients as columns of arrays, and its file.
 
-pandas is slow to import, so a run that only writes the table does without it.
+A run that only writes the table does without pandas, which is slow to import. pyarrow imports it as
+soon as it looks at the entries of an array, so it gets buffers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -16,14 +18,15 @@ def to_parquet(columns: Columns) -> bytes:
     """The table as the content of a Parquet file.
 
     Args:
-        columns: the columns, of one length. Texts are in arrays of objects.
+        columns: the columns, of one length: numbers, truth values, or texts in arrays of objects.
     """
     import pyarrow as pa
     from pyarrow import parquet
 
-    sink = pa.BufferOutputStream()
-    parquet.write_table(pa.table(dict(columns)), sink)
-    return sink.getvalue().to_pybytes()
+    arrays = [_arrow(column) for column in columns.values()]
+    file = pa.BufferOutputStream()
+    parquet.write_table(pa.Table.from_arrays(arrays, names=list(columns)), file)
+    return file.getvalue().to_pybytes()
 
 
 def from_parquet(content: bytes) -> dict[str, np.ndarray]:
@@ -37,3 +40,22 @@ def from_parquet(content: bytes) -> dict[str, np.ndarray]:
 
     table = parquet.read_table(pa.BufferReader(content))
     return {name: table[name].to_numpy() for name in table.column_names}
+
+
+def _arrow(column: np.ndarray) -> Any:
+    """A column as an array of pyarrow, from its buffers."""
+    import pyarrow as pa
+
+    if column.dtype == object:
+        texts = [str(text).encode() for text in column]
+        ends = np.cumsum([0, *map(len, texts)], dtype=np.int32)
+        buffers = [ends, b"".join(texts)]
+        type_ = pa.string()
+    elif column.dtype == bool:
+        buffers = [np.packbits(column, bitorder="little")]
+        type_ = pa.bool_()
+    else:
+        buffers = [np.ascontiguousarray(column)]
+        type_ = pa.from_numpy_dtype(column.dtype)
+    # The first buffer says which entries are missing; no entry is.
+    return pa.Array.from_buffers(type_, len(column), [None, *map(pa.py_buffer, buffers)])
