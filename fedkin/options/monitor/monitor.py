@@ -419,7 +419,7 @@ def _values(evidence: AllEvidence) -> Float64[np.ndarray, "N"]:
 def _without_model(
     evidence: AllEvidence, clients: Int[np.ndarray, "n"] | Bool[np.ndarray, "N"]
 ) -> AllEvidence:
-    """The evidence without that of some clients about their models, such as those that have
+    """All evidence, but for some clients none about their models, such as for those that have
     moved."""
     return {
         statistic: of.forgotten(clients) if statistic.of_model else of

@@ -48,8 +48,8 @@ class Act:
             ``one_model``: one model serves all clusters.
         cluster: the cluster of the client, or the one that is split, or the first one of a merge.
         client: the client of an alarm or a move.
-        cause: what has risen at the client of an alarm: the ``loss`` of its model, or the distance
-            of its ``features`` from the first ones.
+        cause: the number that has risen at the client of an alarm: the ``loss`` of its model, or
+            the distance of its ``features`` from the first ones.
         to: the other cluster of a move or a merge, or the one whose model serves all.
         log_evidence: natural logarithm of the e-value.
         done: whether the assignment was changed.
