@@ -155,33 +155,25 @@ def prepare(axes: Axes, heading: str, note: str) -> None:
 
 
 def fit(figure: Figure) -> None:
-    """Wrap the notes of all panels to the panels' width, and move labels at curves' ends apart.
-
-    The layout stays from then on, so that all files of a figure have the same, and none of them
-    computes it again.
-    """
+    """Wrap the notes of all panels to the panels' width, and move labels at curves' ends apart."""
     figure.draw_without_rendering()
-    broken = [
-        _break_lines(axes, note)
-        for axes in figure.axes
-        for note in axes.texts
-        if note.get_label() == _NOTE
-    ]
-    if any(broken):  # the wrapped notes change the heights of the panels
-        figure.draw_without_rendering()
-    figure.set_layout_engine("none")
+    for axes in figure.axes:
+        for note in axes.texts:
+            if note.get_label() == _NOTE:
+                _break_lines(axes, note)
+    # The wrapped notes change the heights of the panels.
+    figure.draw_without_rendering()
     for axes in figure.axes:
         _move_apart(axes)
 
 
-def _break_lines(axes: Axes, note: Text) -> bool:
-    """Break a panel's note into lines between words, so that it fits the panel's width. Returns
-    whether it was too long."""
+def _break_lines(axes: Axes, note: Text) -> None:
+    """Break a panel's note into lines between words, so that it fits the panel's width."""
     room = axes.get_window_extent().width
     text = note.get_text()
     wide = note.get_window_extent().width
     if wide <= room:
-        return False
+        return
     # Characters per line, from the note's width so far, with 3% in reserve.
     lines = textwrap.wrap(text, max(12, int(len(text) * room / wide * 0.97)))
     note.set_text("\n".join(lines))
@@ -189,7 +181,6 @@ def _break_lines(axes: Axes, note: Text) -> bool:
     axes.set_title(
         heading, loc="left", fontsize=11, fontweight="bold", pad=_PAD + 11 * (len(lines) - 1)
     )
-    return True
 
 
 def _move_apart(axes: Axes) -> None:

@@ -3,7 +3,6 @@ page of a store."""
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from papers.result_store import keep, pending, prepare, read
 from papers.trust import __main__ as program
 from papers.trust import page, runs
 from papers.trust.cells import BEST, CLAIM, FEDERATIONS, NONE, RECIPE, SUITE, Cell, attack_of, cells
+from tests.client_tables import with_clients
 
 
 def test_names_of_attacks() -> None:
@@ -53,10 +53,10 @@ def figures(
     run = fk.simulate(
         fk.FedAvg(), data, fk.models.mclr(data), rounds=1, cohort=4, callbacks=fk.Progress(False)
     )
-    run.clients["accuracy"] = accuracy
+    table = run.clients.assign(accuracy=accuracy)
     attacked = {"attackers": attackers, "rule_weights": weights, "attackers_alone": 0.0}
     final = run.final | attacked | {"honest_ari": 1.0}
-    return runs.figures(dataclasses.replace(run, final=final), data)
+    return runs.figures(with_clients(run, table, final=final), data)
 
 
 def test_figures_are_of_honest_clients() -> None:

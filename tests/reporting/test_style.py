@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from fedkin.reporting.style import (
     draw_curve,
@@ -17,9 +14,7 @@ from fedkin.reporting.style import (
     index_axis,
     label_ends,
     new_figure,
-    prepare,
     round_axis,
-    save_as,
     share_axis,
     share_ticks,
     spread,
@@ -139,26 +134,3 @@ def test_a_curve_of_one_point_is_a_dot_on_an_axis_of_whole_rounds() -> None:
     assert axes.get_xlim() == (0, 1)
     round_axis(axes, 0)
     assert axes.get_xlim() == (0, 1)
-
-
-@pytest.mark.parametrize(("words", "most"), [(40, 2), (1, 1)])
-def test_a_figure_is_laid_out_once_for_all_files(
-    words: int, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Twice if a note is wrapped, which changes the heights of panels; no file lays it out."""
-    layouts: list[Any] = []
-    execute = ConstrainedLayoutEngine.execute
-
-    def counted(engine: ConstrainedLayoutEngine, figure: Any) -> Any:
-        layouts.append(figure)
-        return execute(engine, figure)
-
-    monkeypatch.setattr(ConstrainedLayoutEngine, "execute", counted)
-
-    def draw() -> Figure:
-        figure = new_figure(4.0, 3.0)
-        prepare(figure.add_subplot(), "heading", "words " * words)
-        return figure
-
-    assert len(save_as(draw, tmp_path / "figure")) == 2
-    assert len(layouts) == most
