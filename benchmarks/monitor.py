@@ -214,6 +214,14 @@ SETTINGS = (
         features=True,
         new_samples=True,
     ),
+    Setting(
+        "normal classes, new samples in each round, features watched, margin 0.06",
+        gaussians,
+        fk.FedAvg(),
+        margin=0.06,
+        features=True,
+        new_samples=True,
+    ),
 )
 
 
