@@ -89,15 +89,21 @@ class OneClientChanges:
             y[rows] = (y[rows] + 1) % original.classes
         else:
             x[rows] += original.x.std(axis=0)
-        changed = data.with_rows(
-            train=data.train,
-            test=data.test,
-            validation=data.validation,
-            x=x,
-            y=y,
-            unit=data.unit,
-        )
-        return changed, shifted
+        return with_samples(data, x, y), shifted
+
+
+def with_samples(
+    data: FederatedData, x: Float[np.ndarray, "s ..."], y: Int[np.ndarray, "s"]
+) -> FederatedData:
+    """The same federation with other features and labels."""
+    return data.with_rows(
+        train=data.train,
+        test=data.test,
+        validation=data.validation,
+        x=x,
+        y=y,
+        unit=data.unit,
+    )
 
 
 def digits(seed: int) -> FederatedData:
@@ -148,14 +154,8 @@ class NewSamples:
         del current
         centres = np.random.default_rng(self.seed).standard_normal((5, 10)) * 1.5
         features, labels = normal_samples(centres, stream.child("samples").rng())
-        data = original.with_rows(
-            train=original.train,
-            test=original.test,
-            validation=original.validation,
-            x=features.astype(np.float32),
-            y=labels.astype(original.y.dtype),
-            unit=original.unit,
-        )
+        x = features.astype(np.float32)
+        data = with_samples(original, x, labels.astype(original.y.dtype))
         if self.change is None or round < self.change.at:
             return data, np.zeros(original.clients, bool)
         now = replace(self.change, at=round)

@@ -228,6 +228,10 @@ class TrainingReply:
     nonfinite: Bool[np.ndarray, "n"]  # whether an update arrived that is not finite; it is excluded
     # With ``reduce``: number of samples behind each mean; 0 if no row arrived.
     weight: Float[np.ndarray, "K"] | None = None
+    # If requested: gradient of the full training loss at the start.
+    gradient: Float[np.ndarray, "n P"] | None = None
+    # Test results of the models before training, one row for all clients.
+    before_training: Scores | None = None
 
     @classmethod
     def of_means(cls, reply: Reply, model_index: Int[np.ndarray, "n"]) -> TrainingReply:
@@ -248,11 +252,6 @@ class TrainingReply:
             nonfinite=reply.nonfinite,
             weight=reply.weight,
         )
-
-    # If requested: gradient of the full training loss at the start.
-    gradient: Float[np.ndarray, "n P"] | None = None
-    # Test results of the models before training, one row for all clients.
-    before_training: Scores | None = None
 
 
 def training_reply(task: Train, reply: Reply) -> TrainingReply:
