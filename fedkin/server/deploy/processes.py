@@ -26,6 +26,7 @@ SERVERAPP = "flwr-serverapp"  # part of the command line of a run's process
 GRACE = {SERVERAPP: 5.0, SITE: 8.0, SUPERLINK: 8.0}  # seconds that a program has to exit
 _PROC = Path("/proc")
 _PAUSE = 0.1  # seconds between polls
+_MOMENT = 0.001  # seconds between two looks at a process that has just been started
 Started = subprocess.Popen[bytes]
 _children: list[Started] = []  # child processes of this process, which it must wait for
 
@@ -149,7 +150,19 @@ def start(
         except FileNotFoundError as error:
             raise ConfigError(f"{command[0]} was not found; add its folder to PATH") from error
     _children.append(process)
+    _await_environment(process)
     return process
+
+
+def _await_environment(process: Started) -> None:
+    """Wait until ``find`` can see a new process, or until it has ended.
+
+    Linux lets the parent go on a moment before ``/proc`` shows the environment of the new program.
+    """
+    variables = _PROC / str(process.pid) / "environ"
+    with suppress(OSError):
+        while process.poll() is None and not variables.read_bytes():
+            time.sleep(_MOMENT)
 
 
 def stop(parts: Collection[Program], grace: float, only: str = "") -> None:

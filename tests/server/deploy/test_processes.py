@@ -99,6 +99,22 @@ def test_other_parts_are_left_alone(part: Program) -> None:
     assert is_up(part)
 
 
+def test_a_program_can_be_found_as_soon_as_it_is_started(
+    part: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = Path.read_bytes
+    early = [True, True, True]
+
+    def later(path: Path) -> bytes:
+        """The file's bytes, but at first none: so Linux shows a program that has just begun."""
+        return b"" if path.name == "environ" and early and early.pop() else read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", later)
+    process = start(part, [sys.executable, "-c", "import time; time.sleep(600)"], {})
+    assert not early
+    assert [one.number for one in find([part])[part]] == [process.pid]
+
+
 def test_a_missing_program_and_a_missing_folder_are_named(part: Program, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no-such-program was not found"):
         start(part, ["no-such-program"], {})
