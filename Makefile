@@ -24,9 +24,9 @@ demo: .venv/core ## FedGroup and FedAvg on handwritten digits, under a minute
 test: .venv/dev ## the unit tests and the examples in their smallest form, a few minutes
 	$(TESTS) -n 2 -m "unit or example" $(LEFT_OUT:%=--ignore %)
 
-# Three workers keep two cores busy: tests of separate processes often wait for them.
+# Four workers keep two cores busy: tests of separate processes often wait for them.
 test-all: test ## all tests: those of `make test`, then the rest; real data are read from FEDKIN_DATA
-	$(TESTS) -n 3 -m "not (unit or example)" $(LEFT_OUT:%=--ignore %)
+	$(TESTS) -n 4 -m "not (unit or example)" $(LEFT_OUT:%=--ignore %)
 
 coverage: .venv/dev ## every line and branch of storage, messages, membership and checkpoints is tested, or it fails
 	$(BIN)/coverage run -m pytest $(COVERING)

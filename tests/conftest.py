@@ -152,14 +152,43 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if level_of(collection_path) not in levels else None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Every test has the mark of its level, and of one level only; the longest tests come first."""
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    """Every test has the mark of its level, and of one level only. Then, without the tests of the
+    levels that do not run, the order."""
     levels = set(LEVELS.values())
-    longest = ["process", "example", "docs"]
-    items.sort(key=lambda item: level_of(item.path) not in longest)
     for item in items:
         if not levels & {mark.name for mark in item.iter_markers()}:
             item.add_marker(level_of(item.path))
+    yield
+    items[:] = shared_out(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+
+
+def shared_out(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
+    """The tests in an order in which every worker begins with some of the longest.
+
+    Tests of separate processes wait most of their time. pytest-xdist cuts the list into equal
+    parts, one for each worker, and moves tests from one part to another only when a worker has none
+    left. So every part begins with whole files of these tests. Those with the fewest tests come
+    first, since they have the longest.
+    """
+    waiting: dict[Path, list[pytest.Item]] = {}
+    others = []
+    for item in items:
+        if item.get_closest_marker("process"):
+            waiting.setdefault(item.path, []).append(item)
+        else:
+            others.append(item)
+    others.sort(key=lambda item: not item.get_closest_marker("docs"))
+    files = sorted(waiting.values(), key=len)
+    order: list[pytest.Item] = []
+    for worker in range(workers):
+        part = (len(items) - len(order)) // (workers - worker)
+        begin = [item for file in files[worker::workers] for item in file]
+        room = max(0, part - len(begin))
+        order += begin + others[:room]
+        others = others[room:]
+    return order + others
 
 
 def pytest_collection_finish() -> None:
