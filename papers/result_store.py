@@ -182,7 +182,7 @@ def unfinished_runs(folder: Path) -> list[str]:
         folder: of all stores.
     """
     runs = unfinished_of(folder)
-    return sorted(run.name for run in runs.iterdir()) if runs.is_dir() else []
+    return sorted(run.name for run in runs.iterdir() if run.is_dir()) if runs.is_dir() else []
 
 
 def read(store: Path, jobs: Sequence[Job] | None = None, any_seed: bool = False) -> Stored:

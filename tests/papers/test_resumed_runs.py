@@ -72,6 +72,8 @@ def test_an_interrupted_run_continues_with_the_same_figures(
     monkeypatch.setattr(recipe, "simulate", interrupted_in(3))
     with pytest.raises(KeyboardInterrupt):
         job.run(0, unfinished_of(tmp_path))
+    # A process that was killed leaves the lock of its folder.
+    (unfinished_of(tmp_path) / f".{folder_name(CELL, 0)}.lock").touch()
     assert unfinished_runs(tmp_path) == [folder_name(CELL, 0)]
 
     rounds: list[int] = []
