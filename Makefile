@@ -22,18 +22,18 @@ demo: .venv/core ## FedGroup and FedAvg on handwritten digits, under a minute
 	@echo "fedkin itself: $(BIN)/fedkin, or fedkin after: . $(BIN)/activate"
 
 test: .venv/dev ## the unit tests and the examples in their smallest form, a few minutes
-	$(TESTS) -n 2 -m "unit or example" $(LEFT_OUT:%=--ignore %)
+	$(TESTS) -n 2 -m "unit or example"
 
 # Four workers keep two cores busy: tests of separate processes often wait for them.
-test-all: test ## all tests: those of `make test`, then the rest; real data are read from FEDKIN_DATA
-	$(TESTS) -n 4 -m "not (unit or example)" $(LEFT_OUT:%=--ignore %)
+test-all: .venv/dev ## all tests; real data are read from FEDKIN_DATA
+	$(TESTS) -n 4
 
 coverage: .venv/dev ## every line and branch of storage, messages, membership and checkpoints is tested, or it fails
 	$(BIN)/coverage run -m pytest $(COVERING)
 	$(BIN)/coverage report
 
-test-rest: LEFT_OUT = $(COVERING)
-test-rest: test-all ## all tests but those that `make coverage` runs
+test-rest: .venv/dev ## all tests but those that `make coverage` runs
+	$(TESTS) -n 4 $(COVERING:%=--ignore %)
 
 chaos: .venv/dev ## federations on random faults (SCHEDULES, 1000, from SEED on, 0), damaged files (CASES, 10000), KILLS (100)
 	$(BIN)/python -m tests.deterministic --schedules $(or $(SCHEDULES),1000) --seed $(or $(SEED),0)
