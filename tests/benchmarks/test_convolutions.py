@@ -8,9 +8,10 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from benchmarks.convolution_layers import LAYERS, passes_of
 from benchmarks.convolutions import COHORT, VARIANTS
 from benchmarks.turns import federated
-from benchmarks.work import clients, flops_per_sample
+from benchmarks.work import BATCH, clients, flops_per_sample
 from fedkin.models.cnn import cnn
 
 
@@ -33,3 +34,21 @@ def test_operations_are_those_of_the_forward_pass_that_xla_counts(network: str) 
     # All layers three times, but the first one twice.
     forward = (flops_per_sample(network) + of_first) / 3
     assert forward == pytest.approx(counted, rel=0.14)
+
+
+@pytest.mark.parametrize("network", VARIANTS)
+def test_layers_are_those_of_the_network(network: str) -> None:
+    """A step has two passes over the first layer and three over each other one."""
+    dense = {
+        "CNN": 7 * 7 * 64 * 10,
+        "FEMNIST's CNN": 1024 * 128 + 128 * 10,
+        "FashionMNIST's CNN": 7 * 7 * 64 * 1024 + 1024 * 10,
+    }
+    first, *others = [layer.operations / BATCH for layer in LAYERS[network]]
+    convolutions = 2 * first + 3 * sum(others)
+    assert convolutions + 3 * 2 * dense[network] == flops_per_sample(network)
+
+
+def test_the_passes_over_a_layer_run() -> None:
+    for one in passes_of(LAYERS["CNN"][1]).values():
+        one.run(0)
