@@ -204,15 +204,17 @@ def pytest_collection_finish() -> None:
 TESTS_BETWEEN = 20  # between two counts
 # So many maps release the programs. Fewer keep them: the next modules use many of them too.
 MANY_MAPS = 8_000
-# For this process and every worker: the most maps, and after which module.
-_maps: dict[str, tuple[int, str]] = {}
+# For this process and every worker: the most maps, after which module, and how often programs were
+# released.
+_maps: dict[str, tuple[int, str, int]] = {}
 _tests_since_count = 0
+_releases = 0
 
 
 @pytest.hookimpl(trylast=True)  # after the fixtures of the module
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """Release all compiled programs where they hold many memory maps."""
-    global _tests_since_count
+    global _tests_since_count, _releases
     _tests_since_count += 1
     if nextitem is not None and _tests_since_count < TESTS_BETWEEN:
         return
@@ -220,9 +222,11 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
     table = Path("/proc/self/maps")  # Linux has it
     count = table.read_bytes().count(b"\n") if table.exists() else 0
     module = item.path.relative_to(ROOT / "tests").as_posix()
-    _maps["this process"] = max(_maps.get("this process", (0, "")), (count, module))
+    most, after, _ = max(_maps.get("this process", (0, "", 0)), (count, module, 0))
     if count >= MANY_MAPS and "jax" in sys.modules:
         sys.modules["jax"].clear_caches()
+        _releases += 1
+    _maps["this process"] = (most, after, _releases)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -244,15 +248,15 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fail where a process came near the system's limit."""
     if hasattr(session.config, "workeroutput"):
         output = session.config.workeroutput  # type: ignore[attr-defined]
-        output["maps"] = _maps.get("this process", (0, ""))
-    elif any(count >= MOST_MAPS for count, _ in _maps.values()):
+        output["maps"] = _maps.get("this process", (0, "", 0))
+    elif any(count >= MOST_MAPS for count, _, _ in _maps.values()):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Say how many memory maps each process had."""
-    for process, (count, module) in sorted(_maps.items()):
-        line = f"{process} had {count:,} memory maps after {module}"
+    for process, (count, module, releases) in sorted(_maps.items()):
+        line = f"{process} had {count:,} memory maps after {module}, {releases} times released"
         if count >= MOST_MAPS:
             terminalreporter.write_line(f"ERROR: {line}; the limit is {MOST_MAPS:,}", red=True)
         elif process != "this process":
