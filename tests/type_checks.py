@@ -10,7 +10,6 @@ other arrays, and about every array that does not fit.
 from __future__ import annotations
 
 import builtins
-import dis
 import functools
 import inspect
 import sys
@@ -122,11 +121,10 @@ def _can_be_taken(checked: Any) -> bool:
     code = checked.__code__
     if code.co_freevars or checked.__defaults__ or checked.__kwdefaults__ is None:
         return False
-    # What beartype needs are defaults by keyword; it reads no globals but Python's own.
+    # What beartype needs are defaults by keyword. It names Python's own functions, and a
+    # dictionary's ``get``.
     return checked.__globals__ is globals() or all(
-        hasattr(builtins, step.argval)
-        for step in dis.get_instructions(code)
-        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")
+        name == "get" or hasattr(builtins, name) for name in code.co_names
     )
 
 
