@@ -152,9 +152,11 @@ def with_checks(
         typechecker: what jaxtyping checks with, where an annotation names something unknown.
         hints: the ``resolved_hints`` of the function.
     """
-    # A generator checks its arguments when it begins, which may be in the scope of another call.
-    if hints is None or inspect.isgeneratorfunction(function):
+    if hints is None:
         return _jaxtyped(function, typechecker=typechecker)
+    # A generator checks its arguments when it begins, which may be in the scope of another call.
+    if inspect.isgeneratorfunction(function):
+        return with_checks(_as_plain_function(function), typechecker, hints)
     # beartype would look for the types through all frames of the stack, which takes longer than the
     # rest. fedkin reads annotations as they are written.
     written = function.__annotations__
@@ -166,6 +168,31 @@ def with_checks(
     finally:
         function.__annotations__ = written
     return _in_one_scope(checked) if any(map(_has_shape, hints.values())) else checked
+
+
+def _as_plain_function(function: FunctionType) -> FunctionType:
+    """A function with the signature of a generator function, which calls it."""
+    signature = inspect.signature(function, follow_wrapped=False)
+    written = []
+    passed = []
+    for name, parameter in signature.parameters.items():
+        # The values of the defaults are set below.
+        default = parameter.empty if parameter.default is parameter.empty else None
+        written.append(parameter.replace(annotation=parameter.empty, default=default))
+        by_kind = {
+            parameter.VAR_POSITIONAL: f"*{name}",
+            parameter.VAR_KEYWORD: f"**{name}",
+            parameter.KEYWORD_ONLY: f"{name}={name}",
+        }
+        passed.append(by_kind.get(parameter.kind, name))
+    head = signature.replace(parameters=written, return_annotation=signature.empty)
+    names: dict[str, Any] = {"__function": function}
+    exec(f"def call{head}: return __function({', '.join(passed)})", names)
+    call: Any = functools.update_wrapper(names["call"], function)
+    call.__defaults__ = function.__defaults__
+    call.__kwdefaults__ = function.__kwdefaults__
+    del call.__wrapped__
+    return call
 
 
 def _in_one_scope(checked: Callable[..., Any]) -> Callable[..., Any]:
@@ -246,6 +273,8 @@ def is_array_of(array_type: Any, value: Any) -> bool:
         if known is not None and value.dtype.type in known.numbers:
             if _fits(known.axes, value.shape):
                 return True
+    elif array_type.array_type is np.ndarray and not isinstance(value, np.ndarray):
+        return array_type._skip_instancecheck
     if not _checked_by_jaxtyping(array_type, value):
         return False
     if type(value) is np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jaxtyping
@@ -87,6 +87,38 @@ def test_the_result_has_the_shapes_of_the_arguments() -> None:
     }
     with pytest.raises(jaxtyping.TypeCheckError):
         with_checks(doubled, None, resolved_hints(doubled))(np.zeros(2))
+
+
+def test_generators_check_their_arguments_when_they_are_called() -> None:
+    """Not when they begin; with positions, names and defaults as they are written."""
+
+    def pairs(
+        x: jaxtyping.Float[np.ndarray, "n"],
+        /,
+        count: int = 2,
+        *more: int,
+        last: int = 7,
+        **names: int,
+    ) -> Iterator[tuple[int, ...]]:
+        yield len(x), count, *more, last, *names.values()
+
+    array = jaxtyping.Float[np.ndarray, "n"]
+    pairs.__annotations__ = {
+        "x": array,
+        **dict.fromkeys(["count", "more", "last", "names"], int),
+        "return": Iterator[tuple[int, ...]],
+    }
+    checked: Any = with_checks(pairs, None, resolved_hints(pairs))
+    x = np.zeros(3)
+    assert list(checked(x)) == [(3, 2, 7)]
+    assert list(checked(x, 5, 6, last=8, other=9)) == [(3, 5, 6, 8, 9)]
+    assert list(checked(x, count=4)) == [(3, 4, 7)]
+    for wrong in ((x, "2"), (x, 2, "3"), (np.zeros((3, 3)),), ([1.0],)):
+        with pytest.raises(jaxtyping.TypeCheckError):
+            checked(*wrong)
+    for wrong in ({"last": "8"}, {"other": "9"}):
+        with pytest.raises(jaxtyping.TypeCheckError):
+            checked(x, **wrong)
 
 
 def test_shapes_are_found_inside_of_other_annotations() -> None:
