@@ -9,6 +9,7 @@ other arrays, and about every array that does not fit.
 
 from __future__ import annotations
 
+import builtins
 import functools
 import inspect
 import sys
@@ -23,12 +24,7 @@ import numpy as np
 from beartype import BeartypeConf, beartype
 from beartype.roar import BeartypeDecorHintException
 from jaxtyping import _array_types
-from jaxtyping._storage import (
-    _shape_storage,
-    _treeflatten_storage,
-    pop_shape_memo,
-    push_shape_memo,
-)
+from jaxtyping._storage import _shape_storage, _treeflatten_storage
 
 _beartype: Callable[..., Any] = beartype(conf=BeartypeConf(violation_type=jaxtyping.TypeCheckError))
 _jaxtyped = jaxtyping.jaxtyped
@@ -44,6 +40,7 @@ def use() -> None:
     """
     jaxtyping.jaxtyped = _checked  # type: ignore[assignment]
     _ARRAY_TYPES.__instancecheck__ = is_array_of
+    _use_setting()
     # Python 3.12 stores the attributes of a protocol. 3.11 collects them at every check.
     if sys.version_info < (3, 12):
         attributes = typing._get_protocol_attrs  # type: ignore[attr-defined]
@@ -72,33 +69,94 @@ def _is_checked(function: Any) -> bool:
 
 def _checked_from_first_call(function: FunctionType, typechecker: Any) -> Callable[..., Any]:
     """A function with checks that jaxtyping's setting can turn off, as its own."""
-    checked: Callable[..., Any] | None = None
+    check = _Check(function, typechecker)
 
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        nonlocal checked
-        if jaxtyping.config.jaxtyping_disable:
-            return function(*args, **kwargs)
-        if checked is None:
-            if _names_a_replacement(function):
-                return function(*args, **kwargs)
-            checked = with_checks(function, typechecker)
-        return checked(*args, **kwargs)
+    # Without variables of this function: its code can then be replaced.
+    def call(*args: Any, __check: _Check = check, **kwargs: Any) -> Any:
+        return __check.called(args, kwargs)
 
+    check.call = functools.update_wrapper(call, function)
     return call
 
 
-def with_checks(function: FunctionType, typechecker: Any) -> Callable[..., Any]:
+class _Check:
+    """The check of a function, which is built at the first call.
+
+    From then on the function has the code of its check: another call of Python for each call took
+    a third of the time of tests with many short functions.
+    """
+
+    def __init__(self, function: FunctionType, typechecker: Any) -> None:
+        self.function = function
+        self.typechecker = typechecker
+        self.checked: Any = None
+        self.can_be_taken = False
+        self.call: Any = None
+
+    def called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call the function, checked or not."""
+        if jaxtyping.config.jaxtyping_disable:
+            return self.function(*args, **kwargs)
+        if self.checked is None:
+            hints = resolved_hints(self.function)
+            if _names_a_replacement(self.function, hints):
+                return self.function(*args, **kwargs)
+            self.checked = with_checks(self.function, self.typechecker, hints)
+            self.can_be_taken = _can_be_taken(self.checked)
+        if self.can_be_taken:
+            # In this order, as another thread may call the function in between.
+            self.call.__kwdefaults__ = self.call.__kwdefaults__ | self.checked.__kwdefaults__
+            self.call.__code__ = self.checked.__code__
+            _with_code_of_checks.append(self.call)
+        return self.checked(*args, **kwargs)
+
+
+_FIRST_CODE = _checked_from_first_call(lambda: None, None).__code__  # type: ignore[attr-defined]
+_with_code_of_checks: list[Any] = []
+
+
+def _can_be_taken(checked: Any) -> bool:
+    """Whether a function does the same with its code and its defaults by keyword in another
+    function of this module."""
+    code = checked.__code__
+    if code.co_freevars or checked.__defaults__ or checked.__kwdefaults__ is None:
+        return False
+    # What beartype needs are defaults by keyword. It names Python's own functions, and a
+    # dictionary's ``get``.
+    return checked.__globals__ is globals() or all(
+        name == "get" or hasattr(builtins, name) for name in code.co_names
+    )
+
+
+def _use_setting() -> None:
+    """When jaxtyping's setting turns checks off, functions have their first code again, which asks
+    for the setting."""
+    settings: Any = type(jaxtyping.config)
+    off = [jaxtyping.config.jaxtyping_disable]
+
+    def set_off(_: Any, value: bool) -> None:
+        off[0] = value
+        while value and _with_code_of_checks:
+            _with_code_of_checks.pop().__code__ = _FIRST_CODE
+
+    settings.jaxtyping_disable = property(lambda _: off[0], set_off)
+
+
+def with_checks(
+    function: FunctionType, typechecker: Any, hints: dict[str, Any] | None
+) -> Callable[..., Any]:
     """A function that checks the types of its arguments and of its result.
 
     Args:
         function: the function; its annotations stay as they are.
         typechecker: what jaxtyping checks with, where an annotation names something unknown.
+        hints: the ``resolved_hints`` of the function.
     """
-    hints = resolved_hints(function)
-    # A generator checks its arguments when it begins, which may be in the scope of another call.
-    if hints is None or inspect.isgeneratorfunction(function):
+    if hints is None:
         return _jaxtyped(function, typechecker=typechecker)
+    # A generator checks its arguments when it begins, which may be in the scope of another call.
+    if inspect.isgeneratorfunction(function):
+        return with_checks(_as_plain_function(function), typechecker, hints)
     # beartype would look for the types through all frames of the stack, which takes longer than the
     # rest. fedkin reads annotations as they are written.
     written = function.__annotations__
@@ -112,6 +170,31 @@ def with_checks(function: FunctionType, typechecker: Any) -> Callable[..., Any]:
     return _in_one_scope(checked) if any(map(_has_shape, hints.values())) else checked
 
 
+def _as_plain_function(function: FunctionType) -> FunctionType:
+    """A function with the signature of a generator function, which calls it."""
+    signature = inspect.signature(function, follow_wrapped=False)
+    written = []
+    passed = []
+    for name, parameter in signature.parameters.items():
+        # The values of the defaults are set below.
+        default = parameter.empty if parameter.default is parameter.empty else None
+        written.append(parameter.replace(annotation=parameter.empty, default=default))
+        by_kind = {
+            parameter.VAR_POSITIONAL: f"*{name}",
+            parameter.VAR_KEYWORD: f"**{name}",
+            parameter.KEYWORD_ONLY: f"{name}={name}",
+        }
+        passed.append(by_kind.get(parameter.kind, name))
+    head = signature.replace(parameters=written, return_annotation=signature.empty)
+    names: dict[str, Any] = {"__function": function}
+    exec(f"def call{head}: return __function({', '.join(passed)})", names)
+    call: Any = functools.update_wrapper(names["call"], function)
+    call.__defaults__ = function.__defaults__
+    call.__kwdefaults__ = function.__kwdefaults__
+    del call.__wrapped__
+    return call
+
+
 def _in_one_scope(checked: Callable[..., Any]) -> Callable[..., Any]:
     """A checked function in which one letter of a shape has one value, from the first argument to
     the result.
@@ -119,21 +202,26 @@ def _in_one_scope(checked: Callable[..., Any]) -> Callable[..., Any]:
     ``jaxtyped`` with a ``typechecker`` does this too, but it checks all arguments twice.
     """
 
-    def call(*args: Any, **kwargs: Any) -> Any:
-        push_shape_memo({})
+    # Without variables of this function, as its code is taken by another one.
+    def call(*args: Any, __checked: Callable[..., Any] = checked, **kwargs: Any) -> Any:
         try:
-            return checked(*args, **kwargs)
+            scopes = _shape_storage.memo_stack
+        except AttributeError:  # the first one of this thread
+            scopes = _shape_storage.memo_stack = []
+        scopes.append(({}, {}, {}, {}))
+        try:
+            return __checked(*args, **kwargs)
         finally:
-            pop_shape_memo()
+            scopes.pop()
 
     return call
 
 
-def _names_a_replacement(function: FunctionType) -> bool:
+def _names_a_replacement(function: FunctionType, hints: dict[str, Any] | None) -> bool:
     """Whether a test has put a class of its module in the place of a class that an annotation
     names. The check would then be of the wrong class, also in later tests."""
-    hints = resolved_hints(function) or {}
-    return any(map(_is_of_a_test, hints.values())) and not function.__module__.startswith("tests")
+    found = hints or {}
+    return any(map(_is_of_a_test, found.values())) and not function.__module__.startswith("tests")
 
 
 def _is_of_a_test(hint: Any) -> bool:
@@ -180,10 +268,13 @@ def is_array_of(array_type: Any, value: Any) -> bool:
     """Whether a value has the type of numbers and the shape of a type of arrays, such as
     ``Float[np.ndarray, "n 2"]``. The size of a letter that has none yet is remembered, as jaxtyping
     does."""
-    known = _known_types.get(array_type)
-    if known is not None and type(value) is np.ndarray and value.dtype.type in known.numbers:
-        if _fits(known.axes, value.shape):
-            return True
+    if type(value) is np.ndarray:
+        known = _known_types.get(array_type)
+        if known is not None and value.dtype.type in known.numbers:
+            if _fits(known.axes, value.shape):
+                return True
+    elif array_type.array_type is np.ndarray and not isinstance(value, np.ndarray):
+        return array_type._skip_instancecheck
     if not _checked_by_jaxtyping(array_type, value):
         return False
     if type(value) is np.ndarray:
@@ -222,11 +313,15 @@ def axes_of(array_type: Any) -> tuple[str | int | None, ...] | None:
 
 def _fits(axes: tuple[str | int | None, ...], shape: tuple[int, ...]) -> bool:
     """Whether a shape has these axes. If so, the sizes of its letters are remembered."""
-    # While it flattens a pytree, jaxtyping looks at no shape.
-    if len(axes) != len(shape) or getattr(_treeflatten_storage, "value", False):
+    if len(axes) != len(shape) or _is_flattening():
         return False
-    scopes = getattr(_shape_storage, "memo_stack", None)
+    try:
+        scopes = _shape_storage.memo_stack
+    except AttributeError:  # outside of all functions with checks
+        scopes = []
     sizes = scopes[-1][0] if scopes else {}
+    if len(axes) == 1 and type(axes[0]) is str:
+        return sizes.setdefault(axes[0], shape[0]) == shape[0]
     found: dict[str, int] = {}
     for axis, size in zip(axes, shape, strict=False):
         if type(axis) is str:
@@ -235,5 +330,15 @@ def _fits(axes: tuple[str | int | None, ...], shape: tuple[int, ...]) -> bool:
             found[axis] = size
         elif axis is not None and axis != size:
             return False
-    sizes.update(found)
+    if found:
+        sizes.update(found)
     return True
+
+
+def _is_flattening() -> bool:
+    """Whether jaxtyping flattens a pytree: until it has, it looks at no shape."""
+    try:
+        return _treeflatten_storage.value
+    except AttributeError:  # the first time in this thread
+        _treeflatten_storage.value = False
+        return False

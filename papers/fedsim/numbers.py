@@ -72,9 +72,10 @@ def paired_curves(
     table = table or table_of(setting)
     if len(setting.draws) == 1:
         return curves_of(results, table, setting.row, columns)
+    of_row = [m for m in results if m["row"] == setting.row]
     of_draws = [
         curves_of(
-            [m for m in results if setting.draw(m["seed"]) == draw], table, setting.row, columns
+            [m for m in of_row if setting.draw(m["seed"]) == draw], table, setting.row, columns
         )
         for draw in setting.draws
     ]
@@ -151,13 +152,10 @@ def _gains_by_draw(curves: Curves, setting: Setting, method: str, baseline: str)
 
 def _seeds(results: Results, setting: Setting, method: str = FEDSIM) -> list[int]:
     """The seeds that a method and both baselines have."""
+    table = table_of(setting)
+    of_row = [m for m in results if m["row"] == setting.row and m["table"] == table]
     by_column = [
-        {
-            m["seed"]
-            for m in results
-            if (m["table"], m["row"], m["column"]) == (table_of(setting), setting.row, column)
-        }
-        for column in (method, *BASELINES)
+        {m["seed"] for m in of_row if m["column"] == column} for column in (method, *BASELINES)
     ]
     return sorted(set.intersection(*by_column))
 

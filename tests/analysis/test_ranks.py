@@ -11,7 +11,7 @@ import pytest
 import scikit_posthocs
 from scipy import stats
 
-from fedkin.analysis.ranks import Ranks, rank
+from fedkin.analysis.ranks import Ranks, _wilcoxon, rank
 from fedkin.analysis.tables import rows_of
 
 # AUC of C4.5 and its variants on 14 data sets; a fourth digit keeps a printed rank where three are
@@ -120,6 +120,35 @@ def test_wilcoxon_is_adjusted_by_holm() -> None:
     for i, place in enumerate(np.argsort(raw)):
         before = expected[int(place)] = min(1.0, max(before, raw[place] * (6 - i)))
     assert pairs["p_wilcoxon"].tolist() == pytest.approx([expected[i] for i in range(6)])
+
+
+@pytest.mark.parametrize("count", range(2, 15))
+def test_wilcoxon_is_scipys_to_the_bit(count: int) -> None:
+    """With ties and zeros, whose p is of all signs up to 13 differences; with neither; above 13."""
+    rng = np.random.default_rng(count)
+    cases = [
+        rng.integers(-3, 4, count) / 7,
+        rng.integers(1, 3, count) / 7,
+        rng.integers(-9, 10, count) * 1.0,
+        rng.normal(size=count),
+        np.where(np.arange(count) == 1, 0.0, rng.normal(size=count)),
+        np.where(np.arange(count) == 1, 5.0, np.zeros(count)),
+        np.where(np.arange(count) == 1, np.nan, rng.integers(-3, 4, count)),
+    ]
+    for case in cases:
+        rounded = np.round(case, 12)
+        expected = 1.0
+        if rounded.any():
+            expected = float(np.asarray(stats.wilcoxon(rounded, zero_method="pratt"))[1])
+        np.testing.assert_array_equal(_wilcoxon(case), expected)
+
+
+def test_wilcoxon_of_ties_by_hand() -> None:
+    """Ranks 2, 2, 2 and 4. Of the sixteen sums of positive ranks 0, 2, 2, 2, 4, 4, 4, 4, 6, 6, 6,
+    6, 8, 8, 8 and 10, four are at least 8. A difference of 0 has a rank, but no sign."""
+    assert _wilcoxon(np.array([0.1, 0.1, -0.1, 0.3])) == 2 * 4 / 16
+    # Ranks 1, 2 and 3 of which the first has no sign: one of the sums 0, 2, 3 and 5 is at least 5.
+    assert _wilcoxon(np.array([0.0, 0.1, 0.2])) == 2 * 1 / 4
 
 
 def test_methods_that_differ_are_named() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jaxtyping
@@ -15,7 +15,7 @@ from fedkin.config.keys import Key, keys
 from fedkin.core.randomness import Stream
 from fedkin.measures.cluster_agreement import adjusted_rand_index
 from tests import type_checks
-from tests.type_checks import is_array_of, may_have_shapes, with_checks
+from tests.type_checks import is_array_of, may_have_shapes, resolved_hints, with_checks
 
 
 def test_wrong_types_are_refused() -> None:
@@ -30,6 +30,35 @@ def test_shapes_that_do_not_agree_are_refused() -> None:
     assert adjusted_rand_index(clusters, clusters) == 1
     with pytest.raises(jaxtyping.TypeCheckError):
         adjusted_rand_index(clusters, clusters[:3])
+
+
+@pytest.mark.parametrize("shaped", [False, True])
+def test_the_setting_turns_checks_off_and_on(shaped: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the first call of a function, and after calls that were checked."""
+
+    def plain(value: int) -> int:
+        return value
+
+    def with_shape(value: jaxtyping.Int[np.ndarray, "n n"]) -> jaxtyping.Int[np.ndarray, "n n"]:
+        return value
+
+    plain.__annotations__ = {"value": int, "return": int}
+    square = jaxtyping.Int[np.ndarray, "n n"]
+    with_shape.__annotations__ = {"value": square, "return": square}
+    function: Any = type_checks._checked_from_first_call(with_shape if shaped else plain, None)
+    right: Any = np.zeros((2, 2), int) if shaped else 3
+    wrong: Any = "three"
+    for _ in range(3):
+        with monkeypatch.context() as patch:
+            patch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+            assert function(wrong) is wrong
+        for _ in range(2):
+            assert function(right) is right
+            assert function(value=right) is right
+            with pytest.raises(jaxtyping.TypeCheckError):
+                function(wrong)
+            with pytest.raises(jaxtyping.TypeCheckError):
+                function(value=wrong)
 
 
 def test_annotations_stay_as_they_are_written() -> None:
@@ -57,7 +86,39 @@ def test_the_result_has_the_shapes_of_the_arguments() -> None:
         "return": jaxtyping.Float[np.ndarray, "n"],
     }
     with pytest.raises(jaxtyping.TypeCheckError):
-        with_checks(doubled, None)(np.zeros(2))
+        with_checks(doubled, None, resolved_hints(doubled))(np.zeros(2))
+
+
+def test_generators_check_their_arguments_when_they_are_called() -> None:
+    """Not when they begin; with positions, names and defaults as they are written."""
+
+    def pairs(
+        x: jaxtyping.Float[np.ndarray, "n"],
+        /,
+        count: int = 2,
+        *more: int,
+        last: int = 7,
+        **names: int,
+    ) -> Iterator[tuple[int, ...]]:
+        yield len(x), count, *more, last, *names.values()
+
+    array = jaxtyping.Float[np.ndarray, "n"]
+    pairs.__annotations__ = {
+        "x": array,
+        **dict.fromkeys(["count", "more", "last", "names"], int),
+        "return": Iterator[tuple[int, ...]],
+    }
+    checked: Any = with_checks(pairs, None, resolved_hints(pairs))
+    x = np.zeros(3)
+    assert list(checked(x)) == [(3, 2, 7)]
+    assert list(checked(x, 5, 6, last=8, other=9)) == [(3, 5, 6, 8, 9)]
+    assert list(checked(x, count=4)) == [(3, 4, 7)]
+    for wrong in ((x, "2"), (x, 2, "3"), (np.zeros((3, 3)),), ([1.0],)):
+        with pytest.raises(jaxtyping.TypeCheckError):
+            checked(*wrong)
+    for wrong in ({"last": "8"}, {"other": "9"}):
+        with pytest.raises(jaxtyping.TypeCheckError):
+            checked(x, **wrong)
 
 
 def test_shapes_are_found_inside_of_other_annotations() -> None:

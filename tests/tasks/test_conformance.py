@@ -8,13 +8,15 @@ import pkgutil
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
 import fedkin.tasks
+from fedkin.core.ledger import Ledger
 from fedkin.core.model_spec import ModelSpec
 from fedkin.core.randomness import Stream
 from fedkin.core.replies import Reply, mean_reply
@@ -383,6 +385,7 @@ def model_of(name: str, model: str) -> AnyModel:
     return (DETECTORS if EXAMPLES[name].detectors else MODELS)[model]
 
 
+@cache
 def given(name: str, model: str) -> Given:
     """The example's rows: several of a client where models are detectors."""
     made = model_of(name, model)
@@ -402,9 +405,15 @@ def given(name: str, model: str) -> Given:
     )
 
 
-def run_in(
-    kind: Kind | Opened, name: str, model: str, rows: Any = slice(None)
-) -> tuple[Reply, Opened]:
+class Ran(NamedTuple):
+    """What a run of an example leaves: nothing of it is written to."""
+
+    reply: Reply
+    memory: dict[str, np.ndarray]
+    ledger: Ledger
+
+
+def run_in(kind: Kind | Opened, name: str, model: str, rows: Any = slice(None)) -> Ran:
     """Run an example twice, as clients' memory may matter; the last reply."""
     g = given(name, model)
     example = EXAMPLES[name]
@@ -420,7 +429,13 @@ def run_in(
             task = make(g).select(chosen)
             reply = opened.world.run(task, g.clients[chosen], STREAM)
         assert reply is not None
-        return reply, opened._replace(memory=dict(opened.memory()).copy)
+        return Ran(reply, dict(opened.memory()), opened.world.ledger)
+
+
+@cache
+def whole_run(kind: str, name: str, model: str) -> Ran:
+    """The run of all rows in a world, which several tests compare."""
+    return run_in(REFERENCE if kind == "reference" else WORLDS[kind], name, model)
 
 
 def assert_same(got: np.ndarray, expected: np.ndarray, what: str) -> None:
@@ -451,9 +466,10 @@ def test_every_world_gives_the_same_reply_ledger_and_memory(
         pytest.skip("this world has no peers")
     if model in WORLDS[kind].skips:
         pytest.skip("this model is not the same in this world")
-    (expected, reference), (got, opened) = (
-        run_in(world, name, model) for world in (REFERENCE, WORLDS[kind])
-    )
+    reference = whole_run("reference", name, model)
+    run = whole_run(kind, name, model)
+    expected = reference.reply
+    got = run.reply
     # Which messages carry without another request.
     assert got.arrays.keys() - expected.arrays.keys() <= {"test_sums"}
     assert_same_arrays({array: got.arrays[array] for array in expected.arrays}, expected.arrays)
@@ -463,10 +479,8 @@ def test_every_world_gives_the_same_reply_ledger_and_memory(
     if got.weight is not None and expected.weight is not None:
         np.testing.assert_array_equal(got.weight, expected.weight)
     assert got.faults == expected.faults == {}
-    ledger = opened.world.ledger
-    other = reference.world.ledger
-    assert (ledger.down, ledger.up) == (other.down, other.up)
-    assert_same_arrays(opened.memory(), reference.memory())
+    assert (run.ledger.down, run.ledger.up) == (reference.ledger.down, reference.ledger.up)
+    assert_same_arrays(run.memory, reference.memory)
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -481,7 +495,8 @@ def test_clients_that_drop_out_leave_the_schemas_missing_values_and_keep_nothing
     for compiled in (True, False):
         with simulated(DATA, model_of(name, model), compiled, HALF) as opened:
             opened.world.begin(STREAM)
-            reply, opened = run_in(opened, name, model)
+            run = run_in(opened, name, model)
+        reply = run.reply
         np.testing.assert_array_equal(reply.arrived, ~lost)
         assert not reply.nonfinite.any()
         for array, schema in task.up.of("row").items():
@@ -491,12 +506,12 @@ def test_clients_that_drop_out_leave_the_schemas_missing_values_and_keep_nothing
                     np.array(schema.missing, schema.dtype), reply.arrays[array][lost].shape
                 ),
             )
-        for column, kept in opened.memory().items():
+        for column, kept in run.memory.items():
             assert not column.endswith(".kept") or not kept[clients[lost]].any()
-        replies.append((reply, opened))
+        replies.append(run)
     assert 0 < HALF.dropped_out(clients, STREAM).sum() < len(clients)
-    assert_same_arrays(replies[1][0].arrays, replies[0][0].arrays)
-    assert_same_arrays(replies[1][1].memory(), replies[0][1].memory())
+    assert_same_arrays(replies[1].reply.arrays, replies[0].reply.arrays)
+    assert_same_arrays(replies[1].memory, replies[0].memory)
 
 
 @pytest.mark.parametrize("test", ["label_blind", "label_aware"])
@@ -529,15 +544,15 @@ def test_rows_do_not_depend_on_other_rows_of_the_call(kind: str, name: str, mode
         pytest.skip("this world has no peers")
     if not world.peers and model not in ("dense", "small"):
         pytest.skip("of worlds over messages, one model of each sort is enough")
-    whole, reference = run_in(world, name, model)
+    whole = whole_run(kind, name, model).reply
     clients = given(name, model).clients
-    columns = reference.memory()
+    columns = whole_run(kind, name, model).memory
     for rows in ([1], [2, 4, 0]):
-        part, opened = run_in(world, name, model, rows)
+        part, memory, _ = run_in(world, name, model, rows)
         for array in task.up.of("row"):
             assert_same(part.arrays[array], whole.arrays[array][rows], array)
         np.testing.assert_array_equal(part.arrived, whole.arrived[rows])
-        for column, kept in opened.memory().items():
+        for column, kept in memory.items():
             assert_same(kept[clients[rows]], columns[column][clients[rows]], column)
             assert (
                 column not in columns
@@ -565,7 +580,7 @@ def test_means_are_those_of_the_single_form(name: str) -> None:
 @each_pair
 def test_the_reply_follows_the_schema(name: str, model: str) -> None:
     """Written again here, with no help of the code that checks replies."""
-    reply, opened = run_in(REFERENCE, name, model)
+    reply, memory, _ = whole_run("reference", name, model)
     g = given(name, model)
     task = EXAMPLES[name].make(g)
     n = len(g.clients)
@@ -582,7 +597,7 @@ def test_the_reply_follows_the_schema(name: str, model: str) -> None:
         assert not ((values < schema.low) | (values > schema.high)).any(), array
     assert reply.arrived.shape == reply.nonfinite.shape == (n,) and reply.arrived.all()
     assert (reply.weight is not None) == bool(task.up.of("model"))
-    assert set(opened.memory()) <= {
+    assert set(memory) <= {
         f"clients/{column}{state}" for column in task.memory for state in ("", ".kept")
     }
 
@@ -592,13 +607,13 @@ def test_the_reply_follows_the_schema(name: str, model: str) -> None:
 def test_a_call_without_clients_has_a_reply_without_rows(name: str) -> None:
     model = models_for(name)[-1]
     for world in (REFERENCE, Kind(lambda data, made: simulated(data, made, compiled=False))):
-        reply, opened = run_in(world, name, model, np.zeros(0, np.int64))
+        reply, memory, ledger = run_in(world, name, model, np.zeros(0, np.int64))
         assert all(
             len(reply.arrays[array]) == 0
             for array in EXAMPLES[name].make(given(name, model)).up.of("row")
         )
-        assert reply.arrived.shape == (0,) and opened.world.ledger.total() == (0, 0)
-        assert not any(values.any() for values in opened.memory().values())
+        assert reply.arrived.shape == (0,) and ledger.total() == (0, 0)
+        assert not any(values.any() for values in memory.values())
 
 
 # --- the list, and the files
