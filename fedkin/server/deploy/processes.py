@@ -23,6 +23,7 @@ SUPERLINK = "superlink"
 SITE = "site"
 STARTER = "starter"
 SERVERAPP = "flwr-serverapp"  # part of the command line of a run's process
+SUPEREXEC = "flower-superexec"  # of the process of Flower that starts those of runs and messages
 GRACE = {SERVERAPP: 5.0, SITE: 8.0, SUPERLINK: 8.0}  # seconds that a program has to exit
 _PROC = Path("/proc")
 _PAUSE = 0.1  # seconds between polls
@@ -180,14 +181,36 @@ def stop(parts: Collection[Program], grace: float, only: str = "") -> None:
         for process in processes if only else leaders(processes):
             _signal(process, signal.SIGTERM)
     end = time.monotonic() + grace
-    while any(_matching(parts, only).values()):
-        if time.monotonic() > end:
-            for processes in _matching(parts, only).values():
+    asked: set[int] = set()
+    while any((running := _matching(parts, only)).values()):
+        late = time.monotonic() > end
+        for processes in running.values():
+            if late:
                 for process in processes:
                     _signal(process, signal.SIGKILL)
+            else:
+                _end_pollers(processes, asked)
         time.sleep(_PAUSE)
     # `poll` collects children that have ended, or they would remain as zombie processes.
     _children[:] = [child for child in _children if child.poll() is None]
+
+
+def _end_pollers(processes: Sequence[Process], asked: set[int]) -> None:
+    """Terminate the helpers of an ended program that start its processes.
+
+    Flower's helper ends with its program. But it notices the end only between two attempts to
+    reach its program, and the pauses between these grow to many seconds.
+
+    Args:
+        processes: the processes of one program.
+        asked: ids of the helpers that were asked before; changed in place.
+    """
+    if leaders(processes):
+        return
+    for process in processes:
+        if SUPEREXEC in process.command and process.number not in asked:
+            asked.add(process.number)
+            _signal(process, signal.SIGTERM)
 
 
 def _matching(parts: Collection[Program], only: str) -> dict[Program, list[Process]]:
@@ -211,7 +234,7 @@ def _is_helper(process: Process) -> bool:
     """Whether a process is a helper of a program (e.g. a site's worker), which ends with it."""
     return any(
         name in process.command
-        for name in ("flower-superexec", SERVERAPP, "flwr-clientapp", "deploy.worker")
+        for name in (SUPEREXEC, SERVERAPP, "flwr-clientapp", "deploy.worker")
     )
 
 

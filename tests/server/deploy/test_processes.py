@@ -42,6 +42,15 @@ signal.signal(signal.SIGTERM, signal.SIG_IGN)
 print("ready", flush=True)
 time.sleep(600)
 """
+# Its helper notices no end of the program by itself.
+WITH_HELPER = """
+import subprocess, sys, time
+helper = "import signal, sys, time\\n"
+helper += "signal.signal(signal.SIGTERM, lambda *_: sys.exit(print('asked', flush=True)))\\n"
+helper += "print('ready', flush=True); time.sleep(600)"
+subprocess.Popen([sys.executable, "-c", helper, "flower-superexec"])
+time.sleep(600)
+"""
 
 
 @pytest.fixture
@@ -83,6 +92,14 @@ def test_a_program_that_does_not_want_to_end_is_killed(part: Program) -> None:
     process = started(part, STUBBORN)
     stop([part], 0.1)
     assert process.wait() == -signal.SIGKILL
+
+
+def test_a_helper_of_flower_is_asked_to_end_after_its_program(part: Program) -> None:
+    """Flower's own helper sleeps for many seconds between two looks at its program."""
+    process = started(part, WITH_HELPER)
+    stop([part], 300.0)
+    assert process.wait() == -signal.SIGTERM
+    assert part.log.read_text().split() == ["ready", "asked"]
 
 
 def test_only_the_named_part_is_ended(part: Program) -> None:
