@@ -175,7 +175,7 @@ def environment_text(address: Address | None = None, port: int = FIRST_PORT) -> 
     variables = dict(VARIABLES)
     if address:
         site = {"SUPERLINK": str(address), "SUPERNODE_PORT": str(port)}
-        variables = {**site, **VARIABLES, "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.05"}
+        variables = {**site, **VARIABLES, "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2"}
     return "".join(f"{name}={value}\n" for name, value in variables.items())
 
 
