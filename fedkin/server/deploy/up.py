@@ -14,7 +14,6 @@ from filelock import FileLock, Timeout
 from fedkin.config.server import load_client
 from fedkin.core.errors import ConfigError, FedkinError
 from fedkin.server.deploy import deployment_folder as files
-from fedkin.server.deploy.check_start import refuse_failed_checks
 from fedkin.server.deploy.place import refuse_copy, settle
 from fedkin.server.deploy.processes import (
     GRACE,
@@ -32,7 +31,6 @@ from fedkin.server.deploy.processes import (
 from fedkin.server.deploy.selection import Selection, select
 from fedkin.server.deploy.site_node import needs_supernode
 from fedkin.server.deploy.start_parts import Missing, Say, parts_of, start_parts
-from fedkin.server.deploy.status import is_finished
 from fedkin.server.deploy.verdicts import former_state, say_who_takes_part
 
 
@@ -55,6 +53,9 @@ def up(folder: Path, *, server: bool = False, site: str | None = None, say: Say 
             folder is a copy, or a program exited right after its start.
         StorageError: a log cannot be written.
     """
+    # The import takes long, and `down` does without it.
+    from fedkin.server.deploy.check_start import refuse_failed_checks
+
     require_proc()
     selection = select(folder, server=server, site=site)
     refuse_copy(folder)
@@ -130,6 +131,9 @@ def restart(
 def _missing(selection: Selection, processes: Mapping[Program, Sequence[Process]]) -> Missing:
     """The selected parts of a deployment that do not run. A run with all its results is not
     missing."""
+    # The import takes long, and `down` does without it.
+    from fedkin.server.deploy.status import is_finished
+
     gone = [part for part, of_part in processes.items() if not leaders(of_part)]
     everything = [process for of_part in processes.values() for process in of_part]
     runs = any(SERVERAPP in process.command for process in everything)

@@ -206,6 +206,18 @@ def test_a_site_that_ends_at_once_takes_the_others_along(
     refused(folder, "site-1 ended right after its start:\nno data", site=None)
 
 
+def test_down_imports_no_jax(folder: Path) -> None:
+    """The import would take longer than all that ``down`` does."""
+    program = (
+        "import sys; from pathlib import Path; from fedkin.server.deploy.up import down\n"
+        "assert down(Path(sys.argv[1])) == []; print('jax' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(folder)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "False\n"
+
+
 def test_one_up_at_a_time(folder: Path) -> None:
     with FileLock(folder / ".deploy.lock"):
         refused(folder, "another fedkin deploy command is running")
