@@ -16,8 +16,10 @@ from fedkin.cli import app
 from fedkin.cli.live_pages import deployment_page
 from fedkin.reporting.html.live import LivePage
 from fedkin.run.federation_state import FederationState, read_state, server_state_file
+from fedkin.server.deploy.flower_commands import wait_for_superlink
 from fedkin.server.deploy.init import init
 from fedkin.server.deploy.processes import SITE, STARTER, SUPERLINK, Program, start, stop
+from fedkin.server.deploy.start_parts import start_superlink
 from fedkin.server.deploy.status import log_lines, wait_for_run
 from fedkin.server.deploy.up import up
 from tests.free_ports import free_ports, until
@@ -49,7 +51,7 @@ def wards(short_path: Path) -> Iterator[Path]:
         "data.clients=1",
         "data.scale=none",
     ]
-    run = ["method.name=fedavg", "run.against=[]", "run.rounds=1", "federation.start_deadline=120"]
+    run = ["method.name=fedavg", "run.against=[]", "run.rounds=1", "federation.start_deadline=60"]
     init(
         folder,
         4,
@@ -80,9 +82,16 @@ def assert_both_refused(lines: list[str]) -> None:
 def test_sites_with_wrong_columns_are_seen_everywhere_and_the_run_ends(wards: Path) -> None:
     """The sites are started one by one, as on other machines:
     their checks are not those of ``up``."""
-    up(wards, server=True)
-    for part in parts(wards)[2:]:
+    start_superlink(wards)
+    wait_for_superlink(wards)
+    sites = parts(wards)[2:]
+    for part in sites:
         start(part, [sys.executable, "-m", "fedkin.cli", "deploy", "node", str(part.folder)], {})
+    # The run begins when all sites are online and their workers have started, so the deadline of
+    # its first round, which the test waits for, can be short.
+    for part in sites:
+        assert until(lambda log=part.log: "is connected to" in log.read_text(), 300), part.name
+    up(wards, server=True)
     assert until(lambda: state_of(wards).refused.keys() == REASONS.keys(), 300), state_of(wards)
     assert until(lambda: set(state_of(wards).ready) == {"site-0", "site-3"}, 300), state_of(wards)
 
