@@ -7,6 +7,7 @@ variables. Libraries other than fedkin are those of the tests, so that nothing i
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
@@ -36,6 +37,13 @@ SETTINGS = [
     "run.cohort=2",
 ]
 PATIENCE = 240  # seconds; every process takes many on a busy machine
+# The folder of compiled programs, which the services would make again, and one thread for each
+# product of matrices.
+QUICK = {
+    name: value
+    for name, value in os.environ.items()
+    if name.startswith("JAX_") or name.endswith("_NUM_THREADS")
+}
 
 
 @pytest.fixture
@@ -131,7 +139,8 @@ class Containers:
         return done.returncode == 0
 
     def variables(self, name: str) -> dict[str, str]:
-        """The variables of a service: of its files, and its own; nothing of this process."""
+        """The variables of a service: of its files, and its own; of this process only those that
+        save time."""
         service = self.services[name]
         lines = [
             line
@@ -139,7 +148,8 @@ class Containers:
             for line in (self.folder / file).read_text().splitlines()
         ]
         given = dict(line.split("=", 1) for line in lines if "=" in line)
-        return {"PATH": f"{self.programs}:/usr/bin:/bin", **given, **service["environment"]}
+        path = f"{self.programs}:/usr/bin:/bin"
+        return {**QUICK, "PATH": path, **given, **service["environment"]}
 
     def log(self, name: str) -> Path:
         """The file of a service's output."""
