@@ -64,12 +64,14 @@ def register(kind: Any, attributes: set[str]) -> None:
         raise TaskError(f"a task cannot be called {kind.name!r}; choose another name")
     other_kinds = [defined for defined in _kinds.values() if _origin(defined) != _origin(kind)]
     other_entries = set().union(*(_entries(defined) for defined in other_kinds))
-    other_fields = set().union(*(declared_fields(defined) for defined in other_kinds))
     fields = declared_fields(kind)
     taken = _REQUEST | (attributes - _OWN_FIELDS) | other_entries
     _refuse(kind, "a field cannot be called", fields.keys() & taken)
-    used = _REQUEST | other_fields | other_entries
-    _refuse(kind, "a request cannot have the entry", _entries(kind) & used)
+    # Few tasks have an entry. The fields of all others take long to read.
+    if entries := _entries(kind):
+        other_fields = set().union(*(declared_fields(defined) for defined in other_kinds))
+        used = _REQUEST | other_fields | other_entries
+        _refuse(kind, "a request cannot have the entry", entries & used)
     schema = inspect.getattr_static(kind, "up")
     if not isinstance(schema, (Schema, property)):
         raise TaskError(f"task {kind.name}: up must be Rows(...) or Sums(...), got {schema!r}")
