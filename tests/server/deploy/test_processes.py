@@ -63,7 +63,7 @@ def part(tmp_path: Path) -> Iterator[Program]:
 
 def started(part: Program, program: str) -> subprocess.Popen[bytes]:
     process = start(part, [sys.executable, "-c", program], {})
-    assert until(lambda: "ready" in part.log.read_text())
+    assert until(lambda: "ready\n" in part.log.read_text())
     return process
 
 
