@@ -93,7 +93,7 @@ LEVELS = {
 }
 QUICK_LEVELS = {"unit", "example"}
 # Memory maps of one process; Linux ends it at 65,530, and every compiled program holds some.
-MOST_MAPS = 20_000
+MOST_MAPS = 24_000
 
 # Compiled programs are kept between test runs, in CI between checkouts too. Set before anything
 # imports jax.
@@ -203,7 +203,7 @@ def pytest_collection_finish() -> None:
 
 TESTS_BETWEEN = 20  # between two counts
 # So many maps release the programs. Fewer keep them: the next modules use many of them too.
-MANY_MAPS = 8_000
+MANY_MAPS = 12_000
 # For this process and every worker: the most maps, after which module, and how often programs were
 # released.
 _maps: dict[str, tuple[int, str, int]] = {}

@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from fedkin.run.folder.client_table import from_parquet, to_parquet
 
@@ -54,3 +56,20 @@ def test_a_table_is_written_without_an_import_of_pandas() -> None:
         "assert 'pandas' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="threads are in /proc")
+def test_the_file_is_read_without_another_thread() -> None:
+    """A thread that still holds the bytes when Python ends would end the process with an error."""
+    program = (
+        "import os\nimport numpy as np\n"
+        "from fedkin.run.folder.client_table import from_parquet, to_parquet\n"
+        "content = to_parquet({'client': np.arange(3)})\n"
+        "before = set(os.listdir('/proc/self/task'))\n"
+        "from_parquet(content)\n"
+        "print(len(set(os.listdir('/proc/self/task')) - before))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "0\n"

@@ -38,7 +38,10 @@ def from_parquet(content: bytes) -> dict[str, np.ndarray]:
     import pyarrow as pa
     from pyarrow import parquet
 
-    table = parquet.read_table(pa.BufferReader(content))
+    # In this thread. Another one could still hold the bytes when Python ends, and end the process
+    # with an error.
+    file = parquet.ParquetFile(pa.BufferReader(content))
+    table = file.read(use_threads=False)
     return {name: table[name].to_numpy() for name in table.column_names}
 
 
