@@ -165,11 +165,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
 
 
 def shared_out(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
-    """The tests in an order in which every worker begins with some of the longest.
+    """The tests in an order in which every second worker begins with some of the longest.
 
-    Tests of separate processes wait most of their time. pytest-xdist cuts the list into equal
-    parts, one for each worker, and moves tests from one part to another only when a worker has none
-    left. So every part begins with whole files of these tests. Those with the fewest tests come
+    Tests of separate processes wait for much of their time, but a deployment of many processes
+    becomes slow where several of them share two cores. pytest-xdist cuts the list into equal parts,
+    one for each worker, and moves tests from one part to another only when a worker has none left.
+    So every second part begins with whole files of these tests. Those with the fewest tests come
     first, since they have the longest.
     """
     waiting: dict[Path, list[pytest.Item]] = {}
@@ -181,10 +182,12 @@ def shared_out(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
             others.append(item)
     others.sort(key=lambda item: not item.get_closest_marker("docs"))
     files = sorted(waiting.values(), key=len)
+    shares = -(-workers // 2)
     order: list[pytest.Item] = []
     for worker in range(workers):
         part = (len(items) - len(order)) // (workers - worker)
-        begin = [item for file in files[worker::workers] for item in file]
+        own = [] if worker % 2 else files[worker // 2 :: shares]
+        begin = [item for file in own for item in file]
         room = max(0, part - len(begin))
         order += begin + others[:room]
         others = others[room:]

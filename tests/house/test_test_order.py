@@ -37,13 +37,15 @@ def test_every_test_runs_once(workers: int) -> None:
     assert len(order) == len(everything)
 
 
-def test_every_worker_begins_with_a_file_of_separate_processes() -> None:
+def test_every_second_worker_begins_with_files_of_separate_processes() -> None:
     everything = [
-        *items("simulation", "run", 20),
+        *items("simulation", "run", 22),
         *items("docs", "pages", 2),
         *items("process", "kills", 3),
         *items("process", "sites", 1),
     ]
-    order = [item.path.name for item in shared_out(everything, 2)]
+    order = [item.path.name for item in shared_out(everything, 4)]
     assert order[:4] == ["sites", "pages", "pages", "run"]
-    assert order[13:17] == ["kills", "kills", "kills", "run"]
+    assert order[7:14] == ["run"] * 7
+    assert order[14:18] == ["kills", "kills", "kills", "run"]
+    assert order[21:] == ["run"] * 7
