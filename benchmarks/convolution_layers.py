@@ -22,6 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from benchmarks.report import OF_LAYERS
 from benchmarks.tables import put
 from benchmarks.turns import take_turns
 from benchmarks.work import BATCH
@@ -29,8 +30,7 @@ from fedkin.models.convolution import convolve
 from fedkin.models.model import prepare_jax
 from fedkin.simulation.jax.local_training import ONE_CORE
 
-PAGE = Path("docs/design/compiled-training.md")
-COMMAND = "python -m benchmarks.convolution_layers --write"
+PAGE = Path("docs/benchmarks.md")
 HEAD = [
     "network",
     "convolution",
@@ -183,7 +183,7 @@ def main() -> None:
     rows = [row for network in LAYERS for row in rows_of(network, options.turns)]
     print("\n".join(" | ".join(line) for line in [HEAD, *rows]))
     if options.write:
-        put(PAGE, COMMAND, HEAD, rows)
+        put(PAGE, OF_LAYERS, HEAD, rows)
 
 
 if __name__ == "__main__":

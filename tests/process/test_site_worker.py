@@ -191,7 +191,7 @@ def test_flowers_process_for_a_message_hands_it_on_or_answers_itself(
     config.write_text(config.read_text().replace("[client]", '[client]\nworker = "none"'))
     os.kill(process or 0, signal.SIGKILL)
     assert without_line(said()) == without_line(kept)
-    assert worker_process(config) is None
+    assert until(lambda: worker_process(config) is None)
     # All three replies have a line in the site's ledger, whichever process wrote it.
     chain = read_chain(SiteLedger(config.parent).lines())
     assert chain.broken is None and len(chain.lines) == 3
