@@ -36,7 +36,7 @@ def shares(page: Path) -> dict[str, float]:
 
 def figure(percent: dict[str, float]) -> Figure:
     """Horizontal bars, the first at the top."""
-    drawn = new_figure(6.0, 3.6)
+    drawn = new_figure(7.6, 3.6)
     axes = drawn.subplots()
     note = "percent; networks: of a float32 product on all cores, measures: of one core's bound"
     prepare(axes, "Share of the machine's speed", note)
