@@ -22,6 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from benchmarks.convolutions import PRODUCT, SIDE
 from benchmarks.report import OF_LAYERS
 from benchmarks.tables import put
 from benchmarks.turns import take_turns
@@ -31,15 +32,11 @@ from fedkin.models.model import prepare_jax
 from fedkin.simulation.jax.local_training import ONE_CORE
 
 PAGE = Path("docs/benchmarks.md")
-HEAD = [
-    "network",
-    "convolution",
-    "forward",
-    "gradient of the images",
-    "gradient of the kernel",
-    "milliseconds",
-]
-SIDE = 2048  # of the matrices
+FORWARD = "forward"
+BY_IMAGES = "gradient of the images"
+BY_KERNEL = "gradient of the kernel"
+PASSES = [FORWARD, BY_IMAGES, BY_KERNEL]
+HEAD = ["network", "convolution", *PASSES, "milliseconds"]
 CALLS = 20  # of a pass in a turn
 
 
@@ -115,9 +112,9 @@ def passes_of(layer: Layer) -> dict[str, Pass]:
 
     g = jnp.ones((BATCH, layer.output_side, layer.output_side, layer.outputs), jnp.float32)
     runs = {
-        HEAD[2]: repeated(forward, x, kernel),
-        HEAD[3]: repeated(by_images, g),
-        HEAD[4]: repeated(by_kernel, g),
+        FORWARD: repeated(forward, x, kernel),
+        BY_IMAGES: repeated(by_images, g),
+        BY_KERNEL: repeated(by_kernel, g),
     }
     return {name: Pass(run, CALLS * layer.operations) for name, run in runs.items()}
 
@@ -146,14 +143,14 @@ def rows_of(network: str, turns: int) -> list[list[str]]:
     whole_operations = 0.0
     speeds = []
     for number, layer in enumerate(LAYERS[network]):
-        passes = {**passes_of(layer), "product": product()}
+        passes = {**passes_of(layer), PRODUCT: product()}
         runs = {name: one.run for name, one in passes.items()}
         seconds = take_turns(runs, turns, clock=time.process_time)
         speed = {name: one.operations / seconds[name] for name, one in passes.items()}
-        speeds.append(speed["product"])
-        shares = [f"{100 * np.median(speed[name] / speed['product']):.0f} %" for name in HEAD[2:5]]
+        speeds.append(speed[PRODUCT])
+        shares = [f"{100 * np.median(speed[name] / speed[PRODUCT]):.0f} %" for name in PASSES]
         # No step needs the gradient of the samples themselves.
-        needed = [name for name in HEAD[2:5] if number or name != HEAD[3]]
+        needed = PASSES if number else [FORWARD, BY_KERNEL]
         of_layer = sum(seconds[name] for name in needed) / CALLS
         whole_seconds = whole_seconds + of_layer
         whole_operations += len(needed) * layer.operations

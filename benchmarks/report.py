@@ -120,7 +120,8 @@ clients](many-clients.md) has memory and files.
 
 ![share of the machine's speed](images/benchmark-peak.svg)
 
-`python -m benchmarks.peak_figure` draws this figure from the two tables of this section.
+`python -m benchmarks.peak_figure` draws this figure from the tables of three networks and of \
+the measures.
 
 A 2048 x 2048 float32 matrix product in the same run: JAX {jax:.0f}, NumPy {numpy:.0f} GFLOP/s. \
 Only the multiply-adds of the
