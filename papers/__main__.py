@@ -33,7 +33,7 @@ from papers import (
     run_queue,
 )
 from papers.catalogue import PAPERS, tables
-from papers.command_line import CLAIMS_CSV, CSV, DOCS, RESULTS
+from papers.command_line import DOCS, RESULTS, TABLES
 from papers.result_store import Job, Line, Stored, read, store_of, unfinished_runs
 from papers.results_page import pages
 from papers.table_request import plain
@@ -51,7 +51,7 @@ def main(arguments: list[str]) -> None:
             raise SystemExit(_check(options.check, options.draw, jobs, options.seed))
         if options.rows or options.hours is not None:
             run_missing(jobs, options.seed, options.hours, options.workers)
-        write(DOCS)
+        write(docs=DOCS, tables=TABLES)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -204,9 +204,15 @@ def stored() -> dict[str, Stored]:
     return {name: read(store_of(RESULTS, name), paper.jobs()) for name, paper in PAPERS.items()}
 
 
-def write(docs: Path) -> None:
-    """Write the pages, their figures and results.csv. Print on standard error which stored lines
-    they leave out."""
+def write(docs: Path, tables: Path) -> None:
+    """Write the pages, their figures, and the tables of all numbers and claims.
+
+    Print on standard error which stored lines they leave out.
+
+    Args:
+        docs: folder of the pages.
+        tables: folder of results.csv and claims.csv.
+    """
     stores = stored()
     results: dict[str, list[Line]] = {name: store.runs for name, store in stores.items()}
     left_out = {name: store.left_out() for name, store in stores.items() if store.left_out()}
@@ -228,8 +234,8 @@ def write(docs: Path) -> None:
     (docs / "papers").mkdir(exist_ok=True)
     for name, text in measured_sections.pages(results, DOCS).items():
         write_atomic(docs / name, text)
-    write_atomic(CSV, results_csv.text(results))
-    write_atomic(CLAIMS_CSV, claims_csv.text(results))
+    write_atomic(tables / "results.csv", results_csv.text(results))
+    write_atomic(tables / "claims.csv", claims_csv.text(results))
 
 
 if __name__ == "__main__":

@@ -16,8 +16,8 @@ from papers.result_store import Line
 
 DOCS = Path("docs")
 RESULTS = Path("papers/results")
-CSV = Path("papers/results.csv")
-CLAIMS_CSV = Path("papers/claims.csv")
+# results.csv and claims.csv are written into it.
+TABLES = Path("papers")
 
 
 def parser(prog: str, about: str | None) -> argparse.ArgumentParser:

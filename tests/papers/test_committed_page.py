@@ -23,9 +23,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "images").mkdir()
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(ROOT)
-        patch.setattr(program, "CSV", folder / "results.csv")
-        patch.setattr(program, "CLAIMS_CSV", folder / "claims.csv")
-        program.write(folder)
+        program.write(docs=folder, tables=folder)
     return folder
 
 

@@ -337,9 +337,8 @@ def test_the_page_names_the_runs_left_out_and_shows_none_of_them(
 ) -> None:
     store_with_faults(tmp_path)
     monkeypatch.setattr(program, "RESULTS", tmp_path)
-    monkeypatch.setattr(program, "CSV", tmp_path / "results.csv")
     monkeypatch.setattr(program, "PAPERS", {"fedgroup": replace(PAPERS["fedgroup"], draw=None)})
-    program.write(tmp_path)
+    program.write(docs=tmp_path, tables=tmp_path)
     overview, text = (
         (tmp_path / name).read_text() for name in ("results.md", "results-fedgroup.md")
     )
@@ -364,9 +363,8 @@ def test_the_page_of_whole_stores_leaves_nothing_out(
     store = tmp_path / "fedgroup.jsonl"
     store.write_text(store.read_text().splitlines()[0] + "\n")
     monkeypatch.setattr(program, "RESULTS", tmp_path)
-    monkeypatch.setattr(program, "CSV", tmp_path / "results.csv")
     monkeypatch.setattr(program, "PAPERS", {"fedgroup": replace(PAPERS["fedgroup"], draw=None)})
-    program.write(tmp_path)
+    program.write(docs=tmp_path, tables=tmp_path)
     assert "Left out of every count" not in (tmp_path / "results.md").read_text()
 
 
@@ -377,10 +375,9 @@ def test_a_wrong_note_overwrites_no_page(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "results.md").write_text("mine")
     monkeypatch.setattr(results_page, "TEXTS", tmp_path)
     monkeypatch.setattr(program, "RESULTS", tmp_path)
-    monkeypatch.setattr(program, "CSV", tmp_path / "results.csv")
     monkeypatch.setattr(program, "PAPERS", {"fedgroup": replace(PAPERS["fedgroup"], draw=None)})
     with pytest.raises(ConfigError, match="no-such-table"):
-        program.write(tmp_path)
+        program.write(docs=tmp_path, tables=tmp_path)
     assert (tmp_path / "results.md").read_text() == "mine"
     assert not (tmp_path / "results-fedgroup.md").exists()
 
