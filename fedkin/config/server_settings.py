@@ -25,6 +25,9 @@ class ServerSettings:
     # Seconds for which the server waits for further clients after the first one is online; None: as
     # ``deadline``.
     start_deadline: Seconds | None = None
+    # Seconds from the start of a round to the start of the next one, at least; 0: the next round
+    # starts at once. Sites that come meanwhile take part in the next round.
+    round_interval: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     # When this share of nodes has replied, the others get as much time again.
     quorum: Annotated[float, Field(gt=0, le=1)] = 1.0
     retries: NotNegative = 1  # how often a lost message is sent again

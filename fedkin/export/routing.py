@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
+from fedkin.measures.distances import nearest_centre
 from fedkin.simulation.workers import AnyModel, ModelWithWorkers
 
 _WIDTH = 64  # samples at a time
@@ -23,9 +24,7 @@ def nearest_route(
         routes: the centroids.
         x: samples, of the data's type.
     """
-    points = _embeddings(model, x).astype(np.float64)
-    distances = [((points - centroid) ** 2).sum(axis=1) for centroid in routes]
-    return np.stack(distances, axis=1).argmin(axis=1)
+    return nearest_centre(_embeddings(model, x), routes)
 
 
 def _embeddings(model: AnyModel, x: Shaped[np.ndarray, "B ..."]) -> Float[np.ndarray, "B e"]:

@@ -1,12 +1,12 @@
-"""Distances between all pairs of long vectors (rows), such as updates, in bounded memory. Shapes: n
-rows, P parameters."""
+"""Distances between all pairs of long vectors (rows), such as updates, in bounded memory, and the
+nearest of a few centres. Shapes: n rows, P parameters, t points, m centres, e numbers of each."""
 
 from __future__ import annotations
 
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Float, Float64, Int
+from jaxtyping import Bool, Float, Float64, Int
 
 from fedkin.core.errors import MethodError, unknown
 from fedkin.measures.gram import float64_blocks, gram
@@ -44,6 +44,25 @@ def pairwise(rows: Float[np.ndarray, "n P"], metric: str) -> Float64[np.ndarray,
     distances[(norms[:, None] == 0) | (norms == 0)] = 1
     np.fill_diagonal(distances, 0)
     return distances
+
+
+def nearest_centre(
+    points: Float[np.ndarray, "t e"],
+    centres: Float[np.ndarray, "m e"],
+    usable: Bool[np.ndarray, "#t m"] | None = None,
+) -> Int[np.ndarray, "t"]:
+    """The nearest centre of each point (the first of ties), by Euclid's distance in float64.
+
+    Args:
+        points: points, one per row.
+        centres: centres, one per row.
+        usable: which centres each point, or all points, may use; None: all.
+    """
+    exact = points.astype(np.float64)
+    distances = np.stack([((exact - centre) ** 2).sum(axis=1) for centre in centres], axis=1)
+    if usable is not None:
+        distances = np.where(usable, distances, np.inf)
+    return distances.argmin(axis=1)
 
 
 def _squared(

@@ -19,8 +19,9 @@ from fedkin.core.model_spec import ModelSpec
 from fedkin.core.randomness import Stream
 from fedkin.core.task import Task
 from fedkin.core.world import World
+from fedkin.measures.distances import nearest_centre
 from fedkin.methods import cluster_steps
-from fedkin.tasks.fedrouter import EvaluateRouted, KindCentres, TrainKind, nearest
+from fedkin.tasks.fedrouter import EvaluateRouted, KindCentres, TrainKind
 
 
 @dataclass(frozen=True)
@@ -151,9 +152,8 @@ def place_kinds(
     clients = newcomers[reply.arrived]
     centres = reply.centres[reply.arrived]
     counts = reply.counts[reply.arrived]
-    every = np.ones((1, state.clusters), bool)
     flat = centres.reshape(-1, centres.shape[2])
-    cluster_of = nearest(flat, state.centroids, every).reshape(counts.shape)
+    cluster_of = nearest_centre(flat, state.centroids).reshape(counts.shape)
     cluster_of = np.where(counts > 0, cluster_of, UNASSIGNED)
     return _with_kinds(world, state, clients, centres=centres, counts=counts, cluster_of=cluster_of)
 

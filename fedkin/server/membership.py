@@ -53,6 +53,7 @@ class Membership:
         waiting: a line about the clients that the server waits for; empty if it does not wait.
         on_change: called whenever the participating nodes or ``waiting`` may have changed.
         removed: returns the names of the nodes that were removed for good.
+        interrupted: returns whether the run ends, so that the next round is not waited for.
         states: further entries of the server's handshake.
     """
 
@@ -74,12 +75,14 @@ class Membership:
         self.waiting = ""
         self.on_change: Callable[[], None] = lambda: None
         self.removed: Callable[[], Collection[str]] = tuple
+        self.interrupted: Callable[[], bool] = lambda: False
         self.states: dict[str, Any] = {}
         # Whether every node makes the same initial model as the server from one seed.
         self.same_start = True
         self._handshake_bytes = [0, 0]  # sent, received
         self._online: list[OnlineNode] = []
         self._started = False
+        self._last_start = -np.inf  # time at which the last round began
         self._handshakes: dict[str, OnlineNode] = {}  # unanswered handshakes by request id
         self._refused_since: dict[int, float] = {}
         self._lost: dict[int, int] = {}  # number of lost handshakes by node id
@@ -116,26 +119,40 @@ class Membership:
     def begin_round(self, round: int) -> None:
         """Accept the nodes whose handshakes have arrived.
 
-        The first round of this process waits for ``settings.wait_for`` clients. In a resumed run it
-        waits no longer than a deadline, because some clients may have left for good. Every later
-        round waits until at least one client is online.
+        A round begins at least ``settings.round_interval`` seconds after the one before. The first
+        round of this process waits for ``settings.wait_for`` clients. In a resumed run it waits no
+        longer than a deadline, because some clients may have left for good. Every later round waits
+        until at least one client is online.
 
         Raises:
             ConfigError: too few clients are ready for the first round
                 (``settings.start_deadline``).
         """
-        if not self._started:
+        if self._started:
+            self._wait_for_interval(round)
+            self._online = self.request_round.begin_round()
+            self._meet(round, at_least=0)
+            self.on_change()
+            if not len(self.online_clients()):
+                self.wait_for_clients(1, round)
+        else:
             settings = self.request_round.settings
             # A resumed run knows clients already, and does not wait for all of them.
             patience = settings.deadline if len(self.registry) else np.inf
             self.wait_for_clients(settings.wait_for, round, patience)
             self._started = True
-            return
-        self._online = self.request_round.begin_round()
-        self._meet(round, at_least=0)
-        self.on_change()
-        if not len(self.online_clients()):
-            self.wait_for_clients(1, round)
+        self._last_start = self.request_round.clock()
+
+    def _wait_for_interval(self, round: int) -> None:
+        """Wait until a round may begin after the one before. Nodes that come meanwhile are
+        accepted."""
+        start = self._last_start + self.request_round.settings.round_interval
+        while (left := start - self.request_round.clock()) > 0 and not self.interrupted():
+            self.request_round.sleep(min(_POLL, left))
+            self.request_round.fetch_late()
+            self._online = self.request_round.online_nodes()
+            self._meet(round, at_least=0)
+            self.on_change()
 
     def wait_for_clients(self, clients: int, round: int = 0, patience: float = np.inf) -> None:
         """Wait until enough clients are online; after ``patience`` seconds one client is enough.

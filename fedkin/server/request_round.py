@@ -121,7 +121,7 @@ class RequestRound:
         """Begin a round: the time until its deadline counts from now. Returns the nodes that are
         online and not suspected."""
         self._deadline = self.clock() + self.settings.deadline
-        self._fetch_late()
+        self.fetch_late()
         return self.online_nodes()
 
     def wait(self) -> bool:
@@ -134,10 +134,10 @@ class RequestRound:
         if self.clock() >= self._deadline - (1 - _SHARE) * self.settings.deadline:
             return False
         self.sleep(_POLL)
-        self._fetch_late()
+        self.fetch_late()
         return True
 
-    def _fetch_late(self) -> None:
+    def fetch_late(self) -> None:
         """Fetch the replies to abandoned requests. A reply stays at Flower's server until then."""
         if self._given_up:
             replies = self.transport.pull(self._given_up)

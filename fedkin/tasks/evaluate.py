@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from fedkin.core.client import Client, ClientRows
+from fedkin.core.client_engine import sums_by_row
 from fedkin.core.engine_protocols import ScoreSums
 from fedkin.core.errors import ModelError, TaskError
 from fedkin.core.model_spec import ModelSpec
@@ -97,6 +98,22 @@ def score_reply(scores: ScoreSums) -> dict[str, Any]:
     rows."""
     loss = scores.loss / np.maximum(scores.examples, 1)
     return {"sums": scores.sums, "examples": scores.examples, "loss": loss}
+
+
+def score_reply_of_samples(
+    by_sample: Sequence[np.ndarray],
+    losses: Float[np.ndarray, "t"],
+    sizes: Int[np.ndarray, "r"],
+) -> dict[str, Any]:
+    """The reply of an evaluation of several rows, from the scores of each sample.
+
+    Args:
+        by_sample: [t] each, what the task type sums (``TaskType.sums``).
+        losses: loss of each sample.
+        sizes: number of samples of each row; the samples of a row follow each other.
+    """
+    sums = np.stack([sums_by_row(column, sizes) for column in by_sample], axis=1)
+    return score_reply(ScoreSums(sums, sums_by_row(losses, sizes), sizes))
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from fedkin.core.training import LocalTraining
 from fedkin.measures.mixture import log_softmax, responsibilities
 from fedkin.task_types.loss import Loss, relative_weights, targets_of
 from fedkin.task_types.task_type import TaskType
-from fedkin.tasks.evaluate import Evaluate, refuse_counts, score_reply
+from fedkin.tasks.evaluate import Evaluate, refuse_counts, score_reply, score_reply_of_samples
 from fedkin.tasks.train import TrainingReply
 
 _MAX_LOSS = 1e30  # a larger loss cannot be true
@@ -245,8 +245,7 @@ class EvaluateMixture(Task):
             scores = (rows.scorer.scores(model, clients, self.split) for model in self.models)
             prior = np.repeat(self.membership[portion], sizes, axis=0)
             by_sample, losses = _mixed(rows.data.task_type, scores, prior, labels)
-            sums = np.stack([sums_by_row(column, sizes) for column in by_sample], axis=1)
-            yield portion, score_reply(ScoreSums(sums, sums_by_row(losses, sizes), sizes))
+            yield portion, score_reply_of_samples(by_sample, losses, sizes)
 
     def check_sums(self, arrays: Mapping[str, np.ndarray], counted: Sequence[int]) -> None:
         refuse_counts(self, arrays, counted)

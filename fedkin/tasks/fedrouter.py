@@ -18,18 +18,18 @@ from jaxtyping import Bool, Float, Int
 
 from fedkin.clustering.kmeans import distinct_rows, kmeans_small
 from fedkin.core.client import Client, ClientRows
-from fedkin.core.client_engine import sums_by_row
 from fedkin.core.engine_protocols import ScoreSums
 from fedkin.core.errors import TaskError
 from fedkin.core.replies import Reply
 from fedkin.core.schema import MAX_COUNT, Array, Rows, Sums, floats, integers
 from fedkin.core.task import Task, chosen, each, setting, shared
 from fedkin.core.training import LocalTraining
+from fedkin.measures.distances import nearest_centre
 from fedkin.measures.mixture import log_softmax
 from fedkin.task_types.loss import targets_of
 from fedkin.task_types.task_type import TaskType
 from fedkin.tasks.embeddings import client_embeddings
-from fedkin.tasks.evaluate import Evaluate, refuse_counts, score_reply
+from fedkin.tasks.evaluate import Evaluate, refuse_counts, score_reply, score_reply_of_samples
 from fedkin.tasks.train import TrainingReply
 
 _MAX_LOSS = 1e30  # a larger loss cannot be true
@@ -147,8 +147,7 @@ class TrainKind(Task):
     def _samples(self, points: Float[np.ndarray, "s e"], row: int) -> Int[np.ndarray, "m"]:
         """The positions of a client's samples of the kind that it trains."""
         centres = self.centres[row, : self.known[row]]
-        usable = np.ones((1, len(centres)), bool)
-        return np.flatnonzero(nearest(points, centres, usable) == self.kind[row])
+        return np.flatnonzero(nearest_centre(points, centres) == self.kind[row])
 
     def check_reply(self, arrays: Mapping[str, np.ndarray]) -> None:
         if arrays["model_index"].size and arrays["model_index"].max() >= len(self.models):
@@ -185,7 +184,7 @@ class EvaluateRouted(Task):
     def compute(self, client: Client) -> dict[str, Any]:
         labels = client.samples(self.split)[1]
         points = client_embeddings(self, client, self.size, self.split)
-        index = nearest(points, self.centroids, self.usable)
+        index = nearest_centre(points, self.centroids, self.usable)
         scores = self._scores(index, lambda model: client.scores(model, self.split))
         by_sample, losses = _sample_scores(client.task_type, scores, labels)
         sums = np.array([column.sum() for column in by_sample], np.float64)
@@ -199,11 +198,10 @@ class EvaluateRouted(Task):
             labels = rows.data.y[np.concatenate([owned[int(c)] for c in clients])]
             points = np.concatenate(_points_of_rows(rows, clients, self.size, self.split))
             usable = np.repeat(self.usable[portion], sizes, axis=0)
-            index = nearest(points, self.centroids, usable)
+            index = nearest_centre(points, self.centroids, usable)
             scores = self._scores(index, self._scorer(rows, clients))
             by_sample, losses = _sample_scores(rows.data.task_type, scores, labels)
-            sums = np.stack([sums_by_row(column, sizes) for column in by_sample], axis=1)
-            yield portion, score_reply(ScoreSums(sums, sums_by_row(losses, sizes), sizes))
+            yield portion, score_reply_of_samples(by_sample, losses, sizes)
 
     def _scorer(
         self, rows: ClientRows, clients: Int[np.ndarray, "r"]
@@ -229,23 +227,6 @@ class EvaluateRouted(Task):
 
     def check_sums(self, arrays: Mapping[str, np.ndarray], counted: Sequence[int]) -> None:
         refuse_counts(self, arrays, counted)
-
-
-def nearest(
-    points: Float[np.ndarray, "t e"],
-    centres: Float[np.ndarray, "m e"],
-    usable: Bool[np.ndarray, "#t m"],
-) -> Int[np.ndarray, "t"]:
-    """The nearest usable centre of each point (the first of ties), by Euclid's distance.
-
-    Args:
-        points: points, one per row.
-        centres: centres, one per row.
-        usable: which centres each point, or all points, may use.
-    """
-    exact = points.astype(np.float64)
-    distances = np.stack([((exact - centre) ** 2).sum(axis=1) for centre in centres], axis=1)
-    return np.where(usable, distances, np.inf).argmin(axis=1)
 
 
 def _points_of_rows(

@@ -15,8 +15,8 @@ from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED
 from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData
+from fedkin.measures.distances import nearest_centre
 from fedkin.methods.fedrouter_kinds import FedRouterKindsState
-from fedkin.tasks.fedrouter import nearest
 from fedkin.tasks.train import train
 
 CLIENTS = 4
@@ -64,12 +64,11 @@ def test_texts_go_to_the_oracles_adapters(oracle: Callable[[str], dict[str, Any]
     (case,) = oracle("adapters")["fedrouter"]
     samples = np.array(case["samples"])
     centroids = np.array(case["global_centroids"])
-    every = np.ones((1, len(centroids)), bool)
-    assert nearest(samples, centroids, every).tolist() == case["global_mode"]
+    assert nearest_centre(samples, centroids).tolist() == case["global_mode"]
     for client, expected in case["local_mode"].items():
         usable = np.zeros((1, len(centroids)), bool)
         usable[0, case["adapter_of_local_cluster"][int(client)]] = True
-        assert nearest(samples, centroids, usable).tolist() == expected
+        assert nearest_centre(samples, centroids, usable).tolist() == expected
 
 
 def test_kinds_of_clients_are_clustered(run: fk.Run, data: FederatedData) -> None:

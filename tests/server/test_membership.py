@@ -297,6 +297,30 @@ def test_a_new_node_takes_part_a_round_after_its_handshake_and_is_not_waited_for
     np.testing.assert_array_equal(membership.online_clients(), [0, 1, 2])
 
 
+def test_rounds_begin_at_least_an_interval_apart() -> None:
+    transport, membership = started("a", "b", round_interval=60.0)
+    starts = [transport.clock.now]
+    for round, seconds in ((1, 7.0), (2, 100.0), (3, 0.0)):
+        transport.clock.sleep(seconds)
+        membership.begin_round(round)
+        starts.append(transport.clock.now)
+    assert starts == pytest.approx([0, 60, 160, 220])
+
+
+def test_a_node_that_comes_between_two_rounds_takes_part_in_the_next_one() -> None:
+    transport, membership = started("a", "b", round_interval=60.0)
+    transport.clock.at(10.0, lambda: transport.join(7, fake_node("new"), delay=8.0))
+    membership.begin_round(1)
+    np.testing.assert_array_equal(membership.online_clients(), [0, 1, 2])
+
+
+def test_a_run_that_is_interrupted_between_two_rounds_waits_no_longer() -> None:
+    transport, membership = started("a", "b", round_interval=3600.0)
+    membership.interrupted = lambda: transport.clock.now >= 20.0
+    membership.begin_round(1)
+    assert 20 <= transport.clock.now <= 21
+
+
 def test_a_new_node_is_sent_one_handshake() -> None:
     transport, membership = started("a")
     transport.join(7, fake_node("new"), delay=25.0)

@@ -37,6 +37,7 @@ from fedkin.run.federation_state import FederationState, server_state_file, writ
 from fedkin.run.folder.kept_label_statistics import read_label_statistics, write_label_statistics
 from fedkin.run.folder.lock import lock_file, owner_noted
 from fedkin.run.folder.run_folder import LABELS, TRANSFORM, holds_run, read_transform
+from fedkin.run.interruption import is_interrupted
 from fedkin.run.metrics.partial_rounds import scored_text
 from fedkin.run.run import Run
 from fedkin.run.trained.ingredients import Ingredients
@@ -227,6 +228,7 @@ class RemoteWorlds:
             signed=secret is not None and bool(secret.values.get("signed")),
         )
         self.membership.removed = removed
+        self.membership.interrupted = is_interrupted
         methods = [entry.made for entry in config.methods]
         self.membership.states = stated_needs(methods, config.option_entries)
         self._agreed: TableTransform | None = None  # the scaling of all sites, once it is known
