@@ -11,7 +11,6 @@ from flwr.serverapp import Grid, ServerApp
 
 from fedkin.config.server import load_server
 from fedkin.core.errors import ConfigError, FedkinError
-from fedkin.reporting.draw import draw
 from fedkin.run.run import Run
 from fedkin.server.deploy import deployment_folder as files
 from fedkin.server.deploy.log_files import log_to, log_to_file
@@ -68,5 +67,8 @@ def _serve(grid: Grid, context: Context) -> Run:
         removed=partial(removed_names, folder),
         checks=deployment_checks(folder),
     )
+    # Imports matplotlib and pandas, which a run that has not ended does without.
+    from fedkin.reporting.draw import draw
+
     draw(finished)
     return finished
