@@ -104,6 +104,11 @@ os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(PROGRAMS))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("MPLBACKEND", "agg")
 
+# XLA compiles for tests with fewer passes: most programs of tests run only a few times, and
+# compiling them took longer than all else. Processes that tests start inherit it.
+QUICK_COMPILING = "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=0"
+os.environ["XLA_FLAGS"] = f"{QUICK_COMPILING} {os.environ.get('XLA_FLAGS', '')}".strip()
+
 # Workers and the processes that tests start share the cores, so each of them computes matrix
 # products on one. Else threads that wait for each other take most of the time of small products.
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
