@@ -16,6 +16,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -105,9 +106,11 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("MPLBACKEND", "agg")
 
 # XLA compiles for tests with fewer passes: most programs of tests run only a few times, and
-# compiling them took longer than all else. Processes that tests start inherit it.
+# compiling them took longer than all else. Processes that tests start inherit it. An option that a
+# version of XLA does not know ends the process, and later versions lack the first one.
 QUICK_COMPILING = "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=0"
-os.environ["XLA_FLAGS"] = f"{QUICK_COMPILING} {os.environ.get('XLA_FLAGS', '')}".strip()
+if version("jaxlib").startswith("0.10."):
+    os.environ["XLA_FLAGS"] = f"{QUICK_COMPILING} {os.environ.get('XLA_FLAGS', '')}".strip()
 
 # Workers and the processes that tests start share the cores, so each of them computes matrix
 # products on one. Else threads that wait for each other take most of the time of small products.
@@ -214,6 +217,7 @@ _in_a_large_frame.__code__ = _in_a_large_frame.__code__.replace(co_stacksize=2**
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> object:
     """Run a test, with its fixtures, inside a large frame."""
+    type_checks.begin_test()
     return _in_a_large_frame(item, nextitem)
 
 
