@@ -34,7 +34,14 @@ TABLE = [
     "data.clients=1",
     'data.label_names=["ill", "well"]',
 ]
-RUN = ["method.name=fedavg", "run.against=[]", "local.epochs=1", f"run.rounds={LAST}"]
+RUN = [
+    "method.name=fedavg",
+    "run.against=[]",
+    "local.epochs=1",
+    f"run.rounds={LAST}",
+    # The test mostly waits for other things than rounds.
+    "federation.round_interval=2",
+]
 
 
 @pytest.fixture
