@@ -112,6 +112,9 @@ QUICK_COMPILING = "--xla_cpu_use_fusion_emitters=false --xla_backend_optimizatio
 if version("jaxlib").startswith("0.10."):
     os.environ["XLA_FLAGS"] = f"{QUICK_COMPILING} {os.environ.get('XLA_FLAGS', '')}".strip()
 
+# Ray gives its actors a low priority, with which they hardly run next to the workers.
+os.environ.setdefault("RAY_worker_niceness", "0")
+
 # Workers and the processes that tests start share the cores, so each of them computes matrix
 # products on one. Else threads that wait for each other take most of the time of small products.
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
