@@ -11,7 +11,9 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -100,7 +102,33 @@ def one_sample_clients(clients: int) -> FederatedData:
     )
 
 
-def go_on(folder: Path, clients: int, numbers: int, rounds: int) -> None:
+@dataclass
+class KillMoment:
+    """A call after each round that kills this process (SIGKILL) in the round after ``after``.
+
+    The moment does not depend on how fast the machine is.
+
+    Attributes:
+        after: round after which the process is killed; a later one, if a resumed run begins later.
+        share: the moment, as a share of the duration of the last round.
+    """
+
+    after: int
+    share: float
+    _last: float | None = None
+
+    def __call__(self, record: dict[str, Any]) -> None:
+        now = time.perf_counter()
+        if record["round"] >= self.after:
+            seconds = 0.0 if self._last is None else self.share * (now - self._last)
+            threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGKILL)).start()
+            self.after = sys.maxsize
+        self._last = now
+
+
+def go_on(
+    folder: Path, clients: int, numbers: int, rounds: int, moment: KillMoment | None = None
+) -> None:
     """Run to the end, from the start or from the folder's last checkpoint."""
     data = one_sample_clients(clients)
     fk.simulate(
@@ -110,21 +138,19 @@ def go_on(folder: Path, clients: int, numbers: int, rounds: int) -> None:
         rounds=rounds,
         cohort=clients,
         scoring=fk.Scoring(evaluate_every=rounds),
+        callbacks=moment or (),
         out=folder,
         resume=holds_run(folder),
     )
 
 
-def in_process(folder: Path, *settings: int, kill_after: float | None = None) -> int:
-    """Run in a new process, which is killed after some seconds; its exit code."""
+def in_process(folder: Path, *settings: int, moment: KillMoment | None = None) -> int:
+    """Run in a new process, which is killed at a moment; its exit code."""
     child = os.fork()
     if child == 0:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-        go_on(folder, *settings)
+        go_on(folder, *settings, moment=moment)
         os._exit(0)
-    if kill_after is not None:
-        time.sleep(kill_after)
-        os.kill(child, signal.SIGKILL)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
@@ -137,14 +163,12 @@ def killed_runs(folder: Path, *settings: int, kills: int = 10, seed: int = 0) ->
         kills: largest number of kills.
         seed: of the moments of the kills.
     """
-    start = time.perf_counter()
     assert in_process(folder / "whole", *settings) == 0
-    seconds = time.perf_counter() - start
     moments = np.random.default_rng(seed)
     killed = 0
     for _ in range(kills):
-        after = 0.2 + moments.random() * seconds / 2
-        killed += in_process(folder / "killed", *settings, kill_after=after) == -signal.SIGKILL
+        moment = KillMoment(after=int(moments.integers(settings[2])), share=moments.random())
+        killed += in_process(folder / "killed", *settings, moment=moment) == -signal.SIGKILL
     assert in_process(folder / "killed", *settings) == 0
     whole, resumed = (_arrays(folder / name / "checkpoints") for name in ("whole", "killed"))
     return killed, whole.keys() == resumed.keys() and all(
