@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from fedkin.analysis.jobs import Job, Outcome, work
 from fedkin.core.errors import ConfigError
 from fedkin.run.interruption import SIGNALS, raise_if_interrupted
-from fedkin.simulation.one_core import ONE_CORE
+from fedkin.simulation.one_core import one_core_variables
 
 SECONDS_TO_END = 5
 POLL = 0.2  # seconds between checks for a signal
@@ -172,10 +172,9 @@ def _stop(pool: ProcessPoolExecutor) -> None:
 @contextmanager
 def _one_core() -> Iterator[None]:
     """Context manager in which new processes use one core each."""
-    before = {name: os.environ.get(name) for name in ONE_CORE}
-    os.environ |= ONE_CORE | {
-        "XLA_FLAGS": f"{before['XLA_FLAGS'] or ''} {ONE_CORE['XLA_FLAGS']}".strip()
-    }
+    variables = one_core_variables()
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ |= variables
     try:
         yield
     finally:

@@ -18,7 +18,7 @@ from typing import Any
 from fedkin.analysis.jobs import Job, Outcome, work
 from fedkin.core.errors import ConfigError
 from fedkin.run.interruption import raise_if_interrupted
-from fedkin.simulation.one_core import ONE_CORE
+from fedkin.simulation.one_core import one_core_variables
 from fedkin.simulation.ray.pool import Cluster, check_versions, versions
 
 _POLL = 0.2  # seconds between checks for a signal
@@ -44,7 +44,7 @@ def run_on_cluster(
     originals = {job.out: original for job, original in zip(left, jobs, strict=True)}
     deaths = Counter[Path]()
     runner = ray.remote(
-        num_cpus=1, scheduling_strategy="SPREAD", runtime_env={"env_vars": ONE_CORE}
+        num_cpus=1, scheduling_strategy="SPREAD", runtime_env={"env_vars": one_core_variables()}
     )(_Runner)
     idle = [runner.remote() for _ in range(min(len(left), workers or cluster.total_cores))]
     running: dict[Any, tuple[Job, Any]] = {}

@@ -25,7 +25,6 @@ from fedkin.config.comparison import load
 from fedkin.core.errors import CheckpointError, ConfigError
 from fedkin.methods.fedavg import FedAvg
 from fedkin.run.stopping import STOP
-from fedkin.simulation.one_core import ONE_CORE
 from tests.analysis.test_repeat import NEVER_THE_SAME, same, settings
 
 QUICK = ["data.clients=6", "run.rounds=2", "run.cohort=3", "local.epochs=1"]
@@ -90,7 +89,7 @@ def test_one_that_fails_or_dies_is_named_and_the_others_go_on(
     failed = {key[1]: reason for key, reason in found.failed.items()}
     assert "the run's process died" in failed["Dies"] and "clusters" in failed["IFCA"]
     assert sorted(told) == ["Dies", "FedAvg", "FedProx"]  # IFCA is refused before the first run
-    assert ONE_CORE["XLA_FLAGS"] not in os.environ.get("XLA_FLAGS", "")
+    assert "xla_cpu_multi_thread_eigen" not in os.environ.get("XLA_FLAGS", "")
 
 
 def test_stopped_processes_end_and_the_comparison_goes_on(tmp_path: Path) -> None:
@@ -217,6 +216,7 @@ def test_the_environment_is_as_before_afterwards(monkeypatch: pytest.MonkeyPatch
     with parallel_runs._one_core():
         assert os.environ["NPROC"] == "1" and os.environ["XLA_FLAGS"].split() == [
             "--xla_own=1",
-            *ONE_CORE["XLA_FLAGS"].split(),
+            "--xla_force_host_platform_device_count=1",
+            "--xla_cpu_multi_thread_eigen=false",
         ]
     assert os.environ["XLA_FLAGS"] == "--xla_own=1" and "NPROC" not in os.environ

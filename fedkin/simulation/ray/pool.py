@@ -29,7 +29,7 @@ from fedkin.core.errors import ConfigError, DataError, MissingExtra, WorkerError
 from fedkin.core.train_call import TrainCall
 from fedkin.data.federated import FederatedData
 from fedkin.data.packed import open_packed
-from fedkin.simulation.one_core import ONE_CORE
+from fedkin.simulation.one_core import one_core_variables
 from fedkin.simulation.run_rows import RowReplies
 from fedkin.simulation.workers import AnyModel, worker_factory
 
@@ -179,7 +179,7 @@ class ActorPool:
             options["num_gpus"] = cluster.gpus
         # A machine may have several actors, each with one core.
         if cluster.cores == 1:
-            options["runtime_env"] = {"env_vars": ONE_CORE}
+            options["runtime_env"] = {"env_vars": one_core_variables()}
         self._kind = self.ray.remote(**options)(_Actor)
         for _ in range(cluster.actors):
             self._add()
