@@ -282,7 +282,7 @@ def test_one_process_at_a_time_runs_the_missing_runs(tmp_path: Path) -> None:
 def command(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> Workbench:
     """``python -m papers`` on the workbench."""
     monkeypatch.setattr(program, "RESULTS", bench.folder)
-    monkeypatch.setattr(program, "write", lambda docs: bench.started.append("page"))
+    monkeypatch.setattr(program, "write", lambda docs, tables: bench.started.append("page"))
     return bench
 
 
