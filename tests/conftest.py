@@ -16,7 +16,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -104,13 +103,6 @@ PROGRAMS = KEPT if os.environ.get("CI") else ROOT / ".pytest_cache" / "jax"
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(PROGRAMS))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("MPLBACKEND", "agg")
-
-# XLA compiles for tests with fewer passes: most programs of tests run only a few times, and
-# compiling them took longer than all else. Processes that tests start inherit it. An option that a
-# version of XLA does not know ends the process, and later versions lack the first one.
-QUICK_COMPILING = "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=0"
-if version("jaxlib").startswith("0.10."):
-    os.environ["XLA_FLAGS"] = f"{QUICK_COMPILING} {os.environ.get('XLA_FLAGS', '')}".strip()
 
 # Ray gives its actors a low priority, with which they hardly run next to the workers.
 os.environ.setdefault("RAY_worker_niceness", "0")
