@@ -1,9 +1,6 @@
 """Checks of types in tests: by jaxtyping with beartype where a signature has the shape of an array,
 and by beartype alone elsewhere, which takes a sixth of the time of a call.
 
-The first 20 calls of a function in each test are checked. A check of every call took a fifth of the
-time of all tests, and the later calls of a test are mostly like its first ones.
-
 The check of a function is built at its first call: to build those of all functions takes seconds in
 each process, and most processes call few of them. The shapes of NumPy arrays are compared here,
 because jaxtyping copies all known sizes at each comparison. jaxtyping itself decides about all
@@ -12,6 +9,7 @@ other arrays, and about every array that does not fit.
 
 from __future__ import annotations
 
+import builtins
 import functools
 import inspect
 import sys
@@ -32,7 +30,6 @@ _beartype: Callable[..., Any] = beartype(conf=BeartypeConf(violation_type=jaxtyp
 _jaxtyped = jaxtyping.jaxtyped
 _ARRAY_TYPES: Any = type(jaxtyping.AbstractArray)
 _checked_by_jaxtyping: Callable[[Any, Any], bool] = _ARRAY_TYPES.__instancecheck__
-CALLS = 20  # of a function in each test, which are checked
 
 
 def use() -> None:
@@ -43,6 +40,7 @@ def use() -> None:
     """
     jaxtyping.jaxtyped = _checked  # type: ignore[assignment]
     _ARRAY_TYPES.__instancecheck__ = is_array_of
+    _use_setting()
     # Python 3.12 stores the attributes of a protocol. 3.11 collects them at every check.
     if sys.version_info < (3, 12):
         attributes = typing._get_protocol_attrs  # type: ignore[attr-defined]
@@ -70,31 +68,30 @@ def _is_checked(function: Any) -> bool:
 
 
 def _checked_from_first_call(function: FunctionType, typechecker: Any) -> Callable[..., Any]:
-    """A function whose first calls in each test are checked, unless jaxtyping's setting turns
-    checks off."""
+    """A function with checks that jaxtyping's setting can turn off, as its own."""
     check = _Check(function, typechecker)
 
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        if not check.left:
-            return function(*args, **kwargs)
-        return check.called(args, kwargs)
+    # Without variables of this function: its code can then be replaced.
+    def call(*args: Any, __check: _Check = check, **kwargs: Any) -> Any:
+        return __check.called(args, kwargs)
 
+    check.call = functools.update_wrapper(call, function)
     return call
 
 
 class _Check:
     """The check of a function, which is built at the first call.
 
-    Attributes:
-        left: number of calls in the present test that are still checked.
+    From then on the function has the code of its check: another call of Python for each call took
+    a third of the time of tests with many short functions.
     """
 
     def __init__(self, function: FunctionType, typechecker: Any) -> None:
         self.function = function
         self.typechecker = typechecker
         self.checked: Any = None
-        self.left = CALLS
+        self.can_be_taken = False
+        self.call: Any = None
 
     def called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call the function, checked or not."""
@@ -105,20 +102,44 @@ class _Check:
             if _names_a_replacement(self.function, hints):
                 return self.function(*args, **kwargs)
             self.checked = with_checks(self.function, self.typechecker, hints)
-        if self.left == CALLS:
-            _called_in_this_test.append(self)
-        # Threads may call the function at the same time.
-        self.left = max(0, self.left - 1)
+            self.can_be_taken = _can_be_taken(self.checked)
+        if self.can_be_taken:
+            # In this order, as another thread may call the function in between.
+            self.call.__kwdefaults__ = self.call.__kwdefaults__ | self.checked.__kwdefaults__
+            self.call.__code__ = self.checked.__code__
+            _with_code_of_checks.append(self.call)
         return self.checked(*args, **kwargs)
 
 
-_called_in_this_test: list[_Check] = []
+_FIRST_CODE = _checked_from_first_call(lambda: None, None).__code__  # type: ignore[attr-defined]
+_with_code_of_checks: list[Any] = []
 
 
-def begin_test() -> None:
-    """Check the first calls of every function again."""
-    while _called_in_this_test:
-        _called_in_this_test.pop().left = CALLS
+def _can_be_taken(checked: Any) -> bool:
+    """Whether a function does the same with its code and its defaults by keyword in another
+    function of this module."""
+    code = checked.__code__
+    if code.co_freevars or checked.__defaults__ or checked.__kwdefaults__ is None:
+        return False
+    # What beartype needs are defaults by keyword. It names Python's own functions, and a
+    # dictionary's ``get``.
+    return checked.__globals__ is globals() or all(
+        name == "get" or hasattr(builtins, name) for name in code.co_names
+    )
+
+
+def _use_setting() -> None:
+    """When jaxtyping's setting turns checks off, functions have their first code again, which asks
+    for the setting."""
+    settings: Any = type(jaxtyping.config)
+    off = [jaxtyping.config.jaxtyping_disable]
+
+    def set_off(_: Any, value: bool) -> None:
+        off[0] = value
+        while value and _with_code_of_checks:
+            _with_code_of_checks.pop().__code__ = _FIRST_CODE
+
+    settings.jaxtyping_disable = property(lambda _: off[0], set_off)
 
 
 def with_checks(
@@ -181,14 +202,15 @@ def _in_one_scope(checked: Callable[..., Any]) -> Callable[..., Any]:
     ``jaxtyped`` with a ``typechecker`` does this too, but it checks all arguments twice.
     """
 
-    def call(*args: Any, **kwargs: Any) -> Any:
+    # Without variables of this function, as its code is taken by another one.
+    def call(*args: Any, __checked: Callable[..., Any] = checked, **kwargs: Any) -> Any:
         try:
             scopes = _shape_storage.memo_stack
         except AttributeError:  # the first one of this thread
             scopes = _shape_storage.memo_stack = []
         scopes.append(({}, {}, {}, {}))
         try:
-            return checked(*args, **kwargs)
+            return __checked(*args, **kwargs)
         finally:
             scopes.pop()
 

@@ -3,6 +3,7 @@ schedules."""
 
 from __future__ import annotations
 
+import jaxtyping
 import pytest
 
 from tests.deterministic import federation, peer_federation, peer_schedule, schedule
@@ -10,6 +11,16 @@ from tests.deterministic.kept_seeds import KEPT, KEPT_PEERS
 from tests.deterministic.shrinking import find, find_kill, find_ledgers, find_options, find_peers
 
 _PART = 25
+
+
+@pytest.fixture(autouse=True)
+def _types_are_checked_in_first_parts(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other parts call the same functions. Without checks of types they take half the time."""
+    parameters = request.node.callspec.params if hasattr(request.node, "callspec") else {}
+    if parameters.get("part", 0) > 0:
+        monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
 
 
 @pytest.mark.parametrize("part", range(12))

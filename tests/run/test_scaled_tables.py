@@ -233,7 +233,7 @@ def test_a_folder_keeps_the_scaling_if_the_file_has_changed(configured: list[str
 
 def test_a_folder_without_scaling_stays_without(configured: list[str]) -> None:
     """Earlier versions did not scale tables, and stored no option about it."""
-    # No clusters: columns of such different scales leave fewer different updates than clusters.
+    # One model: on unscaled columns there can be fewer different updates than clusters.
     changes = ["data.scale=none", "data.rename={}", "method.name=fedavg"]
     unscaled = configuration.load(None, [*configured, *changes])
     execute(unscaled, out=Path("run"))
