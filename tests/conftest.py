@@ -204,8 +204,8 @@ def _in_a_large_frame(item: pytest.Item, nextitem: pytest.Item | None) -> object
 
 # Python keeps the frames of its functions in pieces of 2,048 numbers. A loop that begins at the end
 # of a piece calls each of its functions in a new piece, which the system gives and takes back at
-# every call: a quarter of the time of tests/run. A larger frame makes its own piece, and the frames of
-# the test fit into the rest of it.
+# every call: a quarter of the time of tests/run. A larger frame makes its own piece, and the frames
+# of the test fit into the rest of it.
 _in_a_large_frame.__code__ = _in_a_large_frame.__code__.replace(co_stacksize=2**17)
 
 
