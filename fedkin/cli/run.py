@@ -108,7 +108,7 @@ def run_command(
             return _show_seeds(repeated, folder, as_json)
         with _resumable(folder):
             run = _execute(config, folder, resume is not None, track or [])
-        _show(run, folder, as_json, demo=not (given or resume))
+        _show(run, folder, as_json, config, demo=not (given or resume))
 
 
 def _refuse_parallel(jobs: int | None, engine: str | None) -> None:
@@ -177,12 +177,14 @@ def _show_seeds(repeated: RepeatedRuns, folder: Path, as_json: bool) -> None:
     _exit_of_failed([run.summary() for run in runs])
 
 
-def _show(run: Run, folder: Path, as_json: bool, demo: bool) -> None:
+def _show(run: Run, folder: Path, as_json: bool, config: RunConfig, demo: bool) -> None:
     """Print the table of methods and the next commands, draw the figure, and print the summary as
     JSON if requested."""
     from fedkin.reporting.narrow_tables import fit
     from fedkin.reporting.progress import LESS_NEEDED, table
+    from fedkin.reporting.scoring_share import scoring_note
     from fedkin.reporting.terminal import plain_console
+    from fedkin.run.folder.run_folder import TIMINGS, read_records
     from fedkin.run.run_repr import names_by_position
 
     against = {name: other.summary() for name, other in run.against.items()}
@@ -190,6 +192,8 @@ def _show(run: Run, folder: Path, as_json: bool, demo: bool) -> None:
     console = plain_console(stderr=as_json)
     methods = table(summaries, names_by_position(run.client_columns), run.measures)
     console.print(fit(methods, console, LESS_NEEDED))
+    if note := scoring_note(read_records(folder, TIMINGS), config.run, len(run.assignment)):
+        console.print(f"note: {note}", soft_wrap=True)
     _draw(run, folder, console)
     console.print(f"run: {folder}", soft_wrap=True)
     _suggest(folder, console, demo)
