@@ -2,10 +2,10 @@
 
     python -m benchmarks.scoring [--turns 5] [--write]
 
-Clients are as many and as large as in FlexCFL's Table II, and a tenth of their samples are test
-samples. A round trains 20 of them for ten epochs in batches of 10. Rounds, scoring all clients and
-scoring a sample take turns. The sample is the one that ``fedkin run`` suggests after a long run. A
-share is of the time of the round: the median over the turns, and their range.
+Clients are as many as in FlexCFL's Table II, with the same mean size, and a tenth of their samples
+are test samples. A round trains 20 of them for ten epochs in batches of 10. Rounds, scoring all
+clients and scoring a sample take turns. The sample is the one that ``fedkin run`` suggests after a
+long run. A share is of the time of the round: the median over the turns, and their range.
 """
 
 from __future__ import annotations
