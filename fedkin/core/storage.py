@@ -141,18 +141,26 @@ def toml_text(path: Path) -> str:
     return content.decode("utf-8-sig", "surrogateescape")
 
 
-def write_atomic(path: Path, content: bytes | str) -> None:
+def write_atomic(path: Path, content: bytes | str, mode: int | None = None) -> None:
     """Write a whole file atomically: a reader sees the old or the new content.
 
     The content is written to a hidden temporary file next to the target and synced. Then the
     temporary file is renamed over the target, and the folder is synced. A process killed in between
     leaves at most the temporary file, which the next write of the same name replaces.
 
-    Raises StorageError for a full disk or a folder that cannot be written.
+    Args:
+        path: the file.
+        content: its new content.
+        mode: the file's permissions, such as 0o600 for a secret; None for those of any new file.
+
+    Raises:
+        StorageError: the disk is full, or the folder cannot be written.
     """
     part = path.with_name(f".{path.name}.part")
     with storage_errors(path):
         try:
+            if mode is not None:
+                _create(part, mode)
             with file_system.open(part, "wb") as file:
                 _write(
                     file,
@@ -167,6 +175,13 @@ def write_atomic(path: Path, content: bytes | str) -> None:
             raise
         with suppress(OSError):  # not every file system supports this, and the file is in place
             file_system.sync(path.parent)
+
+
+def _create(path: Path, mode: int) -> None:
+    """Create an empty file with these permissions, in place of any file. So its content is never
+    readable by others, not even while it is written."""
+    path.unlink(missing_ok=True)
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode))
 
 
 def append_line(path: Path, line: str) -> None:

@@ -4,7 +4,7 @@ certificate."""
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,8 +66,9 @@ def init_federation(
         The peers' configuration files.
 
     Raises:
-        ConfigError: the number of peers, the port or a setting is invalid, or existing peers use
-            certificates and the new ones do not (or the other way round).
+        ConfigError: the number of peers, the port or a setting is invalid; existing peers use
+            certificates and the new ones do not (or the other way round); or a peer's file of
+            access rules is not plain JSON. Then no file is written.
         StorageError: a file cannot be written.
         MissingExtra: ``cryptography`` is not installed.
     """
@@ -97,13 +98,17 @@ def init_federation(
     # Check all configurations before any file is written.
     for raw in raws.values():
         peer.from_dict(raw)
+    options = _options_of_members(folder, names) if tls else {}
     with storage_errors(folder):
-        for name, raw in raws.items():
+        for name in names:
             (folder / name).mkdir(parents=True, exist_ok=True)
+        # The configurations come last: a folder with peers, but without an authority, is one of
+        # peers without certificates.
+        if tls:
+            _write_certificates(folder, federation, options)
+        for name, raw in raws.items():
             if not (folder / name / CONFIG).exists():
                 write_atomic(folder / name / CONFIG, tomli_w.dumps(raw))
-        if tls:
-            _write_certificates(folder, federation, names)
     return [folder / name / CONFIG for name in names]
 
 
@@ -134,55 +139,91 @@ def _raw_config(
             "zenoh": RULES,
             "tls": {"ca": CA, "certificate": CERTIFICATE, "key": KEY},
         }
-    for text in settings:
-        section, key, value = parse_override(text)
-        raw.setdefault(section, {})
+    changes = _by_section(settings)
+    for section, values in changes.items():
         # If the user chooses another method (or data set, model), the trial's options for its own
         # choice do not apply.
-        if section in TRIAL and key == "name" and value != TRIAL[section]["name"]:
-            raw[section] = {}
-        raw[section][key] = value
+        name_of_trial = TRIAL.get(section, {}).get("name")
+        is_same_choice = values.get("name", name_of_trial) == name_of_trial
+        defaults = raw.get(section, {}) if is_same_choice else {}
+        raw[section] = {**defaults, **values}
     # The model of the trial is for its data. The default depends on the labels of the user's data.
-    is_model_given = any(text.startswith("model.") for text in settings)
-    if raw["data"].get("name") != TRIAL["data"]["name"] and not is_model_given:
+    if raw["data"].get("name") != TRIAL["data"]["name"] and "model" not in changes:
         raw.pop("model")
     return raw
 
 
-def _write_certificates(folder: Path, federation: str, names: list[str]) -> None:
+def _by_section(settings: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """The user's settings by section and key. Raises ConfigError for a text that is no setting."""
+    changes: dict[str, dict[str, Any]] = {}
+    for text in settings:
+        section, key, value = parse_override(text)
+        changes.setdefault(section, {})[key] = value
+    return changes
+
+
+def _options_of_members(folder: Path, names: list[str]) -> dict[str, dict[str, Any]]:
+    """The Zenoh options of every peer that has a certificate or gets one, by its name.
+
+    Args:
+        folder: folder with the peers' folders.
+        names: names of the peers of this call of ``init_federation``; the folder may hold earlier
+            peers too.
+
+    Raises:
+        ConfigError: a file with options cannot be read.
+    """
+    earlier = (path.parent.name for path in folder.glob(f"*/{CERTIFICATE}"))
+    members = sorted({*names, *earlier})
+    return {name: _read_options(folder / name / RULES) for name in members}
+
+
+def _write_certificates(
+    folder: Path, federation: str, options: Mapping[str, dict[str, Any]]
+) -> None:
     """Write keys and certificates for the peers that have none, and access rules for all peers.
 
     Args:
         folder: folder with the peers' folders.
         federation: name of the federation.
-        names: names of the peers of this call of ``init_federation``; the folder may hold earlier
-            peers too.
+        options: the present Zenoh options of each peer, by its name; the access rules are added.
     """
     if (folder / CA).exists():
         authority = Authority.load(folder / CA, folder / CA_KEY)
     else:
         authority = Authority.new(federation)
         authority.save(folder / CA, folder / CA_KEY)
-    members = sorted({*names, *(path.parent.name for path in folder.glob(f"*/{CERTIFICATE}"))})
-    for name in members:
+    rules = access_rules(federation, list(options))
+    for name, own_options in options.items():
         member = folder / name
         if not (member / CERTIFICATE).exists():
             certificate, key = authority.member(name)
             write_secret(member / KEY, key)
             write_public(member / CERTIFICATE, certificate)
         write_public(member / CA, (folder / CA).read_bytes())
-        rules = _read_rules(member / RULES) | access_rules(federation, members)
-        write_public(member / RULES, json.dumps(rules, indent=1).encode())
+        write_atomic(member / RULES, json.dumps(own_options | rules, indent=1))
 
 
-def _read_rules(path: Path) -> dict[str, Any]:
-    """The Zenoh options in a peer's file of access rules, which the user may have extended; an
-    empty dict if the file is missing or not plain JSON."""
+def _read_options(path: Path) -> dict[str, Any]:
+    """The Zenoh options in a peer's file of access rules, to which the user may have added some;
+    empty if there is no file.
+
+    Raises ConfigError for a file that is not plain JSON, because its options would be lost when the
+    access rules are written again.
+    """
     try:
-        rules = json.loads(path.read_text())
-    except (FileNotFoundError, ValueError):
+        options = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
         return {}
-    return rules if isinstance(rules, dict) else {}
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"{path} cannot be read: {error}; this command writes its access rules again and keeps "
+            "its other options, so make it plain JSON (no comments, no trailing commas), or remove "
+            "it for a new one"
+        ) from error
+    if not isinstance(options, dict):
+        raise ConfigError(f"{path}: expected an object {{...}} with options of Zenoh; remove it")
+    return options
 
 
 def access_rules(federation: str, names: Sequence[str]) -> dict[str, Any]:

@@ -11,8 +11,15 @@ from fedkin.config.schema import error_context
 from fedkin.p2p.peer import Peer, check_peer
 from fedkin.p2p.peer_folder import PeerFolder
 from fedkin.p2p.zenoh_transport import ZenohTransport
-from fedkin.security.signatures import Signer
+from fedkin.security.signatures import FileKeys, Signer
 from fedkin.simulation.engine import SimulatedWorld
+
+TLS_KEYS = FileKeys(
+    authority="network.tls.ca",
+    certificate="network.tls.certificate",
+    private="network.tls.key",
+    cure="fedkin peer init --tls makes it if it is missing",
+)
 
 
 def build_peer(
@@ -42,7 +49,13 @@ def build_peer(
     memory = storage.restore(world.spec.parameters)
     signer = None
     if tls:
-        signer = Signer(settings.name, Path(tls.ca), Path(tls.certificate), Path(tls.key))
+        signer = Signer(
+            name=settings.name,
+            authority=Path(tls.ca),
+            certificate=Path(tls.certificate),
+            key=Path(tls.key),
+            keys=TLS_KEYS,
+        )
     method = config.method.made
     transport = ZenohTransport(settings.federation, settings.name, network, world.spec.parameters)
     try:

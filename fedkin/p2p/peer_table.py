@@ -22,6 +22,8 @@ _REASONS = {
     "archive": "sent an archive that cannot be decoded",
     "fields": "sent a header with missing or wrong entries",
     "federation": "replied for another federation",
+    "labels": "has labels of another task type, loss or scale",
+    "backbone": "has a backbone with other weights",
     "sender": "had another peer reply in its name",
     "signature": "sent a message without a valid signature",
     "certificate": "sent a certificate that does not belong to it",

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fedkin.core.errors import ConfigError, StorageError
+from fedkin.core.object_repr import shell_command
 from fedkin.core.storage import storage_errors, user_path, write_atomic
 from fedkin.removal.experiment import Recorded
 from fedkin.removal.forgotten import Forgotten, record_of
@@ -71,7 +72,8 @@ def forget(
         ConfigError: a client is unknown or took no part; the run has real sites, or options that
             cannot be repeated; or its objects cannot be rebuilt.
         CheckpointError: the data or the model are not those of the run.
-        StorageError: the folder cannot be written, or holds a run.
+        StorageError: the folder cannot be written, or holds a run; or a process was killed while it
+            replaced the recorded run, which is still next to its folder.
 
     Examples:
         >>> import fedkin as fk
@@ -81,7 +83,7 @@ def forget(
         >>> len(done.record["clients_with_another_model"])
         5
     """
-    loaded = run if isinstance(run, Run) else Run.load(run)
+    loaded = run if isinstance(run, Run) else recorded_run(run)
     target = _target(loaded, out, replace)
     recorded, plan = prepare(loaded, clients, every_cluster)
     with folder_lock(target), interruptible(), _work_folder(target) as work:
@@ -102,6 +104,22 @@ def forget(
             return Forgotten(dataclasses.replace(after, folder=None, made_of=parts), record)
         _move(work, target, replace)
         return Forgotten(dataclasses.replace(after, folder=target, made_of=parts), record)
+
+
+def recorded_run(folder: str | Path) -> Run:
+    """The run in a folder.
+
+    Raises StorageError if a process was killed while it replaced this run, so that the run is still
+    next to its folder; the other errors are those of ``Run.load``.
+    """
+    path = user_path(folder)
+    before = _place_before(path)
+    if not path.exists() and before.exists():
+        raise StorageError(
+            f"{path} is missing: a process was killed while it replaced this run, which is now in "
+            f"{before}; move it back: {shell_command('mv', before, path)}"
+        )
+    return Run.load(path)
 
 
 def prepare(
@@ -193,11 +211,11 @@ def _target(run: Run, out: str | Path | None, replace: bool) -> Path | None:
 def _work_folder(target: Path | None) -> Iterator[Path]:
     """A folder next to the target in which the replay is written. It is removed at the end, so that
     an interrupted replay leaves nothing behind."""
-    parent = None if target is None else target.absolute().parent
-    if parent is not None:
-        with storage_errors(parent):
-            parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".forget-", dir=parent) as name:
+    parent = Path(tempfile.gettempdir()) if target is None else target.absolute().parent
+    with storage_errors(parent):
+        parent.mkdir(parents=True, exist_ok=True)
+        work = tempfile.TemporaryDirectory(prefix=".forget-", dir=parent)
+    with work as name:
         yield Path(name)
 
 

@@ -70,10 +70,6 @@ class RecordedRun:
         """The cohorts that were drawn again so far, by round."""
         return {}
 
-    def clusters_of_cohort(self, round: int) -> Int[np.ndarray, "n"]:
-        """The cluster of each client of a round's cohort after that round."""
-        return self.assignments[round][self.cohort(round)]
-
     @cached_property
     def kept(self) -> list[int]:
         """Rounds of which the run's folder has a checkpoint, ascending; without the last round,

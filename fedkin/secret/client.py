@@ -149,9 +149,8 @@ class Group:
         return content.digest()
 
     def pair(self, other: int) -> bytes:
-        """The context from which this client and another client derive common keys: bytes that name
-        the sum and both clients, the lower number first, so that both use the same bytes."""
-        return self.about + f" {min(self.me, other)} {max(self.me, other)}".encode()
+        """The context from which this client and another client derive common keys."""
+        return pair_context(self.about, self.me, other)
 
     def between(self, sender: int, receiver: int) -> bytes:
         """The context with which a sender encrypts its shares for a receiver."""
@@ -315,13 +314,27 @@ def mask_private(mask_seed: bytes, about: bytes) -> bytes:
     return keys.derived(mask_seed, "mask key", about, KEY)
 
 
+def pair_context(about: bytes, one: int, other: int) -> bytes:
+    """The context from which two clients derive common keys.
+
+    These bytes name the sum and both clients. The lower number comes first, so that both clients
+    use the same bytes.
+
+    Args:
+        about: names of the run, the round and the group.
+        one: number of one client.
+        other: number of the other client.
+    """
+    return about + f" {min(one, other)} {max(one, other)}".encode()
+
+
 def pair_mask(private: bytes, public: bytes, pair: bytes) -> bytes:
     """The key of the mask that two clients have in common.
 
     Args:
         private: one client's key for masks.
         public: the other client's public key for masks.
-        pair: the context of the two clients, as ``Group.pair`` returns it.
+        pair: the context of the two clients, from ``pair_context``.
     """
     return keys.derived(keys.agreed(private, public), "pair", pair)
 

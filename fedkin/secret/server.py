@@ -222,7 +222,7 @@ class Exchange:
         masked_with_it = its_holders[self.answered[its_holders] & self.partners[position]]
         for other in masked_with_it:
             number = int(self.clients[other])
-            pair = self.about + f" {min(gone, number)} {max(gone, number)}".encode()
+            pair = client.pair_context(self.about, gone, number)
             key = client.pair_mask(private, self.announced[other, :KEY].tobytes(), pair)
             # The other client has added the mask if its number is lower, otherwise subtracted it.
             keys.add_mask(total, key, -1 if number < gone else 1)

@@ -41,16 +41,11 @@ def sign(identity: Identity | None, group: Group) -> UInt8[np.ndarray, "S"]:
         MaskingError: the client has no identity, or its certificate is longer than any certificate
             from fedkin.
     """
-    if identity is None:
-        raise MaskingError(
-            "secret.signed needs a certificate of this site: set sign_certificate and the other "
-            "sign_ options in [client]"
-        )
-    name = identity.name.encode()
-    signer = identity.signer
+    name, signer = _required(identity)
     signature = signer.sign(_content(group, 0))
-    lengths = _LENGTHS.pack(len(name), len(signature), len(signer.certificate))
-    text = lengths + name + signature + signer.certificate
+    name_bytes = name.encode()
+    lengths = _LENGTHS.pack(len(name_bytes), len(signature), len(signer.certificate))
+    text = lengths + name_bytes + signature + signer.certificate
     if len(text) > SIGNATURE:
         raise MaskingError(
             f"this site's certificate has {len(signer.certificate)} bytes, but certificate, name "
@@ -73,17 +68,13 @@ def check_signed(
     Raises:
         MaskingError: a signature does not verify, or two holders have the same name.
     """
-    if identity is None:
-        raise MaskingError(
-            "secret.signed needs a certificate of this site: set sign_certificate and the other "
-            "sign_ options in [client]"
-        )
+    own = _required(identity)
     names = []
     for row in np.flatnonzero(group.present):
         number = int(group.holders[row])
         try:
             name, signature, certificate = _parts(signatures[row].tobytes())
-            identity.signer.check(name, certificate, signature, _content(group, int(row)))
+            own.signer.check(name, certificate, signature, _content(group, int(row)))
         except (FedkinError, ValueError, struct.error) as error:
             detail = error.detail if isinstance(error, SignatureError) else str(error)
             raise MaskingError(f"the key of client {number} does not verify: {detail}") from error
@@ -92,6 +83,16 @@ def check_signed(
         raise MaskingError(
             "two clients have the same name: signed sums need sites with one client each"
         )
+
+
+def _required(identity: Identity | None) -> Identity:
+    """An identity that signed sums need. Raises MaskingError without one."""
+    if identity is None:
+        raise MaskingError(
+            "secret.signed needs a certificate of this site: set sign_certificate and the other "
+            "sign_ options in [client]"
+        )
+    return identity
 
 
 def _content(group: Group, row: int) -> bytes:

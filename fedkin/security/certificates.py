@@ -10,20 +10,22 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedkin.core.errors import ConfigError, MissingExtra
+from fedkin.core.storage import write_atomic
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+    from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
     from cryptography.x509 import Certificate
 
 # Number of days for which certificates are valid.
 AUTHORITY_DAYS = 3650
 MEMBER_DAYS = 825
+_RESTORE = "restore it from a copy, because other certificates are signed with this authority"
 
 
 class Authority:
@@ -64,13 +66,22 @@ class Authority:
     def load(cls, certificate: Path, key: Path) -> Authority:
         """Read an authority from the files that ``save`` wrote. Raises ConfigError if one of the
         files cannot be read."""
-        return cls(read_certificate(certificate, "authority"), read_key(key, "authority"))
+        return cls(
+            read_certificate(certificate, where="authority", cure=_RESTORE),
+            read_key(key, where="authority", cure=_RESTORE),
+        )
 
     def save(self, certificate: Path, key: Path) -> None:
         """Write the authority's certificate and private key to files. Only the files' owner can
-        read the key."""
-        write_public(certificate, _pem(self.certificate))
+        read the key.
+
+        The key is written first: if the certificate exists, so does its key. A process that is
+        killed in between leaves a key without a certificate, and the next call replaces it.
+
+        Raises StorageError if a file cannot be written.
+        """
         write_secret(key, _pem_key(self._key))
+        write_public(certificate, _pem(self.certificate))
 
     def member(self, name: str, addresses: Sequence[str] = ()) -> tuple[bytes, bytes]:
         """A new certificate for a member, and its private key, both in PEM format.
@@ -98,14 +109,14 @@ class Authority:
 
 
 def write_public(path: Path, content: bytes) -> None:
-    """Write a file that all users may read."""
-    path.write_bytes(content)
+    """Write a whole file that all users may read. Raises StorageError if that fails."""
+    write_atomic(path, content)
 
 
 def write_secret(path: Path, content: bytes) -> None:
-    """Write a file that only its owner may read (created with mode 600)."""
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(content)
+    """Write a whole file that only its owner may read (mode 600, whatever the file had before).
+    Raises StorageError if that fails."""
+    write_atomic(path, content, mode=0o600)
 
 
 def _builder(name: Any, issuer: Any, key: Any, days: int) -> Any:
@@ -153,53 +164,77 @@ def _pem_key(key: EllipticCurvePrivateKey) -> bytes:
     return key.private_bytes(s.Encoding.PEM, s.PrivateFormat.PKCS8, s.NoEncryption())
 
 
-def read_certificate(path: Path, where: str) -> Certificate:
+def read_certificate(path: Path, where: str, cure: str) -> Certificate:
     """Read a certificate in PEM format.
 
     Args:
         path: path of the file.
-        where: beginning of error messages.
+        where: beginning of error messages, such as a key in a configuration file; may be empty.
+        cure: end of error messages: how to get the right file.
 
     Raises:
         ConfigError: the file cannot be read, or is not a certificate.
     """
+    content = _read(path, where, cure)
     try:
-        return load_cryptography().x509.load_pem_x509_certificate(path.read_bytes())
-    except OSError as error:
-        raise ConfigError(
-            f"{where}: {path} cannot be read: {error.strerror}; fedkin peer init writes it"
-        ) from error
+        return load_cryptography().x509.load_pem_x509_certificate(content)
     except ValueError as error:
-        raise ConfigError(f"{where}: {path} is not a certificate in PEM format") from error
+        raise ConfigError(
+            f"{_place(path, where)} is not a certificate in PEM format; {cure}"
+        ) from error
 
 
-def read_key(path: Path, where: str) -> EllipticCurvePrivateKey:
-    """Read a private elliptic-curve key in PEM format.
+def read_private_key(path: Path, where: str, cure: str) -> PrivateKeyTypes:
+    """Read a private key of any type in PEM format. Arguments and errors are as for
+    ``read_certificate``.
 
     Args:
         path: path of the file.
         where: beginning of error messages.
-
-    Raises:
-        ConfigError: the file cannot be read, or does not hold a private elliptic-curve key.
+        cure: end of error messages.
     """
     c = load_cryptography()
+    content = _read(path, where, cure)
     try:
-        key = c.serialization.load_pem_private_key(path.read_bytes(), None)
-    except OSError as error:
+        return c.serialization.load_pem_private_key(content, None)
+    except (ValueError, TypeError, c.UnsupportedAlgorithm) as error:
         raise ConfigError(
-            f"{where}: {path} cannot be read: {error.strerror}; fedkin peer init writes it"
+            f"{_place(path, where)} is not a private key in PEM format, has a password, or is of "
+            f"a type that is not supported; {cure}"
         ) from error
-    except (ValueError, TypeError) as error:
+
+
+def read_key(path: Path, where: str, cure: str) -> EllipticCurvePrivateKey:
+    """Read a private elliptic-curve key in PEM format. Arguments and errors are as for
+    ``read_certificate``.
+
+    Args:
+        path: path of the file.
+        where: beginning of error messages.
+        cure: end of error messages.
+    """
+    key = read_private_key(path, where, cure)
+    if not isinstance(key, load_cryptography().ec.EllipticCurvePrivateKey):
         raise ConfigError(
-            f"{where}: {path} is not a key in PEM format, or has a password; replace it by a "
-            "private key in PEM format without a password"
-        ) from error
-    if not isinstance(key, c.ec.EllipticCurvePrivateKey):
-        raise ConfigError(
-            f"{where}: {path}: expected an elliptic-curve key (P-256), got another type"
+            f"{_place(path, where)}: expected an elliptic-curve key (P-256), got another type; "
+            f"{cure}"
         )
     return key
+
+
+def _read(path: Path, where: str, cure: str) -> bytes:
+    """The content of a file. Raises ConfigError if it cannot be read."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigError(
+            f"{_place(path, where)} cannot be read: {error.strerror}; {cure}"
+        ) from error
+
+
+def _place(path: Path, where: str) -> str:
+    """The beginning of an error message about a file."""
+    return f"{where}: {path}" if where else str(path)
 
 
 class Cryptography:

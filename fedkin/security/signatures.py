@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from fedkin.core.errors import ConfigError, FedkinError
 from fedkin.security.certificates import load_cryptography, read_certificate, read_key
@@ -48,6 +48,22 @@ class MessageSigner(Protocol):
         ...
 
 
+class FileKeys(NamedTuple):
+    """The configuration keys that name the files of a ``Signer``, for its error messages.
+
+    Attributes:
+        authority: key for the authority's certificate.
+        certificate: key for the member's certificate.
+        private: key for the member's private key.
+        cure: how a user gets the right files.
+    """
+
+    authority: str
+    certificate: str
+    private: str
+    cure: str
+
+
 class Signer:
     """The ``MessageSigner`` of a member with a certificate from the federation's authority.
 
@@ -56,19 +72,22 @@ class Signer:
         authority: file with the authority's certificate.
         certificate: file with the member's certificate.
         key: file with the member's private key. All three files are in PEM format.
+        keys: the configuration keys that name the three files.
 
     Raises:
         MissingExtra: ``cryptography`` is not installed.
         ConfigError: the files cannot be read, do not belong together, or belong to another member.
     """
 
-    def __init__(self, name: str, authority: Path, certificate: Path, key: Path) -> None:
+    def __init__(
+        self, name: str, authority: Path, certificate: Path, key: Path, keys: FileKeys
+    ) -> None:
         c = load_cryptography()
-        self._authority = read_certificate(authority, "network.tls.ca")
-        member = read_certificate(certificate, "network.tls.certificate")
-        self._key = read_key(key, "network.tls.key")
+        self._authority = read_certificate(authority, keys.authority, keys.cure)
+        member = read_certificate(certificate, keys.certificate, keys.cure)
+        self._key = read_key(key, keys.private, keys.cure)
         if member.public_key() != self._key.public_key():
-            raise ConfigError(f"network.tls.key: {key} is not the key of {certificate}")
+            raise ConfigError(f"{keys.private}: {key} is not the key of {certificate}")
         self.certificate = member.public_bytes(c.serialization.Encoding.DER)
         self._public_keys: dict[tuple[str, bytes], EllipticCurvePublicKey] = {}
         # The member checks its certificate as others will, so that a wrong file shows at the start.
@@ -76,7 +95,7 @@ class Signer:
             self._key_of(name, self.certificate)
         except SignatureError as error:
             why = f"{certificate} does not belong to {name!r}: {error.detail}"
-            raise ConfigError(f"network.tls.certificate: {why}") from error
+            raise ConfigError(f"{keys.certificate}: {why}") from error
 
     def sign(self, content: bytes) -> bytes:
         c = load_cryptography()

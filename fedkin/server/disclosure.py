@@ -160,12 +160,13 @@ class Floors:
         if scored == "train":
             return
         sizes = self.sizes(scored)[clients]
-        least = int(sizes.sum() if _is_summed(task) else sizes.min())
-        # Without any sample there is no score to protect.
-        if 0 < least < self.settings.test:
+        if _is_summed(task):
+            sizes = sizes.sum(keepdims=True)
+        few = _few(sizes, self.settings.test)
+        if few is not None:
             raise DisclosureError(
                 "test",
-                f"a score in the reply to {task.name} would be of {least} {scored} samples, but "
+                f"a score in the reply to {task.name} would be of {few} {scored} samples, but "
                 f"this site's floor is {self.settings.test}",
             )
 

@@ -115,8 +115,11 @@ class Outbox:
         return self.ledger.append(tail, line)
 
     def _parts(self, reply: RpcMessage, tail: Tail, whole: int) -> Frames:
-        """A reply as bytes, with a blank in the place of its line's digest. The entry's name comes
-        before all texts in the order of names, so the first blank is this one."""
+        """A reply as bytes, with a blank in the place of its line's digest.
+
+        Entries are in the order of their names. The entry's name comes before all texts that an
+        error or a user can choose, and only digests come before it. So the first blank is this one.
+        """
         egress = {"head": BLANK, "seq": tail.seq, "site": self.site}
         return to_parts(RpcMessage({**reply.header, EGRESS: egress}, reply.arrays), whole)
 

@@ -14,7 +14,7 @@ from fedkin.core.task import Task
 from fedkin.core.world import LateReply
 from fedkin.server.message import InvalidMessageError
 from fedkin.server.reply_collector import ReplyCollector
-from fedkin.server.rpc_client import NoReplyError, StandingReports, message_of
+from fedkin.server.rpc_client import NoReplyError, StandingReports, error_line, message_of
 from fedkin.server.task_messages import used_in_reply
 from fedkin.server.transport import NodeReply
 
@@ -133,7 +133,7 @@ class OverdueRequests:
                 "round %d, %s: a late reply cannot be used: %s",
                 request.round,
                 request.task.name,
-                error,
+                error_line(error),
             )
             return
         self._replies.append(

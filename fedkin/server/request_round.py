@@ -59,6 +59,7 @@ class _Call:
         end: time at which the call ends.
         longer: seconds after the end in which a late reply can be used.
         waiting: node ids of the requests without a reply, by request id.
+        expires: time after which a request's node drops it, by request id.
         replies: replies by node id.
         expired: nodes whose requests were lost until the end.
         retries: how often a request was sent again, by node id.
@@ -71,6 +72,7 @@ class _Call:
     end: float
     longer: float
     waiting: dict[str, int] = field(default_factory=dict)
+    expires: dict[str, float] = field(default_factory=dict)
     replies: dict[int, NodeReply] = field(default_factory=dict)
     expired: list[int] = field(default_factory=list)
     retries: Counter[int] = field(default_factory=Counter)
@@ -102,6 +104,8 @@ class RequestRound:
         self.clock = clock
         self.sleep = sleep
         self.suspects: dict[int, float] = {}
+        # Nodes to which the last call of ``send`` has sent a request that was accepted.
+        self.sent: set[int] = set()
         # Bytes of the last call of ``send``.
         self.bytes_sent = 0
         self.bytes_received = 0
@@ -195,6 +199,7 @@ class RequestRound:
         """
         self.missed = {}
         self.had_enough = False
+        self.sent = set()
         self.bytes_sent = 0
         self.bytes_received = 0
         if not requests:
@@ -218,7 +223,7 @@ class RequestRound:
             end=end,
             longer=late * self.settings.deadline,
         )
-        call.waiting = self._push(requests, list(requests), round, end - start + call.longer)
+        self._push(call, list(requests), end - start + call.longer)
         while call.waiting:
             # A pull or a sleep may take long, so replies that arrived meanwhile are fetched once
             # more after the deadline.
@@ -248,7 +253,7 @@ class RequestRound:
         if may_retry and reply.lost and self._is_online(node):
             call.retries[node] += 1
             lifetime = max(1.0, call.end - self.clock()) + call.longer
-            call.waiting |= self._push(call.requests, [node], call.round, lifetime)
+            self._push(call, [node], lifetime)
             return
         call.replies[node] = reply
         if over and reply.lost:
@@ -265,8 +270,8 @@ class RequestRound:
         self.missed = call.waiting
         self._given_up |= set(call.waiting)
         if self.had_enough:
-            until = call.end + call.longer
-            self._unfinished |= {id: _Work(node, until) for id, node in call.waiting.items()}
+            for request, node in call.waiting.items():
+                self._unfinished[request] = _Work(node, until=call.expires[request])
         else:
             nodes = [*call.waiting.values(), *call.expired]
             self._suspect(nodes, call.operation, call.end - call.start)
@@ -297,25 +302,30 @@ class RequestRound:
         alive = {node.node_id: node.alive_until for node in self.transport.nodes()}
         self.suspects |= {node: alive.get(node, 0.0) for node in suspected}
 
-    def _push(
-        self, requests: Mapping[int, RpcMessage], nodes: list[int], round: int, lifetime: float
-    ) -> dict[str, int]:
-        """Send requests. Returns node ids by the ids of the requests that were accepted."""
-        messages = self.transport.push([(node, requests[node]) for node in nodes], round, lifetime)
-        accepted = [
-            (sent, node)
-            for sent, node in zip(messages, nodes, strict=True)
-            if sent.request_id is not None
-        ]
-        for node in set(nodes) - {node for _, node in accepted}:
-            _log.warning(
-                "round %d, %s: Flower did not accept a request for node %d",
-                round,
-                requests[node].header["operation"],
-                node,
-            )
-        self.bytes_sent += sum(sent.size for sent, _ in accepted)
-        return {str(sent.request_id): node for sent, node in accepted}
+    def _push(self, call: _Call, nodes: list[int], lifetime: float) -> None:
+        """Send the requests of a call to some of its nodes.
+
+        Args:
+            call: the requests of the present call of ``send``; changed in place.
+            nodes: the nodes.
+            lifetime: seconds after which the nodes drop the requests.
+        """
+        requests = [(node, call.requests[node]) for node in nodes]
+        messages = self.transport.push(requests, call.round, lifetime)
+        expires = self.clock() + lifetime
+        for message, node in zip(messages, nodes, strict=True):
+            if message.request_id is None:
+                _log.warning(
+                    "round %d, %s: Flower did not accept a request for node %d",
+                    call.round,
+                    call.operation,
+                    node,
+                )
+                continue
+            call.waiting[message.request_id] = node
+            call.expires[message.request_id] = expires
+            self.sent.add(node)
+            self.bytes_sent += message.size
 
     def _pull(self, waiting: Mapping[str, int]) -> Sequence[NodeReply]:
         """The replies to waiting requests that have arrived. The replies' bytes are counted."""

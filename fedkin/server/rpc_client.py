@@ -33,6 +33,7 @@ from fedkin.tasks import all_tasks
 
 _log = logging.getLogger("fedkin")
 NEVER = -2  # round number of clients without a report, earlier than any round
+_LONGEST_ERROR = 500  # characters of an error in the log; of them a node's own words are 300
 MOVED = "moved"  # name of the pending message that a client's cluster has changed
 Write = Callable[[int, Int[np.ndarray, "r"]], RpcMessage]
 Read = Callable[[int, Int[np.ndarray, "r"], dict[str, np.ndarray]], None]
@@ -204,12 +205,49 @@ class RpcClient:
         Returns:
             The positions in ``clients`` of the clients that were sent a request.
         """
-        self._calls[operation] += 1
-        number = {"call": [self.round, self._calls[operation]]} if once else {}
         nodes = self._online_nodes(clients)
         if not all_nodes:
             nodes = self._free_nodes(nodes, at_least=enough or 0)
-        requests = {
+        requests = self._requests(operation, clients, nodes, write=write, once=once)
+        clients_of = {node.node_id: len(node.rows) for node in nodes}
+        ends = None if enough is None else Enough(enough, clients_of)
+
+        request_round = self.membership.request_round
+        replies = request_round.send(requests, self.round, late, ends)
+        self.ledger.measure(operation, request_round.bytes_sent, request_round.bytes_received)
+
+        for node in nodes:
+            reply = replies.get(node.node_id)
+            # A node that was not waited for has not failed.
+            was_waited_for = reply is not None or not request_round.had_enough
+            is_used = was_waited_for and self._take_reply(
+                operation=operation,
+                node=node,
+                reply=reply,
+                clients=clients[node.rows],
+                read=partial(read, node.node_id, node.rows),
+                discard=partial(discard, node.rows),
+            )
+            if not is_used:
+                forget(node.node_id)
+        self.membership.on_change()
+
+        rows_sent = [node.rows for node in nodes if node.node_id in request_round.sent]
+        return np.concatenate([np.zeros(0, np.int64), *rows_sent])
+
+    def _requests(
+        self,
+        operation: str,
+        clients: Int[np.ndarray, "n"],
+        nodes: list[NodeRows],
+        write: Write,
+        once: bool,
+    ) -> dict[int, RpcMessage]:
+        """The request of a call to each node, by node id. The arguments are those of ``call``."""
+        self._calls[operation] += 1
+        # A node that has answered a request with this number does not repeat the work.
+        number = {"call": [self.round, self._calls[operation]]} if once else {}
+        return {
             node.node_id: self._request(
                 operation=operation,
                 info=node.info,
@@ -219,34 +257,45 @@ class RpcClient:
             )
             for node in nodes
         }
-        clients_of = {node.node_id: len(node.rows) for node in nodes}
-        ends = None if enough is None else Enough(enough, clients_of)
-        request_round = self.membership.request_round
-        replies = request_round.send(requests, self.round, late, ends)
-        self.ledger.measure(operation, request_round.bytes_sent, request_round.bytes_received)
-        for node_id, info, rows in nodes:
-            # A node that was not waited for has not failed.
-            if node_id not in replies and request_round.had_enough:
-                forget(node_id)
-                continue
-            try:
-                arrays = message_of(replies.get(node_id)).arrays
-                # The node has replied, so its clients have got their pending messages.
-                for waiting in self.pending.values():
-                    waiting[info.ids] = False
-                self._read(arrays, clients[rows], partial(read, node_id, rows))
-                self.membership.registry.failures.pop(info.name, None)
-            except NoReplyError as error:
-                forget(node_id)
-                self._log_failure(info.name, f"no reply from {info.name} ({operation}): {error}")
-            except (InvalidMessageError, TaskError) as error:
-                discard(rows)
-                forget(node_id)
-                self._log_failure(
-                    info.name, f"the reply of {info.name} ({operation}) is excluded: {error}"
-                )
-        self.membership.on_change()
-        return np.concatenate([np.zeros(0, np.int64), *(node.rows for node in nodes)])
+
+    def _take_reply(
+        self,
+        operation: str,
+        node: NodeRows,
+        reply: NodeReply | None,
+        clients: Int[np.ndarray, "r"],
+        read: Callable[[dict[str, np.ndarray]], None],
+        discard: Callable[[], None],
+    ) -> bool:
+        """Read the reply of a node, or log why that is not possible.
+
+        Args:
+            operation: name of the task.
+            node: the node.
+            reply: its reply; None if it did not reply in time.
+            clients: clients of the node.
+            read: reads the reply's arrays, without the answers to the standing task.
+            discard: called if the reply cannot be used.
+
+        Returns:
+            Whether the reply was used.
+        """
+        name = node.info.name
+        try:
+            arrays = message_of(reply).arrays
+            # The node has replied, so its clients have got their pending messages.
+            for waiting in self.pending.values():
+                waiting[node.info.ids] = False
+            self._read(arrays, clients, read)
+        except NoReplyError as error:
+            self._log_failure(name, f"no reply from {name} ({operation})", error)
+            return False
+        except (InvalidMessageError, TaskError) as error:
+            discard()
+            self._log_failure(name, f"the reply of {name} ({operation}) is excluded", error)
+            return False
+        self.membership.registry.failures.pop(name, None)
+        return True
 
     def _online_nodes(self, clients: Int[np.ndarray, "n"]) -> list[NodeRows]:
         """The nodes that are online and have some of the clients."""
@@ -289,8 +338,15 @@ class RpcClient:
         free = [node for node in nodes if node.node_id not in at_work]
         return free if sum(len(node.rows) for node in free) >= at_least else nodes
 
-    def _log_failure(self, name: str, reason: str) -> None:
-        """Log why a node failed a request, and store the reason until a request succeeds."""
+    def _log_failure(self, name: str, event: str, error: Exception) -> None:
+        """Log that a node failed a request, and store the reason until a request succeeds.
+
+        Args:
+            name: name of the node.
+            event: what happened.
+            error: the reason. Its text may have words of the node, such as names of arrays.
+        """
+        reason = f"{event}: {error_line(error)}"
         self.membership.registry.failures[name] = f"round {self.round}: {reason}"
         _log.warning("round %d: %s", self.round, reason)
 
@@ -336,6 +392,11 @@ def check_nothing_else(task: Task, arrays: Mapping[str, np.ndarray]) -> None:
         arrays: arrays of the reply, without those of the standing task.
     """
     check_arrays(task=task, arrays=arrays, known={}, rows=None, sizes={})
+
+
+def error_line(error: Exception) -> str:
+    """Why a reply cannot be used, as one line of a log. A node chooses a part of this text."""
+    return one_line(error, _LONGEST_ERROR)
 
 
 class NoReplyError(Exception):

@@ -44,8 +44,9 @@ def write_mlflow(write: Callable[[Path], Path], path: Path) -> Path:
     pyfunc = _library("mlflow.pyfunc")
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as temporary:
-        folder = Path(temporary) / _EXPORT
+        temporary = tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.")
+    with temporary as name:
+        folder = Path(name) / _EXPORT
         write(folder)
         export = load(folder)
         # An export that cannot be loaded is refused now, not when it is served.

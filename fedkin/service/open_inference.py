@@ -120,11 +120,12 @@ def _values(data: Any, dtype: Any) -> np.ndarray:
     """Data as an array of a type. Raises ValueError, TypeError or OverflowError for data that are
     not of this type, such as fractions for integers."""
     array = np.array(data, dtype=dtype)
-    if array.dtype.kind == "f":
-        return array
-    # NumPy would cut 1.7 to the integer 1.
     given = np.array(data)
-    if given.dtype.kind not in "biuf" or not np.array_equal(given, array):
+    # NumPy would read the text "1.5" as a number.
+    if given.dtype.kind not in "biuf":
+        raise ValueError("a value is no number")
+    # NumPy would cut 1.7 to the integer 1. Fractions are rounded to the type's precision.
+    if array.dtype.kind != "f" and not np.array_equal(given, array):
         raise ValueError("a value is no number of this type")
     return array
 

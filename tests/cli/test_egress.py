@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from fedkin.cli import app
 from fedkin.config.server import load_server
+from fedkin.security.line_chain import line_text
 from fedkin.security.statements import Statement, read_private_key, sign
 from fedkin.server.deploy import egress_report
 from fedkin.server.deploy.run_server import serve
@@ -215,6 +216,20 @@ def test_a_signed_statement(fed: Path, tmp_path: Path) -> None:
     write(fed, lines_of(fed)[:-1] + ["garbage"])
     assert said("verify", fed / "site-0").exit_code == 1
     refused(said("sign", fed / "site-0", "--key", private), "is broken, so it is not signed")
+
+
+def test_every_signed_line_is_checked(fed: Path, tmp_path: Path) -> None:
+    """Not only the last one, whose digest the statement has."""
+    private, public = keys(tmp_path)
+    assert said("sign", fed / "site-0", "--key", private).exit_code == 0
+    options = ("--statement", fed / "site-0" / "egress-statement.json", "--public-key", public)
+    lines = lines_of(fed)
+    first = {**json.loads(lines[0]), "bytes": 0}
+    write(fed, [line_text(first), *lines[1:]])
+    refused(said("verify", fed / "site-0", *options), "does not begin with the", "lines that were")
+    write(fed, [*lines, "a line that is added later"])
+    with_more = said("verify", fed / "site-0", *options).output
+    assert "does not begin" not in with_more
 
 
 def test_statements_about_other_things_are_refused(fed: Path, tmp_path: Path) -> None:

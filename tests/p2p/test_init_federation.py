@@ -13,6 +13,9 @@ import pytest
 from fedkin.config import peer
 from fedkin.core.errors import ConfigError
 from fedkin.p2p.init_federation import init_federation
+from fedkin.p2p.launch import TLS_KEYS
+from fedkin.security.signatures import Signer
+from tests.every_write import after_each_fault, operations
 
 
 def test_init_writes_a_peer_each_that_finds_the_others_through_two(tmp_path: Path) -> None:
@@ -63,6 +66,53 @@ def test_init_again_adds_peers_and_leaves_others_as_they_are(tmp_path: Path) -> 
     assert json.loads(own_rules.read_text())["metadata"] == {"room": "7"}
     with pytest.raises(ConfigError, match="holds peers with certificates"):
         init_federation(tmp_path, 3)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ["method.neighbours=5", "method.name=gossip"],
+        ["method.name=gossip", "method.neighbours=5"],
+    ],
+)
+def test_settings_have_no_order(tmp_path: Path, settings: list[str]) -> None:
+    (path,) = init_federation(tmp_path, 1, settings=settings)
+    assert peer.load(path).method.values == {"name": "gossip", "neighbours": 5}
+
+
+@pytest.mark.parametrize("rules", ['{"a": 1, // room 7\n}', "[]"])
+def test_options_that_would_be_lost_are_an_error(tmp_path: Path, rules: str) -> None:
+    pytest.importorskip("cryptography")
+    init_federation(tmp_path, 2, tls=True)
+    (tmp_path / "peer-1" / "access.json5").write_text(rules)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.*")}
+    with pytest.raises(ConfigError, match=r"peer-1/access\.json5.* remove it"):
+        init_federation(tmp_path, 3, tls=True)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*.*")} == before
+
+
+def test_init_again_repairs_what_a_kill_left(tmp_path: Path) -> None:
+    """The second call completes the files, at whatever operation the first one was killed."""
+    pytest.importorskip("cryptography")
+
+    def write(folder: Path) -> None:
+        init_federation(folder, 1, tls=True)
+
+    last = operations(tmp_path / "whole", write)
+    assert last > 10
+    for _, folder in after_each_fault("kill", tmp_path, last, write):
+        write(folder)
+        own = folder / "peer-0"
+        signer = Signer(
+            name="peer-0",
+            authority=own / "ca.pem",
+            certificate=own / "certificate.pem",
+            key=own / "key.pem",
+            keys=TLS_KEYS,
+        )
+        signer.check("peer-0", signer.certificate, signer.sign(b"content"), b"content")
+        assert peer.load(own / "peer.toml").network.tls
+        assert json.loads((own / "access.json5").read_text())["access_control"]["enabled"]
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ REASONS = {
         "signature",
         "certificate",
     ),
-    *("arrays", "dtype", "shape", "finite", "stale", "round"),
+    *("arrays", "dtype", "shape", "finite", "stale", "round", "labels", "backbone"),
 }
 
 

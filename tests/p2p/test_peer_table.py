@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
+import re
 
 import numpy as np
 import pytest
 
+from fedkin.p2p import messages, peer_client
 from fedkin.p2p.peer_table import PeerTable
+from fedkin.security import signatures
 
 
 def test_numbers_are_given_in_the_order_of_appearance_and_kept() -> None:
@@ -45,6 +49,22 @@ def test_rounds_are_remembered_until_the_peer_begins_again() -> None:
     assert table.last_round("ada") == 7  # the same process, out of sight for a while
     table.update_sessions({"ada": "2"})
     assert table.last_round("ada") == 0
+
+
+def test_every_reason_for_which_a_reply_is_left_out_is_logged_in_words(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    raised = re.compile(r'(?:PeerMessage|Signature)Error\(\s*"(\w+)"')
+    sources = [inspect.getsource(module) for module in (messages, signatures, peer_client)]
+    reasons = {reason for source in sources for reason in raised.findall(source)}
+    reasons.remove("request")  # of a peer's own requests
+    assert {"labels", "backbone", "signature", "contradiction"} <= reasons
+    table = PeerTable("me")
+    with caplog.at_level(logging.WARNING, "fedkin"):
+        for reason in reasons:
+            table.record_failure("ada", reason)
+    logged = {record.getMessage() for record in caplog.records}
+    assert not logged & {f"peer ada {reason}; the reply is left out" for reason in reasons}
 
 
 def test_everything_is_counted_and_logged_once_per_peer_and_reason(

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from fedkin.p2p.init_federation import init_federation
+from fedkin.p2p.launch import TLS_KEYS
 from fedkin.p2p.messages import MODEL, Message, PeerMessageError, Request, decode, encode
 from fedkin.p2p.zenoh_transport import ZenohTransport
 from fedkin.security.signatures import Signer
@@ -30,7 +31,13 @@ def members(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def signer_of(folder: Path, name: str) -> Signer:
     own = folder / name
-    return Signer(name, own / "ca.pem", own / "certificate.pem", own / "key.pem")
+    return Signer(
+        name=name,
+        authority=own / "ca.pem",
+        certificate=own / "certificate.pem",
+        key=own / "key.pem",
+        keys=TLS_KEYS,
+    )
 
 
 def member(

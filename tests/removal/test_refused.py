@@ -171,6 +171,27 @@ def test_an_interrupted_replacement_leaves_nothing_behind(
         fk.forget(stored, [LEAVER], replace=True)
 
 
+def test_a_run_that_a_killed_process_has_moved_is_named(tmp_path: Path) -> None:
+    before = tmp_path / ".run.before"
+    before.mkdir()
+    moved = rf"run is missing: .* move it back: mv {before} {tmp_path / 'run'}$"
+    for replace in (True, False):
+        with pytest.raises(StorageError, match=moved):
+            fk.forget(tmp_path / "run", [LEAVER], replace=replace)
+    assert [path.name for path in tmp_path.iterdir()] == [".run.before"]
+
+
+def test_a_folder_that_cannot_be_written(
+    run: fk.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forbidden(*arguments: object, **options: object) -> str:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("tempfile.mkdtemp", forbidden)
+    with pytest.raises(StorageError, match=r"cannot write .*: Permission denied"):
+        fk.forget(run, [0], out=tmp_path / "out")
+
+
 def test_silent_clients() -> None:
     assert fk.Population(silent=(3, 1, 3)).silent == (1, 3)
     assert fk.Population(silent=()).silent is None

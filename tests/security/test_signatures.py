@@ -12,7 +12,7 @@ from fedkin.core.errors import ConfigError
 from fedkin.p2p.messages import Message, PeerMessageError, encode
 from fedkin.security.certificates import Authority
 from fedkin.security.signatures import MessageSigner, SignatureError, Signer
-from tests.security.signers import certified
+from tests.security.signers import KEYS, certified
 
 pytest.importorskip("cryptography", reason="certificates need pip install 'fedkin[p2p]'")
 
@@ -84,22 +84,22 @@ def test_an_expired_certificate_is_refused(
     [
         (
             ("ca.pem", "bob.pem", "bob-key.pem"),
-            r"network\.tls\.certificate: .*bob\.pem does not belong to 'ada': .* 'bob'",
+            r"mine\.certificate: .*bob\.pem does not belong to 'ada': .* 'bob'",
         ),
         (
             ("ca.pem", "ada.pem", "bob-key.pem"),
-            r"network\.tls\.key: .*bob-key\.pem is not the key of .*ada\.pem",
+            r"mine\.key: .*bob-key\.pem is not the key of .*ada\.pem",
         ),
         (
             ("ca.pem", "none.pem", "ada-key.pem"),
-            r"network\.tls\.certificate: .*none\.pem cannot be read: No such file",
+            r"mine\.certificate: .*none\.pem cannot be read: No such file or directory; ask ada",
         ),
         (
             ("ca.pem", "ada-key.pem", "ada-key.pem"),
-            r"network\.tls\.certificate: .* is not a certificate in PEM",
+            r"mine\.certificate: .* is not a certificate in PEM",
         ),
-        (("ca.pem", "ada.pem", "ada.pem"), r"network\.tls\.key: .* is not a key in PEM"),
-        (("bob.pem", "ada.pem", "ada-key.pem"), r"network\.tls\.certificate: .*authority"),
+        (("ca.pem", "ada.pem", "ada.pem"), r"mine\.key: .* is not a private key in PEM"),
+        (("bob.pem", "ada.pem", "ada-key.pem"), r"mine\.certificate: .*authority"),
     ],
 )
 def test_files_that_do_not_belong_together_are_refused(
@@ -108,7 +108,8 @@ def test_files_that_do_not_belong_together_are_refused(
     for name in ("ada", "bob"):
         certified(tmp_path, authority, name)
     with pytest.raises(ConfigError, match=words):
-        Signer("ada", *(tmp_path / name for name in files))
+        authority_file, certificate, key = (tmp_path / name for name in files)
+        Signer("ada", authority_file, certificate, key=key, keys=KEYS)
 
 
 def test_a_certificate_that_no_peer_would_read_is_not_sent() -> None:

@@ -130,6 +130,17 @@ def test_scores_of_few_test_samples_are_refused() -> None:
     assert refusal(replace(floors, hides_scores=True), with_scores, [1])[0] == ""
 
 
+@pytest.mark.parametrize("split", ["test", "validation"])
+def test_a_client_without_samples_hides_no_client_with_few(split: str) -> None:
+    floors = floors_of(SAMPLES, tests=[0, 9, 20], subjects=1)
+    both = Evaluate(MODELS, np.zeros(2, np.int64), split=split)
+    assert refusal(floors, both, [0, 1])[1] == (
+        f"disclosure.test: a score in the reply to evaluate would be of 9 {split} samples, but "
+        "this site's floor is 10"
+    )
+    assert refusal(floors, both, [0, 2]) == ("", "")
+
+
 @dataclass(frozen=True)
 class SummedClasses(Task):
     """Number of samples of each class over all clients."""

@@ -30,6 +30,7 @@ SPEC = ModelSpec(P, {}, slice(1, P), slice(1, P))  # the last three numbers are 
 LAYOUTS = {"lone": [[k] for k in range(6)], "fleets": [[0, 1], [2, 3], [4, 5]]}
 HOSTILE = 2  # the client whose node is changed; of fleets, client 3 is on it too
 FLAGS = ("arrived", "nonfinite")
+TWO_LINES = "x\nround 7: fine\x1b[2K"  # as a name of an array
 
 
 class Change(NamedTuple):
@@ -127,6 +128,8 @@ def changes(task: Task, honest: dict[str, np.ndarray]) -> Iterator[Change]:
     """Every change of a reply."""
     yield Change("nothing at all", {}, "no ")
     yield Change("an array too many", {**honest, "dance": np.zeros(3)}, "dance")
+    yield Change("a name of two lines", {**honest, TWO_LINES: np.zeros(3)}, "x round 7: fine")
+    yield Change("a long name", {**honest, "x" * 10_000: np.zeros(3)}, "x...")
     yield Change("a means' weight too many", {**honest, "weights": np.ones(1)}, "weights")
     for name, values in honest.items():
         others = {other: array for other, array in honest.items() if other != name}
@@ -238,6 +241,7 @@ def test_a_changed_reply_is_left_out_with_one_warning(
             f"round 1: the reply of site-{HOSTILE} ({task.name}) is excluded: "
         ), change.name
         assert change.field in warning.split("excluded", 1)[1], (change.name, warning)
+        assert warning.isprintable() and len(warning) < 700, change.name
         np.testing.assert_array_equal(got.arrived, ~own, err_msg=change.name)
         np.testing.assert_array_equal(got.nonfinite, own & (not task.standing), err_msg=change.name)
         assert got.arrays.keys() == expected.arrays.keys()

@@ -138,7 +138,11 @@ def failed(request: RpcMessage, reply: RpcMessage) -> RpcMessage:
     return RpcMessage({"failed": "no memory"})
 
 
-@pytest.mark.parametrize("tamper", [spoiled, longer, failed])
+def renamed(request: RpcMessage, reply: RpcMessage) -> RpcMessage:
+    return RpcMessage(reply.header, {**reply.arrays, "x\nround 7: fine\x1b[2K": np.zeros(1)})
+
+
+@pytest.mark.parametrize("tamper", [spoiled, longer, failed, renamed])
 def test_a_late_reply_is_checked_as_one_in_time_is(
     tamper: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -149,6 +153,7 @@ def test_a_late_reply_is_checked_as_one_in_time_is(
     federation.round(2, [0, 1])
     assert federation.counts() == (0, 0)
     assert "round 1, train: a late reply cannot be used" in caplog.text
+    assert all(record.getMessage().isprintable() for record in caplog.records)
 
 
 def test_training_outside_rounds_is_not_waited_for() -> None:

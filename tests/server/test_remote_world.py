@@ -31,7 +31,10 @@ from fedkin.tasks.train import train as train_clients
 from tests.server.memory_transport import MemoryTransport
 from tests.server.small_federations import (
     WORK,
+    P,
     clustered_data,
+    fake_node,
+    fake_remote,
     join_nodes,
     model_of,
     remote,
@@ -317,6 +320,25 @@ def test_the_ledger_has_the_size_of_messages() -> None:
     assert far.ledger.measured_total()[0] == sum(
         down.get(operation, 0) for operation in ("hello", "train", "losses")
     )
+
+
+def test_requests_that_are_not_sent_are_not_counted() -> None:
+    """Those that the engine does not accept, and those after the round's deadline."""
+    task = Losses(np.zeros((1, P), np.float32))
+    counts = []
+    for rejected in (False, True):
+        transport = MemoryTransport()
+        for client in range(3):
+            transport.join(client, fake_node(f"site-{client}", [client]))
+        world = fake_remote(transport, capacity=3, wait_for=3, deadline=90.0)
+        world.begin(STREAM)
+        transport.stations[2].rejected = rejected
+        world.run(task, np.arange(3 if rejected else 2))
+        transport.clock.sleep(100)
+        world.run(task, np.arange(3))
+        counts.append((world.ledger.down["losses"], world.ledger.up["losses"]))
+    assert counts[0] == counts[1]
+    assert counts[0][0] > 0
 
 
 def test_the_ledger_counts_as_in_a_simulation() -> None:

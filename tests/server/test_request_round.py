@@ -65,8 +65,10 @@ def test_the_bytes_of_requests_and_replies_are_counted() -> None:
     ask(requests)
     assert requests.bytes_sent == sum(size for *_, size in transport.pushed) == 4 * SIZE
     assert requests.bytes_received == sum(size for _, size in transport.pulled) > 0
+    assert requests.sent == {1, 2, 3, 4}
     ask(requests, (1,))
     assert requests.bytes_sent == SIZE  # in the last call
+    assert requests.sent == {1}
 
 
 def test_no_requests_take_no_time() -> None:
@@ -83,6 +85,7 @@ def test_requests_of_which_the_engine_takes_none_take_no_time(
     with caplog.at_level(logging.WARNING, "fedkin"):
         assert ask(requests, (1, 2)) == {}
     assert transport.clock.now == 0 and requests.bytes_sent == 0 and not requests.missed
+    assert not requests.sent
     assert [record.getMessage() for record in caplog.records] == [
         f"round 1, train: Flower did not accept a request for node {node}" for node in (1, 2)
     ]
@@ -110,6 +113,22 @@ def test_a_call_ends_with_enough_replies() -> None:
     # The next call waits for all replies again.
     assert set(ask(requests, round=2)) == {1, 2, 3, 4}
     assert not requests.had_enough
+
+
+def test_nodes_are_at_work_until_their_requests_expire() -> None:
+    """A quorum ends the call earlier, but the nodes keep their requests as long as before."""
+    transport, requests = started(quorum=0.25)
+    for node, delay in ((1, 1.0), (2, 1.5), (3, 30.0), (4, np.inf)):
+        transport.stations[node].delay = delay
+    enough = Enough(2, dict.fromkeys((1, 2, 3, 4), 1))
+    assert set(requests.send(dict.fromkeys((1, 2, 3, 4), REQUEST), 1, enough=enough)) == {1, 2}
+    transport.clock.sleep(10)
+    assert requests.nodes_at_work() == {3, 4}
+    transport.clock.sleep(30)
+    requests.fetch_late()
+    assert requests.nodes_at_work() == {4}
+    transport.clock.sleep(30)
+    assert not requests.nodes_at_work()
 
 
 def test_the_clients_of_a_node_count_together() -> None:

@@ -43,6 +43,17 @@ def test_a_client_gets_the_numbers_of_its_cluster(
     np.testing.assert_array_equal(found[["probability_no", "probability_yes"]], expected)
 
 
+def test_a_folder_that_cannot_be_written(
+    small_run: fk.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forbidden(*arguments: object, **options: object) -> str:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("tempfile.mkdtemp", forbidden)
+    with pytest.raises(StorageError, match=r"cannot write .*model: Permission denied"):
+        small_run.export(tmp_path / "model", "mlflow")
+
+
 def test_a_cluster_may_be_named(model: Any, small_run: fk.Run) -> None:
     for cluster in (0, 1):
         found = model.predict(ROWS, params={"cluster": cluster})

@@ -28,7 +28,7 @@ from fedkin.data.patient_columns import column_count
 from fedkin.data.table_scaling import with_transform
 from fedkin.data.table_transform import RAW_VALUES, scaling_transform
 from fedkin.secret.signed_keys import Identity
-from fedkin.security.signatures import Signer
+from fedkin.security.signatures import FileKeys, Signer
 from fedkin.server.deploy.node_disk import NodeDisk
 from fedkin.server.deploy.site_floors import floors_of, without_small_tests
 from fedkin.server.handshake import Handshake, make_handshake, model_digest
@@ -39,6 +39,12 @@ from fedkin.task_types.label_words import label_words
 from fedkin.task_types.survival import Survival
 
 BOOLEANS = ("False", "True")  # label names that have the same numbers on every node
+SIGN_KEYS = FileKeys(
+    authority="client.sign_ca",
+    certificate="client.sign_certificate",
+    private="client.sign_key",
+    cure="see docs/secret-sums.md for how to make it",
+)
 # Server and node each make an initial model from this seed, and compare the models' digests.
 HANDSHAKE_SEED = np.array([1, 2], np.uint32)
 
@@ -209,6 +215,7 @@ def _identity(site: SiteSettings) -> Identity | None:
         authority=Path(site.sign_ca),
         certificate=Path(site.sign_certificate),
         key=Path(site.sign_key),
+        keys=SIGN_KEYS,
     )
     return Identity(site.name, signer)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 import tempfile
-import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -40,7 +39,7 @@ from fedkin.server.deploy.check_result import CheckResult, doubtful, failed, run
 from fedkin.server.deploy.deployment_folder import Address
 from fedkin.server.deploy.place import check_place, moved_from, original_of
 from fedkin.server.deploy.selection import select
-from fedkin.server.deploy.worker_link import site_name
+from fedkin.server.deploy.worker_link import read_sections, site_name
 from fedkin.server.handshake import make_handshake
 from fedkin.simulation.workers import check_samples
 
@@ -228,12 +227,10 @@ def needs_torch(folders: list[Path]) -> bool:
     """
     paths = [folder / name for folder in folders for name in (files.SERVER, files.CLIENT)]
     for path in paths:
-        try:
-            model = tomllib.loads(path.read_text()).get("model", {})
-            if isinstance(model, dict) and "torch" in model:
-                return True
-        except (OSError, ValueError):
-            continue
+        sections = read_sections(path) or {}
+        model = sections.get("model")
+        if isinstance(model, dict) and "torch" in model:
+            return True
     return False
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 import datetime
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fedkin.core.errors import ConfigError
+from fedkin.security.certificates import read_certificate, read_private_key
 from fedkin.server.deploy.check_result import CheckResult, doubtful, failed, run_check
 from fedkin.server.deploy.deployment_folder import (
     CA,
@@ -100,7 +101,13 @@ def _server_certificate(folder: Path, host: str, now: datetime.datetime | None) 
         raise ConfigError(
             f"{path} is not signed by the authority {folder / CA}: {again}"
         ) from error
-    if _private_key(folder / SERVER_KEY).public_key() != certificate.public_key():
+    key = read_private_key(
+        folder / SERVER_KEY,
+        where="",
+        cure="remove it and the server's certificate, and run fedkin deploy init again, which "
+        "makes both",
+    )
+    if key.public_key() != certificate.public_key():
         raise ConfigError(f"{folder / SERVER_KEY} is not the key of {path}: {again}")
     names = _names(certificate)
     if host not in names:
@@ -180,36 +187,12 @@ def _node_key(folder: Path) -> str:
 def _certificate(path: Path) -> Certificate:
     """The certificate in a file. Raises ConfigError if the file does not hold one."""
     require_cryptography()
-    from cryptography import x509
-
-    content = _read(
+    return read_certificate(
         path,
-        "run fedkin deploy init on the server to make it; a site's ca.pem is a copy of the "
-        "server's keys/ca.pem",
+        where="",
+        cure="fedkin deploy init makes it on the server if it is missing; a site's ca.pem is a "
+        "copy of the server's keys/ca.pem",
     )
-    try:
-        return x509.load_pem_x509_certificate(content)
-    except ValueError as error:
-        raise ConfigError(
-            f"{path} is not a certificate in PEM format; remove it and run fedkin deploy init on "
-            "the server; a site's ca.pem is a copy of the server's keys/ca.pem"
-        ) from error
-
-
-def _private_key(path: Path) -> Any:
-    """The private key in a file. Raises ConfigError if the file does not hold one."""
-    from cryptography.hazmat.primitives import serialization
-
-    content = _read(
-        path, "remove the server's certificate and run fedkin deploy init again, which makes both"
-    )
-    try:
-        return serialization.load_pem_private_key(content, None)
-    except (ValueError, TypeError) as error:
-        raise ConfigError(
-            f"{path} is not a private key in PEM format, or has a password; remove it and the "
-            "server's certificate, and run fedkin deploy init again, which makes both"
-        ) from error
 
 
 def _read(path: Path, hint: str) -> bytes:

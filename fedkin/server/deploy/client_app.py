@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import os
-import tomllib
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,7 @@ from flwr.clientapp import ClientApp
 
 from fedkin.core.errors import FedkinError
 from fedkin.server.deploy.worker_client import SiteWorker
-from fedkin.server.deploy.worker_link import WorkerLinkError
+from fedkin.server.deploy.worker_link import WorkerLinkError, read_sections
 from fedkin.server.flower_record import parts_to_record, record_to_parts
 
 if TYPE_CHECKING:
@@ -36,14 +35,6 @@ def _wants_worker(sections: dict[str, Any]) -> bool:
     return isinstance(client, dict) and client.get("worker", "warm") == "warm"
 
 
-def _sections(config: Path | None) -> dict[str, Any] | None:
-    """The sections of a site's client.toml; None without a file, or if it cannot be read."""
-    try:
-        return None if config is None else tomllib.loads(config.read_text())
-    except (OSError, ValueError):
-        return None
-
-
 @app.train()
 @app.evaluate()
 @app.query()
@@ -51,7 +42,7 @@ def handle(message: Message, context: Context) -> Message:
     """The reply to a message, from the site's worker or from a node made in this process."""
     path = context.node_config.get("config")
     config = Path(path) if isinstance(path, str) else None
-    sections = _sections(config)
+    sections = None if config is None else read_sections(config)
     reply = None
     if config is not None and sections is not None and _wants_worker(sections):
         reply = _reply_of_worker(message, config)

@@ -14,7 +14,7 @@ from fedkin.core.errors import ConfigError
 from fedkin.core.storage import check_output, storage_errors, write_atomic
 from fedkin.run.folder.run_folder import AGAINST, read_records
 from fedkin.security import statements
-from fedkin.security.line_chain import parse_line
+from fedkin.security.line_chain import parse_line, read_chain
 from fedkin.security.statements import Statement
 from fedkin.server.deploy import deployment_folder as files
 from fedkin.server.egress_check import LedgerCheck, check_against, check_lines
@@ -197,8 +197,9 @@ def verify_statement(site: Path, file: Path, key: Path) -> Statement:
     entries = statement.predicate.get("entries")
     if statement.predicate_type != PREDICATE or type(entries) is not int or entries < 1:
         raise ConfigError(f"{file}: is a statement about something else than a ledger of a site")
-    signed = parse_line(lines[entries - 1]) if entries <= len(lines) else None
-    if signed is None or signed.digest != statement.subject.get(LEDGER):
+    signed = read_chain(lines[:entries])
+    is_whole = len(signed.lines) == entries and signed.broken is None
+    if not is_whole or signed.head != statement.subject.get(LEDGER):
         raise ConfigError(
             f"{file}: the ledger of {site} does not begin with the {entries:,} lines that were "
             "signed; a line was changed or removed since, or the statement is of another site"

@@ -36,7 +36,7 @@ from fedkin.run.experiment import Experiment
 from fedkin.run.federation_state import FederationState, server_state_file, write_state
 from fedkin.run.folder.kept_label_statistics import read_label_statistics, write_label_statistics
 from fedkin.run.folder.lock import lock_file, owner_noted
-from fedkin.run.folder.run_folder import LABELS, TRANSFORM, holds_run, read_transform
+from fedkin.run.folder.run_folder import CHECKPOINTS, LABELS, TRANSFORM, holds_run, read_transform
 from fedkin.run.interruption import is_interrupted
 from fedkin.run.metrics.partial_rounds import scored_text
 from fedkin.run.run import Run
@@ -385,7 +385,7 @@ class RegistryFile:
 
     def load(self) -> Memory | None:
         """The saved registry if a run is resumed. Raises CheckpointError if it cannot be read."""
-        if not (self._folder / "checkpoints").exists():
+        if not (self._folder / CHECKPOINTS).exists():
             return None
         try:
             return decode(self.path.read_bytes()).arrays

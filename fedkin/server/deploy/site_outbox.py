@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from fedkin.config.schema import toml_values, validate
 from fedkin.config.server_settings import DisclosureSettings
 from fedkin.core.errors import ConfigError
 from fedkin.server.deploy import deployment_folder as files
-from fedkin.server.deploy.worker_link import site_name
+from fedkin.server.deploy.worker_link import read_sections, site_name
 from fedkin.server.egress_ledger import SiteLedger
 from fedkin.server.egress_outbox import Outbox, Receiver
 
@@ -26,7 +25,7 @@ def site_outbox(config: Path) -> Outbox:
         config: path of the site's client.toml.
     """
     folder = config.absolute().parent
-    values = _toml(config)
+    values = read_sections(config) or {}
     disclosure = _disclosure(values)
     client = values.get("client")
     federation = client.get("federation", "") if isinstance(client, dict) else ""
@@ -37,14 +36,6 @@ def site_outbox(config: Path) -> Outbox:
         floors={} if disclosure is None else toml_values(disclosure),
         bytes_per_round=None if disclosure is None else disclosure.bytes_per_round,
     )
-
-
-def _toml(config: Path) -> dict[str, Any]:
-    """The content of client.toml; empty if it cannot be read."""
-    try:
-        return tomllib.loads(config.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
 
 
 def _disclosure(values: dict[str, Any]) -> DisclosureSettings | None:

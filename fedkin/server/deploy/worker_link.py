@@ -19,6 +19,7 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 SOCKET = "socket"
 LOCK = "lock"
@@ -32,12 +33,23 @@ class WorkerLinkError(Exception):
     """A worker cannot be used, for the reason in the text."""
 
 
+def read_sections(config: Path) -> dict[str, Any] | None:
+    """The sections of a site's client.toml, or of server.toml; None if the file cannot be read.
+
+    A byte-order mark and bytes that are not UTF-8 are read as ``core.storage.toml_text`` reads
+    them. Otherwise the site's node would accept a file whose limits its ledger cannot see.
+    """
+    try:
+        return tomllib.loads(config.read_bytes().decode("utf-8-sig", "surrogateescape"))
+    except (OSError, ValueError):
+        return None
+
+
 def site_name(config: Path) -> str:
     """The name in a site's client.toml; empty if the file cannot be read."""
-    try:
-        name = tomllib.loads(config.read_text(encoding="utf-8")).get("client", {}).get("name", "")
-    except (OSError, ValueError, AttributeError):
-        return ""
+    sections = read_sections(config) or {}
+    client = sections.get("client")
+    name = client.get("name") if isinstance(client, dict) else None
     return name if isinstance(name, str) else ""
 
 

@@ -112,7 +112,14 @@ def test_a_site_signs_with_the_certificate_that_its_file_names(tmp_path: Path) -
     assert world.identity.name == "berlin"  # type: ignore[attr-defined]
     content["client"]["name"] = "paris"
     path.write_text(tomli_w.dumps(content))
-    with pytest.raises(ConfigError, match=r"berlin\.pem does not belong to 'paris'"):
+    with pytest.raises(
+        ConfigError, match=r"client\.sign_certificate: .*berlin\.pem does not belong to 'paris'"
+    ):
+        node_from_config(load_client(path))
+    (tmp_path / "berlin-key.pem").unlink()
+    with pytest.raises(
+        ConfigError, match=r"client\.sign_key: .* cannot be read: .*; see docs/secret-sums\.md"
+    ):
         node_from_config(load_client(path))
     del content["client"]["sign_ca"]
     path.write_text(tomli_w.dumps(content))

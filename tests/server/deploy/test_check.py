@@ -27,6 +27,7 @@ from fedkin.server.deploy.check_result import CheckResult, any_failed
 from fedkin.server.deploy.deployment_folder import Address
 from fedkin.server.deploy.init import init
 from tests.free_ports import free_ports
+from tests.security.signers import key_of_unknown_curve
 
 pytest.importorskip("cryptography", reason="keys need pip install 'fedkin[flower]'")
 from cryptography.hazmat.primitives import serialization
@@ -286,6 +287,11 @@ def test_files_that_are_damaged_or_missing(fed: Path, name: str, what: str) -> N
     assert_failed(server(fed)[what], name, "is not a")
     (fed / "keys" / name).unlink()
     assert_failed(server(fed)[what], name, "cannot be read: No such file")
+
+
+def test_a_key_of_an_unknown_curve(fed: Path) -> None:
+    (fed / "keys/server-key.pem").write_bytes(key_of_unknown_curve())
+    assert_failed(server(fed)["certificate"], "server-key.pem", "not supported", "init again")
 
 
 @pytest.mark.parametrize("path", ["keys/server-key.pem", "keys/ca-key.pem", "site-0/key"])

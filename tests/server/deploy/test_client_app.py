@@ -12,6 +12,7 @@ from flwr.app import ConfigRecord, Context, Message, Metadata, RecordDict
 from fedkin.core.errors import MissingExtra
 from fedkin.server.deploy import client_app
 from fedkin.server.deploy.site_metrics import COUNTS
+from fedkin.server.deploy.worker_link import read_sections, site_name
 from fedkin.server.flower_transport import from_record, to_record
 from fedkin.server.message import RpcMessage
 
@@ -87,7 +88,18 @@ def test_a_file_that_cannot_be_read_counts_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert said(tmp_path, "[metrics", monkeypatch).header == {"name": "berlin"}
-    assert client_app._sections(None) is None and not (tmp_path / COUNTS).exists()
+    assert not (tmp_path / COUNTS).exists()
+
+
+@pytest.mark.parametrize("extra", [b"\xef\xbb\xbf", b"# M\xfcnchen\n"])
+def test_a_file_with_a_mark_or_another_encoding_is_read(
+    extra: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "client.toml"
+    path.write_bytes(extra + b'[client]\nname = "berlin"\nworker = "none"\n')
+    sections = read_sections(path)
+    assert sections is not None and sections["client"]["worker"] == "none"
+    assert site_name(path) == "berlin"
 
 
 @pytest.mark.parametrize("answers", [True, False])

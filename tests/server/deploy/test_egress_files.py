@@ -64,6 +64,20 @@ def test_the_outbox_knows_the_server(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize("extra", [b"\xef\xbb\xbf", b"# M\xfcnchen\n"])
+def test_the_limit_holds_in_a_file_with_a_mark_or_another_encoding(
+    tmp_path: Path, extra: bytes
+) -> None:
+    path = site(tmp_path, disclosure={"bytes_per_round": 10_000})
+    path.write_bytes(extra + path.read_bytes())
+    limits = load_client(path).disclosure
+    assert limits is not None and limits.bytes_per_round == 10_000
+    outbox = site_outbox(path)
+    assert outbox.bytes_per_round == 10_000
+    assert outbox.floors["bytes_per_round"] == 10_000
+    assert outbox.site == "berlin"
+
+
 @pytest.mark.parametrize(
     "text", ["", "client = 3\n", "[client\n", "[disclosure]\nmodels = 0\n", "disclosure = 3\n"]
 )
