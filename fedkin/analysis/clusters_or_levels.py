@@ -33,6 +33,7 @@ from fedkin.analysis.level_fits import (
     fit_draw,
 )
 from fedkin.analysis.tables import rows_of
+from fedkin.config.schema import check_integer
 from fedkin.core.errors import ConfigError
 from fedkin.core.randomness import Stream
 from fedkin.data.describe import label_icc
@@ -278,8 +279,7 @@ def clusters_or_levels(
         'shared'
     """
     if isinstance(data, FederatedData):
-        if draws < 1:
-            raise ConfigError(f"draws must be at least 1, got {draws}; 5 is usual")
+        check_integer("draws", draws, 1)
         federations = [redrawn(data, seed + number) for number in range(draws)]
     else:
         federations = list(data)

@@ -152,9 +152,9 @@ def convergence_bounds(
         steps = _take_steps(groups, models[groups.ids].astype(np.float64))
         shared = _aggregate(world, steps.federated, eta_g)
         ends = (steps.virtual, steps.federated, shared)
-        virtual_loss, federated_loss, shared_loss = (groups.losses(models) for models in ends)
+        virtual_loss, federated_loss, shared_loss = (groups.losses(end) for end in ends)
         if lipschitz is None:
-            M = max(steps.steepest, *(groups.slopes(models).max() for models in ends))
+            M = max(steps.largest_gradient, *(groups.gradient_norms(end).max() for end in ends))
         else:
             M = float(lipschitz)
     L = steps.smoothness if smoothness is None else float(smoothness)
@@ -247,7 +247,7 @@ class _Groups:
             raise MethodError("a gradient is not finite; lower local.lr or local.epochs")
         return gradients
 
-    def slopes(self, models: Float64[np.ndarray, "K P"]) -> Float64[np.ndarray, "K"]:
+    def gradient_norms(self, models: Float64[np.ndarray, "K P"]) -> Float64[np.ndarray, "K"]:
         """|grad F_g| at each group's model."""
         return np.linalg.norm(self.mean(self.gradients(models[self.group])), axis=1)
 
@@ -265,7 +265,7 @@ class _Steps:
     federated: Float64[np.ndarray, "K P"]
     divergence: Float64[np.ndarray, "n"]  # delta_k
     smoothness: float  # L
-    steepest: float  # the largest |grad F_g| at a virtual model before a step
+    largest_gradient: float  # the largest |grad F_g| at a virtual model before a step
 
 
 def _take_steps(groups: _Groups, models: Float64[np.ndarray, "K P"]) -> _Steps:
@@ -275,7 +275,7 @@ def _take_steps(groups: _Groups, models: Float64[np.ndarray, "K P"]) -> _Steps:
     local = models[groups.group]
     divergence = np.zeros(len(groups.clients))
     smoothness = 0.0
-    steepest = 0.0
+    largest_gradient = 0.0
     for _ in range(int(groups.world.work.epochs)):
         at_virtual = groups.gradients(virtual[groups.group])
         at_local = groups.gradients(local)
@@ -283,17 +283,22 @@ def _take_steps(groups: _Groups, models: Float64[np.ndarray, "K P"]) -> _Steps:
 
         apart = np.linalg.norm(at_virtual - of_group[groups.group], axis=1)
         divergence = np.maximum(divergence, apart)
-        smoothness = max(
-            smoothness, _steepest_change(local, virtual[groups.group], at_local - at_virtual)
-        )
-        steepest = max(steepest, float(np.linalg.norm(of_group, axis=1).max()))
+        change = _gradient_change(local, virtual[groups.group], at_local - at_virtual)
+        smoothness = max(smoothness, change)
+        largest_gradient = max(largest_gradient, float(np.linalg.norm(of_group, axis=1).max()))
 
         local = local - rate * at_local
         virtual = virtual - rate * of_group
-    return _Steps(virtual, groups.mean(local), divergence, smoothness, steepest=steepest)
+    return _Steps(
+        virtual=virtual,
+        federated=groups.mean(local),
+        divergence=divergence,
+        smoothness=smoothness,
+        largest_gradient=largest_gradient,
+    )
 
 
-def _steepest_change(
+def _gradient_change(
     first: Float64[np.ndarray, "n P"],
     second: Float64[np.ndarray, "n P"],
     change: Float64[np.ndarray, "n P"],

@@ -22,7 +22,7 @@ from fedkin.run.folder.fingerprint import fingerprint
 from fedkin.run.folder.run_folder import holds_run
 from fedkin.run.run import Run
 from fedkin.run.simulate import from_config
-from fedkin.run.stopping import STOP
+from fedkin.run.stopping import asks_to_stop
 from fedkin.run.worlds import Digests, named_methods
 
 _log = logging.getLogger("fedkin")
@@ -36,14 +36,14 @@ def replay(run: Run, on_round: OnRound) -> None:
         run: the finished run.
         on_round: the listener.
     """
-    replies = [on_round(record) for record in run.records]
-    if STOP in replies:
+    stops = [asks_to_stop(on_round(record)) for record in run.records]
+    if any(stops):
         _log.warning(
             "%s: a callback returned STOP after round %d, but the run had already ended, because "
             "with several jobs callbacks are called at the end; use run.until or run.patience, or "
             "one job",
             run.config.method_name,
-            replies.index(STOP),
+            stops.index(True),
         )
 
 

@@ -24,6 +24,7 @@ from jaxtyping import Float, Float64, Int
 
 from fedkin.clustering.kmeans import kmeans
 from fedkin.config.plan import Scoring
+from fedkin.config.schema import check_integer
 from fedkin.core.client_memory import ClientMemory
 from fedkin.core.errors import ConfigError, DataError, ModelError
 from fedkin.core.method import UNASSIGNED, Method, State
@@ -72,6 +73,9 @@ class LevelPlan:
         epochs: local epochs.
         batch_size: samples of a batch; None for all samples of a client.
 
+    Raises:
+        ConfigError: a number is below 1 or no integer, or there is no learning rate.
+
     Examples:
         >>> import fedkin as fk
         >>> fk.LevelPlan(clusters=(2, 3), starts=1, rounds=20).starts
@@ -84,6 +88,16 @@ class LevelPlan:
     rates: tuple[float, ...] = (0.3, 0.1, 0.03)
     epochs: int = 1
     batch_size: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("starts", "rounds", "epochs"):
+            check_integer(name, getattr(self, name), 1)
+        if self.batch_size is not None:
+            check_integer("batch_size", self.batch_size, 1)
+        for clusters in self.clusters:
+            check_integer("clusters", clusters, 1)
+        if not self.rates:
+            raise ConfigError("rates has no learning rate; for example rates=(0.3, 0.1, 0.03)")
 
     def local(self, rate: float) -> LocalTraining:
         """The local training with a learning rate. Gradients are cut to norm 5, so that a client

@@ -61,16 +61,18 @@ def run_on_cluster(
             raise_if_interrupted()
             for future in ended:
                 job, actor = running.pop(future)
+                died = False
                 try:
                     error = ray.get(future)
                 except ray.exceptions.RayError as death:  # the actor or its machine died
                     actor = runner.remote()
                     error = _death(death)
+                    died = True
                     deaths[job.out] += 1
                 idle.append(actor)
                 # If its process died, the run is resumed by another actor, as the machine may be
                 # the cause.
-                if 0 < deaths[job.out] < _TRIES and error is not None:
+                if died and deaths[job.out] < _TRIES:
                     _log.warning("%s: %s; the run is started again", job.out, error)
                     left.insert(0, job)
                     continue

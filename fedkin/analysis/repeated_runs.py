@@ -25,6 +25,7 @@ from fedkin.analysis.tables import (
 )
 from fedkin.config.registry import method_title
 from fedkin.core.errors import CheckpointError, ConfigError, StorageError
+from fedkin.core.object_repr import count
 from fedkin.core.storage import user_path, write_atomic
 from fedkin.core.strict_json import json_text
 from fedkin.measures.lookup import compared_by
@@ -92,14 +93,15 @@ class RepeatedRuns:
 
     def __repr__(self) -> str:
         rounds = max(len(run.records) - 1 for run in self.runs)
-        return f"RepeatedRuns({', '.join(self.methods)}: {len(self.runs)} seeds, {rounds} rounds)"
+        size = f"{count(len(self.runs), 'seed')}, {count(rounds, 'round')}"
+        return f"RepeatedRuns({', '.join(self.methods)}: {size})"
 
     @staticmethod
     def _experiment(run: Run) -> tuple[str, ...]:
         """The methods and the number of rounds of a run. Two runs count as runs of the same
         experiment if both are equal."""
         rounds = run.config.rounds or len(run.records) - 1  # a run may have stopped early
-        return (run.config.method_name, *sorted(run.against), f"{rounds} rounds")
+        return (run.config.method_name, *sorted(run.against), count(rounds, "round"))
 
     @property
     def seeds(self) -> list[int]:
@@ -299,9 +301,9 @@ class RepeatedRuns:
         )
 
 
-def seeds_of(first: int, count: int) -> range:
-    """The range of ``count`` seeds that starts at ``first``."""
-    return range(first, first + count)
+def seeds_of(first: int, number: int) -> range:
+    """The range of ``number`` seeds that starts at ``first``."""
+    return range(first, first + number)
 
 
 def curves_of(

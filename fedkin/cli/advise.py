@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedkin.cli.common import error_exit, load_config, print_cost_of_looking
+from fedkin.cli.common import (
+    check_figure_writable,
+    error_exit,
+    load_config,
+    print_cost_of_looking,
+)
 from fedkin.cli.printed_tables import print_table
-from fedkin.core.errors import ConfigError, StorageError
+from fedkin.core.errors import ConfigError
 from fedkin.core.strict_json import json_text
 
 if TYPE_CHECKING:
@@ -64,7 +67,7 @@ def advise_command(
         from fedkin.analysis.advise import of_config
 
         if out is not None:
-            _check_writable(out)
+            check_figure_writable(out, "advice.png")
         config = load_config(settings or [], None)
         advice = of_config(
             config,
@@ -107,25 +110,6 @@ def _advise_on_run(folder: Path, as_json: bool) -> None:
     typer.echo(advice.verdict)
     for step in advice.steps:
         typer.echo(f"* {step}")
-
-
-def _check_writable(out: Path) -> None:
-    """Raise StorageError before any computation if the figure cannot be written to a path."""
-    if os.path.isdir(out):
-        raise StorageError(
-            f"--out {out} is a folder; name a file in it, such as {out / 'advice.png'}"
-        )
-    from fedkin.reporting.style import check_figure
-
-    check_figure(out)
-    try:
-        tempfile.TemporaryFile(dir=out.parent).close()
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise StorageError(
-            f"--out {out}: no file can be created in {out.parent.absolute()}: {reason}; choose an "
-            "existing folder that can be written"
-        ) from error
 
 
 def _limits(advice: Advice, private_labels: bool) -> list[str]:

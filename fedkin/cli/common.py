@@ -9,6 +9,7 @@ import io
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from fedkin.core.errors import ConfigError, FedkinError
+from fedkin.core.errors import ConfigError, FedkinError, StorageError
 from fedkin.core.object_repr import shell_command
 
 if TYPE_CHECKING:
@@ -379,7 +380,30 @@ def check_out(out: Path | None) -> None:
         refuse_others(out, ())
 
 
+LOOPBACK = "127.0.0.1"  # the address of this machine that no other machine reaches
 RUNS = Path("runs")  # where the commands keep their runs
+
+
+def check_figure_writable(out: Path, example: str) -> None:
+    """Raise StorageError before any computation if the figure cannot be written to a path.
+
+    Args:
+        out: the path, given by ``--out``.
+        example: name of a file, for the message about a folder.
+    """
+    if out.is_dir():
+        raise StorageError(f"--out {out} is a folder; name a file in it, such as {out / example}")
+    from fedkin.reporting.style import check_figure
+
+    check_figure(out)
+    try:
+        tempfile.TemporaryFile(dir=out.parent).close()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise StorageError(
+            f"--out {out}: no file can be created in {out.parent.absolute()}: {reason}; choose an "
+            "existing folder that can be written"
+        ) from error
 
 
 def new_run_folder(prefix: str) -> Path:

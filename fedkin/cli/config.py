@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 from fedkin.cli.common import command, error_exit, print_error
 from fedkin.cli.printed_tables import print_rows
 from fedkin.core.errors import ConfigError, nearest, unknown
+from fedkin.core.object_repr import count
 
 if TYPE_CHECKING:
     from fedkin.config.reference import KeyRow
@@ -100,12 +101,11 @@ def check_file_command(
         for path in files:
             checked = check_file(path)
             kind = f"{path}: a {checked.kind} file ({COMMANDS[checked.kind]})"
-            count = len(checked.errors)
-            errors = f"{count} error{'s' if count > 1 else ''}" if count else "no errors"
+            errors = count(len(checked.errors), "error") if checked.errors else "no errors"
             typer.echo(f"{kind}, {errors}")
             for message in checked.errors:
                 print_error(message)
-            wrong |= count > 0
+            wrong |= bool(checked.errors)
         if wrong:
             raise typer.Exit(WRONG)
 

@@ -319,6 +319,7 @@ def _dataset(name: str, options: list[str], scale_from: Any = None) -> Federated
     from fedkin.config import registry
     from fedkin.config.declarations import NAMED
     from fedkin.config.loader import Sections, read
+    from fedkin.config.schema import DEFAULT, check_integer
 
     overrides = [f"data.{key}={value}" for key, value in map(_key_and_value, options)]
     if name.endswith(".toml"):
@@ -334,7 +335,10 @@ def _dataset(name: str, options: list[str], scale_from: Any = None) -> Federated
         values["scale_from"] = scale_from
     entry = registry.resolve("data set", registry.datasets(), values, str)
     # The data of a file that says data.seed = "run" are those of its first seed.
-    return entry.drawn(int(raw.get("run", {}).get("seed", 0))).make()
+    seed = raw.get("run", {}).get("seed", DEFAULT)
+    seed = 0 if seed == DEFAULT else seed
+    check_integer("run.seed", seed, 0)
+    return entry.drawn(seed).make()
 
 
 def _is_path(name: str) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedkin.cli.common import command, error_exit
+from fedkin.cli.common import LOOPBACK, command, error_exit
 from fedkin.cli.deploy_sites import (
     add_command,
     backup_command,
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 _STYLES = {"✓": "green", "!": "yellow", "✗": "red"}
 _FAILED = 1  # exit status
-LOOPBACK = "127.0.0.1"
 _SITES = "Number of sites (default: as before; 4 for a new deployment)."
 
 deploy_app = typer.Typer(no_args_is_help=True, help="Deploy a federation with a server, on Flower.")

@@ -7,7 +7,12 @@ from typing import Annotated
 
 import typer
 
-from fedkin.cli.common import error_exit, load_config, print_cost_of_looking
+from fedkin.cli.common import (
+    check_figure_writable,
+    error_exit,
+    load_config,
+    print_cost_of_looking,
+)
 from fedkin.cli.printed_tables import print_table
 from fedkin.core.strict_json import json_text
 
@@ -36,18 +41,17 @@ def eps_command(
     with error_exit():
         from fedkin.analysis import eps_study
         from fedkin.reporting import eps_figure
-        from fedkin.reporting.style import check_figure
 
-        check_figure(out)
+        check_figure_writable(out, "eps.png")
         config = load_config(settings or [], None)
         study = eps_study.of_config(config)
-        paths = eps_figure.save(study, out)
         print_cost_of_looking(config, to_stderr=as_json)
         if as_json:
             print(json_text(study.summary()))
-            return
-        print_table(
-            study.table(), f"{config.data.name}, {config.model.name}: clusters found by DBSCAN"
-        )
-        typer.echo(f"suggested: method.eps={study.suggested:.3g}")
-        typer.echo(f"figure: {' and '.join(map(str, paths))}")
+        else:
+            title = f"{config.data.name}, {config.model.name}: clusters found by DBSCAN"
+            print_table(study.table(), title)
+            typer.echo(f"suggested: method.eps={study.suggested:.3g}")
+        # Draw the figure last, so that the numbers are printed even if drawing fails.
+        paths = eps_figure.save(study, out)
+        typer.echo(f"figure: {' and '.join(map(str, paths))}", err=as_json)

@@ -96,13 +96,15 @@ def export_command(
 
 
 def _scored(entry: dict[str, Any]) -> str:
-    """The test score of a model as text; empty if its clients were not evaluated.
+    """The first test score of a model as text; empty if its clients were not evaluated.
 
     Args:
         entry: the model's entry in ``card.json``.
     """
-    for measure in ("accuracy", "concordance_index"):
-        score = entry.get(f"test_{measure}")
-        if score is not None:
-            return f", test {measure.replace('_', ' ')} {score:.3f}"
-    return ""
+    from fedkin.export.model_card import scores_of_entry
+
+    scores = scores_of_entry(entry)
+    if not scores:
+        return ""
+    measure, score = next(iter(scores.items()))
+    return f", test {measure.replace('_', ' ')} {score:.3f}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,8 +15,6 @@ from fedkin.core.errors import ConfigError
 if TYPE_CHECKING:
     from fedkin.removal.plan import ReplayPlan
     from fedkin.run.run import Run
-
-_NO_FOLDER = re.compile(r"[^\w.+-]")  # characters that names of folders do not have
 
 
 def forget_command(
@@ -51,20 +48,22 @@ def forget_command(
 
     The cost is printed before the training starts. RUN is kept unless --replace is given."""
     with error_exit(), ending_on_signals():
-        from fedkin.removal.forget import client_names, prepare
-        from fedkin.run.run import Run
+        from fedkin.removal.forget import client_names, prepare, recorded_run
+        from fedkin.run.folder.run_folder import folder_name
 
         if not site:
             raise ConfigError("--site names the client to remove, such as --site 3")
         if out and replace:
             raise ConfigError("--out and --replace exclude each other")
+        if plan_only and as_json:
+            raise ConfigError("--plan has no JSON; leave out --json")
         check_out(out)
-        loaded = Run.load(run)
+        loaded = recorded_run(run)
         if plan_only:
             _, plan = prepare(loaded, site, every_cluster)
             _say(plan, client_names(loaded, plan))
             return
-        names = "-".join(_NO_FOLDER.sub("-", name) for name in site)
+        names = "-".join(folder_name(name) for name in site)
         target = None if replace else out or run.with_name(f"{run.resolve().name}-without-{names}")
         _forget(loaded, site, target, every_cluster=every_cluster, as_json=as_json)
 

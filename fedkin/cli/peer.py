@@ -4,7 +4,6 @@ of peers."""
 from __future__ import annotations
 
 import signal
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -150,4 +149,3 @@ class _RoundPrinter:
             score = f"{measure.head} {number_text(value, unit)}"
         neighbours = ", ".join(record["neighbours"]) or "none"
         print(f"round {record['round']}: {score}; neighbours: {neighbours}", flush=True)
-        sys.stdout.flush()

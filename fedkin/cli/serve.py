@@ -7,10 +7,8 @@ from typing import Annotated
 
 import typer
 
-from fedkin.cli.common import error_exit
+from fedkin.cli.common import LOOPBACK, error_exit
 from fedkin.service.json_body import MOST_BYTES
-
-LOOPBACK = "127.0.0.1"
 
 
 def serve_command(

@@ -1,4 +1,4 @@
-"""The command ``fedkin watch``, and options for the page of ``fedkin deploy status --web``."""
+"""The command ``fedkin watch``."""
 
 from __future__ import annotations
 
@@ -7,11 +7,8 @@ from typing import Annotated
 
 import typer
 
-from fedkin.cli.common import RUNS, error_exit
+from fedkin.cli.common import LOOPBACK, RUNS, error_exit
 from fedkin.cli.live_pages import deployment_page, serve
-
-HOST = "The address at which the page is served."
-PORT = "The port at which the page is served; 0 for any free port."
 
 
 def watch_command(
@@ -23,8 +20,18 @@ def watch_command(
             "newest run in runs/).",
         ),
     ] = None,
-    host: Annotated[str, typer.Option("--host", metavar="HOST", help=HOST)] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help=PORT)] = 0,
+    host: Annotated[
+        str, typer.Option("--host", metavar="HOST", help="The address at which the page is served.")
+    ] = LOOPBACK,
+    port: Annotated[
+        int,
+        typer.Option(
+            "--port",
+            min=0,
+            max=65535,
+            help="The port at which the page is served; 0 for any free port.",
+        ),
+    ] = 0,
 ) -> None:
     """Serve a live page of a run or a deployment: rounds, accuracy, clusters, refused sites, and
     the run's report.

@@ -46,6 +46,7 @@ from fedkin.config.inherited_options import carry_over
 from fedkin.config.loader import Sections, read
 from fedkin.config.metrics_settings import SECTION as METRICS
 from fedkin.config.option_registry import known_values
+from fedkin.config.plan import RunSettings
 from fedkin.config.run import demo_for
 from fedkin.config.schema import Place, Positive, Section, Values, check_integer
 from fedkin.core.errors import ConfigError, unknown
@@ -166,7 +167,7 @@ def from_dict(
             f"{place(METRICS)}: does not apply to a comparison, whose runs may be in parallel "
             "processes; remove it"
         )
-    run.from_dict(raw, place)  # the file without its [compare] is a valid run
+    of_run = run.from_dict(raw, place).run  # the file without its [compare] is a valid run
     file_axes = axis.from_table(compare.grid, place("compare.grid"))
     given_axes = [
         *axis.from_table(axes or {}, "grid"),
@@ -175,9 +176,8 @@ def from_dict(
     all_axes = axis.merged(file_axes, given_axes)
     # A new name resets the section's options, so axes of names come first.
     all_axes.sort(key=lambda one: one.option != "name")
-    first_seed = raw.get("run", {}).get("seed", 0)
     number = compare.trials if trials is None else trials
-    crossed, drawn = search(all_axes, number, first_seed)
+    crossed, drawn = search(all_axes, number, of_run.seed)
     of_methods = [one for one in (*crossed, *drawn) if one.section == "method"]
     of_settings = [one for one in crossed if one.section != "method"]
     entries = _entries(
@@ -194,7 +194,7 @@ def from_dict(
     return ComparisonGrid(
         settings,
         methods_with_values,
-        _seeds(raw.get("run", {}), compare, seeds),
+        _seeds(of_run, compare, seeds),
         trials=number,
     )
 
@@ -214,13 +214,13 @@ def _table(method: str | Values | Method) -> Values:
     return dict(method) if isinstance(method, dict) else registry.method_entry(method)
 
 
-def _seeds(run: Values, compare: CompareSection, seeds: int | None) -> tuple[int, ...]:
+def _seeds(of_run: RunSettings, compare: CompareSection, seeds: int | None) -> tuple[int, ...]:
     """The seeds of the comparison, counted up from run.seed. Their number is taken from the
     argument, [compare] or [run], in this order."""
     if seeds is not None:
         check_integer("seeds", seeds, 1)
-    first = run.get("seed", 0)
-    return tuple(range(first, first + (seeds or compare.seeds or run.get("seeds") or SEEDS)))
+    number = seeds or compare.seeds or of_run.seeds or SEEDS
+    return tuple(range(of_run.seed, of_run.seed + number))
 
 
 def _entries(raw: dict[str, Any], names: Sequence[str | Values] | None, place: str) -> list[Values]:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fedkin import __version__
-from fedkin.core.errors import ConfigError, StorageError
+from fedkin.core.errors import ConfigError, MethodError, StorageError
 from fedkin.core.storage import storage_errors, user_path, write_atomic
 from fedkin.data.patient_columns import has_patients
 from fedkin.data.table_transform import transform_of
@@ -93,11 +93,13 @@ def write(
 
     Raises:
         ConfigError: the format is unknown, or has no place for the backbone.
+        MethodError: a client has a mixture of models, or a model for each sample.
         ModelError, MissingExtra: as for ``formats.encoded_model`` and ``adapters.adapter_files``.
             No file is written then.
         StorageError: the folder is not empty, or cannot be written.
     """
     check_format(format)
+    _refuse_several_models([entry.predictor for entry in entries], facts)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise StorageError(f"{folder} exists and is not empty; name a new folder for the export")
     names = [_file_name(entry.predictor.name) for entry in entries]
@@ -141,6 +143,24 @@ def write(
         )
     write_atomic(folder / CARD, json.dumps(card, indent=2) + "\n")
     return folder / CARD
+
+
+def _refuse_several_models(predictors: Sequence[Predictor], facts: Mapping[str, Any]) -> None:
+    """Raise MethodError if a client predicts with several models, since a file holds one."""
+    described = facts.get("method")
+    method = described["name"] if described else "the run's method"
+    if any(one.routes is not None for one in predictors):
+        raise MethodError(
+            f"{method} with several kinds of texts chooses a model for each text, which no "
+            "export format supports; predict with run.predict(x, client=...), or export a run with "
+            "method.kinds=1 and method.routing=local"
+        )
+    if any(one.shares is not None for one in predictors):
+        raise MethodError(
+            f"{method} predicts for each client with a mixture of {len(predictors[0].vectors)} "
+            "models, which no export format supports; predict with run.predict(x, client=...), or "
+            "export a run of fedrc with method.hard=true, which predicts with one model"
+        )
 
 
 def _taken_use(files: Files) -> str:
@@ -220,7 +240,7 @@ def write_model(predictor: Predictor, path: str | Path, format: str = "safetenso
         The path of ``card.json``.
 
     Raises:
-        ConfigError, ModelError, MissingExtra, StorageError: as for ``write``.
+        ConfigError, MethodError, ModelError, MissingExtra, StorageError: as for ``write``.
     """
     facts: dict[str, Any] = {"data": getattr(predictor.samples, "name", None)}
     if columns := getattr(predictor.samples, "columns", None):

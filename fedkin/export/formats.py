@@ -91,7 +91,8 @@ def torch_module(predictor: Predictor, format: str) -> nn.Module:
             "mclr, mlp, cnn and detector can; use format 'safetensors', which has the layers by "
             f"name, or {_other_way(model)}"
         )
-    # Only detectors have ``positive``, the class of each. Any other model is one network.
+    # Only detectors have ``positive``, the class of each. Any other exported model is one network,
+    # since mixtures were refused.
     if predictor.positive is None:
         return _network(predictor, architecture, predictor.vectors[0])
     pairs = zip(predictor.positive, predictor.vectors, strict=True)

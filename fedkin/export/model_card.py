@@ -111,7 +111,7 @@ def front_matter(
     """
     data = str(card.get("data"))
     method = _method(card)
-    metrics = {} if _is_hidden(entry, options) else _metrics(entry)
+    metrics = {} if _is_hidden(entry, options) else scores_of_entry(entry)
     tags = ["federated-learning", "clustered-federated-learning", "fedkin"]
     fields: dict[str, Any] = {
         "license": options.license or None,
@@ -170,7 +170,7 @@ def _method(card: Mapping[str, Any]) -> str | None:
     return str(method["name"]) if method else None
 
 
-def _metrics(entry: Mapping[str, Any]) -> dict[str, float]:
+def scores_of_entry(entry: Mapping[str, Any]) -> dict[str, float]:
     """The test scores of a model, by name."""
     return {
         name.removeprefix("test_"): float(value)
@@ -261,7 +261,7 @@ def _floored(count: int) -> str:
 
 def _scores(entry: Mapping[str, Any], scores: ModelScores | None, options: CardOptions) -> str:
     """The scores over all clients of the model, and over the bottom 10% of them."""
-    metrics = _metrics(entry)
+    metrics = scores_of_entry(entry)
     if not metrics:
         return "The model was not evaluated on test samples."
     lines = ["On the test samples of the model's clients together:", ""]

@@ -4,9 +4,9 @@ with the array ``x``."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from fedkin.export.columns import is_table, values_of
 from fedkin.export.forecast_inputs import in_label_units, new_rows
 from fedkin.export.input_samples import exposures, raw_samples
 from fedkin.export.known_labels import encoded_labels, numbers_are_classes
-from fedkin.export.predictor import Classifier, Decisions
+from fedkin.export.predictor import Classifier
 from fedkin.export.reader import NEWCOMER, Export
 from fedkin.export.text_inputs import text_column, text_samples
 from fedkin.task_types.forecast import Forecast
@@ -39,6 +39,9 @@ PREDICTION = "prediction"
 _PROBABILITY = "probability_"
 # The text with which a file of predictions begins.
 BEGINS = PREDICTION
+_Predicted = TypeVar("_Predicted")
+# Models, each with the rows that it predicts: a mask, or all.
+_ModelsOfRows = Iterator[tuple[Classifier, np.ndarray | slice]]
 
 
 class Predictions(NamedTuple):
@@ -70,6 +73,15 @@ class _File(NamedTuple):
     event: np.ndarray | None = None
 
 
+class _Choice(NamedTuple):
+    """Which model the user has chosen for all samples. All None: none, so each sample is predicted
+    with its client's model if the export has several."""
+
+    model: str | None
+    client: str | None
+    cluster: int | None
+
+
 def predict_file(
     export: Export,
     path: Path,
@@ -97,35 +109,30 @@ def predict_file(
         ModelError: scores are NaN or infinite.
     """
     path = user_path(path)
+    choice = _Choice(model, client, cluster)
     if isinstance(export.samples.task_type, Forecast):
-        return _forecast_file(export, path, model=model, client=client, cluster=cluster)
+        return _forecast_file(export, path, choice)
     file = _npz(export, path) if table_kind(path) == "npz" else _table(export, path)
     x = _samples(export, file.x, path)
+    models = _models_of_rows(export, choice, file.client, path)
     if are_patient_rows(x, export.samples):
-        return _predicted_risks(export, file, x, path, model=model, client=client, cluster=cluster)
+        return _predicted_risks(export, file, x, models, path=path)
     if export.samples.task_type.loss is not None:
-        return _predicted_numbers(
-            export, file, x, path, model=model, client=client, cluster=cluster
-        )
-    if _by_row(export, (model, client, cluster)):
-        _check_clients(export, file.client is not None, path)
-        assert file.client is not None
-        classes = np.empty(len(x), np.int64)
-        proba = np.empty((len(x), export.card["classes"]))
-        for one, rows in _models_of_rows(export, file.client, path):
-            classes[rows], proba[rows] = _decisions(one, x[rows], path)
-    else:
-        classes, proba = _decisions(export.model(model, client=client, cluster=cluster), x, path)
+        return _predicted_numbers(export, file, x, models, path=path)
+    classes = np.empty(len(x), np.int64)
+    proba = np.empty((len(x), export.card["classes"]))
+    for one, rows in models:
+        classes[rows], proba[rows] = _checked(one.decide, x[rows], path)
     table = _prediction_table(export, classes, proba)
     if file.y is None:
         return Predictions(table, None)
     return _scored(export=export, table=table, classes=classes, y=file.y, path=path)
 
 
-def _by_row(export: Export, choices: tuple[Any, ...]) -> bool:
+def _by_row(export: Export, choice: _Choice) -> bool:
     """Whether each sample is predicted with its client's model: no model is chosen, and the export
     has several."""
-    return all(choice is None for choice in choices) and len(export.card["models"]) > 1
+    return choice == _Choice(None, None, None) and len(export.card["models"]) > 1
 
 
 def _check_clients(export: Export, has_clients: bool, path: Path) -> None:
@@ -134,33 +141,20 @@ def _check_clients(export: Export, has_clients: bool, path: Path) -> None:
         _, client_column = _columns(export)
         raise ConfigError(
             f"{path}: has no column {client_column!r} with the client of each row, and the export "
-            f"{len(export.card['models'])} models; choose one by --client NAME or --cluster K"
+            f"has {len(export.card['models'])} models; choose one by --client NAME or --cluster K"
         )
 
 
 def _predicted_numbers(
-    export: Export,
-    file: _File,
-    x: Any,
-    path: Path,
-    *,
-    model: str | None,
-    client: str | None,
-    cluster: int | None,
+    export: Export, file: _File, x: Any, models: _ModelsOfRows, *, path: Path
 ) -> Predictions:
     """The predictions of models whose labels are numbers, in units of the label."""
     import pandas as pd
 
     task_type = export.samples.task_type
     scores = np.empty((len(x), int(export.samples.classes)))
-    if _by_row(export, (model, client, cluster)):
-        _check_clients(export, file.client is not None, path)
-        assert file.client is not None
-        for one, rows in _models_of_rows(export, file.client, path):
-            scores[rows] = _finite_scores(one, x[rows], path)
-    else:
-        one = export.model(model, client=client, cluster=cluster)
-        scores[:] = _finite_scores(one, x, path)
+    for one, rows in models:
+        scores[rows] = _checked(one.finite_scores, x[rows], path)
     exposure = None
     if file.exposure is not None:
         exposure = _exposures(export, file.exposure, path)
@@ -188,27 +182,15 @@ def _predicted_numbers(
 
 
 def _predicted_risks(
-    export: Export,
-    file: _File,
-    x: Any,
-    path: Path,
-    *,
-    model: str | None,
-    client: str | None,
-    cluster: int | None,
+    export: Export, file: _File, x: Any, models: _ModelsOfRows, *, path: Path
 ) -> Predictions:
     """The risk score of each patient. Patients with a time and an event are scored by the C-index
     within clients."""
     import pandas as pd
 
     risks = np.empty(len(x), np.float32)
-    if _by_row(export, (model, client, cluster)):
-        _check_clients(export, file.client is not None, path)
-        assert file.client is not None
-        for one, rows in _models_of_rows(export, file.client, path):
-            risks[rows] = _risks(one, x[rows], path)
-    else:
-        risks[:] = _risks(export.model(model, client=client, cluster=cluster), x, path)
+    for one, rows in models:
+        risks[rows] = _checked(one.risks, x[rows], path)
     table = pd.DataFrame({PREDICTION: risks})
     if file.y is None or file.event is None:
         return Predictions(table, None)
@@ -234,9 +216,7 @@ def _times_and_events(
     return numbers, events_of(events, place_of("event", path, columns))
 
 
-def _forecast_file(
-    export: Export, path: Path, *, model: str | None, client: str | None, cluster: int | None
-) -> Predictions:
+def _forecast_file(export: Export, path: Path, choice: _Choice) -> Predictions:
     """The forecasts of the rows of a table of series, in units of the label; empty for rows without
     all lags."""
     import pandas as pd
@@ -245,20 +225,17 @@ def _forecast_file(
     assert isinstance(task_type, Forecast)
     _, column = _columns(export)
     given = read_table(path, column)
-    by_row = _by_row(export, (model, client, cluster))
+    by_row = _by_row(export, choice)
     if by_row:
         transform = export.samples.transform
         named = given if transform is None else transform.rename(given)
         _check_clients(export, column in named, path)
-    new = new_rows(given, export.samples, path, client)
+    new = new_rows(given, export.samples, path, choice.client)
     inputs = new.table[new.complete]
     scores = np.empty((len(inputs), int(export.samples.classes)))
-    if by_row:
-        for one, rows in _models_of_rows(export, inputs[column].to_numpy(), path):
-            scores[rows] = _finite_scores(one, inputs[rows], path)
-    else:
-        one = export.model(model, client=client, cluster=cluster)
-        scores[:] = _finite_scores(one, inputs, path)
+    clients = inputs[column].to_numpy() if by_row else None
+    for one, rows in _models_of_rows(export, choice, clients, path):
+        scores[rows] = _checked(one.finite_scores, inputs[rows], path)
     table = pd.DataFrame({PREDICTION: in_label_units(new, task_type, scores)})
     known = new.known[new.complete]
     if not known.any():
@@ -326,34 +303,42 @@ def _samples(export: Export, x: Any, path: Path) -> Any:
         raise DataError(f"{path}: {error}") from error
 
 
-def _decisions(model: Classifier, x: Any, path: Path) -> Decisions:
-    """The predictions of a model for samples of a file. Errors name the file."""
+def _checked(predict: Callable[[Any], _Predicted], x: Any, path: Path) -> _Predicted:
+    """The predictions of a model for samples of a file. Errors name the file.
+
+    Args:
+        predict: the method of the model that predicts.
+        x: the samples.
+        path: the file.
+    """
     try:
-        return model.decide(x)
-    except (DataError, ModelError) as error:
-        raise type(error)(f"{path}: {error}") from error
-
-
-def _risks(model: Classifier, x: Any, path: Path) -> np.ndarray:
-    """The risk scores of a model for patients of a file. Errors name the file."""
-    try:
-        return model.risks(x)
-    except (DataError, ModelError) as error:
-        raise type(error)(f"{path}: {error}") from error
-
-
-def _finite_scores(model: Classifier, x: Any, path: Path) -> np.ndarray:
-    """The scores of a model for samples of a file. Errors name the file."""
-    try:
-        return model.finite_scores(x)
+        return predict(x)
     except (DataError, ModelError) as error:
         raise type(error)(f"{path}: {error}") from error
 
 
 def _models_of_rows(
-    export: Export, clients: np.ndarray, path: Path
-) -> Iterator[tuple[Classifier, np.ndarray]]:
-    """The model of each client in the file, with a mask of the rows that it predicts."""
+    export: Export, choice: _Choice, clients: np.ndarray | None, path: Path
+) -> _ModelsOfRows:
+    """The models that predict the samples of a file, each with its rows.
+
+    Args:
+        export: the export with the models.
+        choice: the model that the user has chosen, if any.
+        clients: the client of each row; None if the file has no such column.
+        path: the file.
+
+    Raises:
+        ConfigError: the file has no clients, and no model is chosen; or a client or model does not
+            exist.
+        DataError: a row has no client.
+    """
+    if not _by_row(export, choice):
+        one = export.model(choice.model, client=choice.client, cluster=choice.cluster)
+        yield one, slice(None)
+        return
+    _check_clients(export, clients is not None, path)
+    assert clients is not None
     _, column = _columns(export)
     missing = missing_rows(clients)
     if len(missing):

@@ -13,6 +13,7 @@ from scipy.cluster.hierarchy import dendrogram, linkage
 
 from fedkin.analysis.advise.advice import Advice
 from fedkin.analysis.advise.split_half_stability import THRESHOLD, ClusterCount
+from fedkin.core.object_repr import count
 from fedkin.reporting.style import (
     COLOURS,
     FADED,
@@ -38,38 +39,38 @@ def draw(advice: Advice) -> Figure:
     """Draw the figure of a result of ``fk.advise``: split-half stability, dendrogram, spectrum, gap
     statistic, silhouette, and a map of the clients."""
     figure = new_figure(12.5, 7.2)
-    count = advice.cluster_count
+    found = advice.cluster_count
     panels = figure.subplots(2, 3).ravel()
-    numbers = np.arange(1, count.max_clusters + 1)
-    _stability(panels[0], count, numbers)
-    _dendrogram(panels[1], count)
-    _spectrum(panels[2], count)
+    numbers = np.arange(1, found.max_clusters + 1)
+    _stability(panels[0], found, numbers)
+    _dendrogram(panels[1], found)
+    _spectrum(panels[2], found)
     _curve(
         axes=panels[3],
         heading="Gap statistic",
-        note=f"estimate {count.gap.clusters}: the first within one standard error of the next",
+        note=f"estimate {found.gap.clusters}: the first within one standard error of the next",
         numbers=numbers,
-        values=count.gap.gap,
-        estimate=count.estimates["gap statistic"],
+        values=found.gap.gap,
+        estimate=found.estimates["gap statistic"],
     )
     panels[3].fill_between(
         numbers,
-        count.gap.gap - count.gap.error,
-        count.gap.gap + count.gap.error,
+        found.gap.gap - found.gap.error,
+        found.gap.gap + found.gap.error,
         color=COLOURS[0],
         alpha=0.2,
         lw=0,
     )
-    estimate = count.estimates["silhouette"]
+    estimate = found.estimates["silhouette"]
     _curve(
         axes=panels[4],
         heading="Silhouette",
         note=f"estimate {estimate} (it cannot be 1)",
         numbers=numbers,
-        values=count.silhouette,
+        values=found.silhouette,
         estimate=estimate,
     )
-    _map(panels[5], count)
+    _map(panels[5], found)
     decides = "Split-half stability decides; the other criteria are for comparison."
     headline(figure, f"{advice.data}: {advice.verdict}: {advice.why}. {decides}\n")
     return figure
@@ -92,22 +93,21 @@ def _curve(
     axes.set_xlabel("number of clusters")
 
 
-def _stability(axes: Axes, count: ClusterCount, numbers: np.ndarray) -> None:
+def _stability(axes: Axes, found: ClusterCount, numbers: np.ndarray) -> None:
     """Draw the split-half stability (share of clients that stay in their cluster with the other
     half of their data) over the number of clusters. Horizontal lines mark its threshold, and the
     stability that chance gives: the largest one in several IID splits of the same data."""
-    noun = "cluster" if count.clusters == 1 else "clusters"
     _curve(
         axes=axes,
-        heading=f"Split-half stability: {count.clusters} {noun}",
+        heading=f"Split-half stability: {count(found.clusters, 'cluster')}",
         note="smallest share of a cluster that stays in it with the other half of the data",
         numbers=numbers,
-        values=count.stability,
-        estimate=count.clusters,
+        values=found.stability,
+        estimate=found.clusters,
     )
     for height, text, colour in (
         (THRESHOLD, "threshold", COLOURS[2]),
-        (count.chance, "IID splits, maximum", COLOURS[1]),
+        (found.chance, "IID splits, maximum", COLOURS[1]),
     ):
         axes.axhline(height, color=colour, lw=1.2)
         axes.annotate(
@@ -123,35 +123,35 @@ def _stability(axes: Axes, count: ClusterCount, numbers: np.ndarray) -> None:
     axes.set_ylabel("share of clients")
 
 
-def _dendrogram(axes: Axes, count: ClusterCount) -> None:
+def _dendrogram(axes: Axes, found: ClusterCount) -> None:
     """Draw Ward's dendrogram (tree of merges) of the clients. A dashed line marks the height that
     cuts the tree into the estimated number of clusters."""
     prepare(
         axes,
         "Dendrogram",
-        f"Ward; estimate {count.estimates['dendrogram']}, by the largest step (it cannot be 1)",
+        f"Ward; estimate {found.estimates['dendrogram']}, by the largest step (it cannot be 1)",
     )
-    tree = linkage(count.points, "ward")
+    tree = linkage(found.points, "ward")
     dendrogram(tree, ax=axes, no_labels=True, color_threshold=0, above_threshold_color=COLOURS[0])
-    cut = count.estimates["dendrogram"]
+    cut = found.estimates["dendrogram"]
     # Half way between the merge that forms this number of clusters and the next merge.
-    axes.axhline(float(count.heights[cut - 2 : cut].mean()), color=FADED, ls=(0, (4, 3)))
+    axes.axhline(float(found.heights[cut - 2 : cut].mean()), color=FADED, ls=(0, (4, 3)))
     axes.set_xlabel("clients")
     axes.set_ylabel("dissimilarity")
 
 
-def _spectrum(axes: Axes, count: ClusterCount) -> None:
+def _spectrum(axes: Axes, found: ClusterCount) -> None:
     """Draw the eigenvalues of the clients' graph Laplacian in ascending order, with a dashed line
     in the largest gap. The number of eigenvalues below the gap estimates the number of clusters."""
-    estimate = count.estimates["eigengap"]
+    estimate = found.estimates["eigengap"]
     prepare(
         axes,
         "Spectrum",
         f"normalised Laplacian of the cosines; estimate {estimate}, by the largest gap",
     )
     axes.plot(
-        np.arange(1, len(count.spectrum) + 1),
-        count.spectrum,
+        np.arange(1, len(found.spectrum) + 1),
+        found.spectrum,
         color=COLOURS[0],
         marker="o",
         ms=4,
@@ -159,15 +159,15 @@ def _spectrum(axes: Axes, count: ClusterCount) -> None:
     )
     axes.axvline(estimate + 0.5, color=FADED, ls=(0, (4, 3)))
     axes.set_ylim(bottom=-0.02)
-    axes.set_xlim(0.5, len(count.spectrum) + 0.5)
+    axes.set_xlim(0.5, len(found.spectrum) + 0.5)
     axes.set_xlabel("number of the eigenvalue")
     axes.set_ylabel("eigenvalue")
 
 
-def _map(axes: Axes, count: ClusterCount) -> None:
+def _map(axes: Axes, found: ClusterCount) -> None:
     """Draw the clients along the first two principal components of their updates."""
     prepare(axes, "Clients", "first two principal components of their updates")
-    points = count.points
+    points = found.points
     if points.shape[1] < 2:
         # With a single component, all clients are on a line.
         points = np.column_stack([points, 0 * points])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
 
+from fedkin.core.object_repr import count
 from fedkin.reporting.seeds_figure import accuracies
 from fedkin.reporting.style import headline, new_figure
 
@@ -49,8 +50,7 @@ def draw(comparison: Comparison) -> Figure:
         axes.set_axis_off()
     methods = len(comparison.methods)
     title = " / ".join(comparison.methods) if methods <= 4 else f"{methods} methods"
-    seeds = len(comparison.seeds)
-    heading = f"{title}: {seeds} seed{'s' if seeds > 1 else ''}"
+    heading = f"{title}: {count(len(comparison.seeds), 'seed')}"
     with_curves = [setting for setting in comparison.settings if comparison.curves(setting)]
     if len(with_curves) > len(shown):
         heading += f"; {len(with_curves) - len(shown)} more settings in the tables"

@@ -6,6 +6,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -18,6 +19,7 @@ from fedkin.analysis.compare.comparison_folder import Cell
 from fedkin.analysis.compare.harm import WORSE, local_label
 from fedkin.analysis.tables import Column
 from fedkin.config.comparison_grid import ComparisonGrid
+from fedkin.core.object_repr import count
 from fedkin.core.records import Record
 from fedkin.measures.table import MEASURES
 from fedkin.reporting.comparison_tables import (
@@ -28,7 +30,7 @@ from fedkin.reporting.comparison_tables import (
     not_run,
     table_notes,
 )
-from fedkin.reporting.narrow_tables import fits
+from fedkin.reporting.narrow_tables import fits, left_out_line
 from fedkin.reporting.progress import measure, score_value, suppress_hangup
 from fedkin.reporting.sweep_tables import candidate_table
 from fedkin.reporting.terminal import plain_console
@@ -229,15 +231,6 @@ def tables(
         for setting in comparison.settings
         if not unfinished or any(comparison.runs(setting, m) for m in comparison.methods)
     ]
-
-    def with_columns(shown: Sequence[Column]) -> list[Table]:
-        """One table for each setting, with the columns ``shown``."""
-        return [_table(comparison, setting, measure, shown) for setting in settings]
-
-    def fit_all(shown: Sequence[Table]) -> bool:
-        """Whether all tables fit on the console."""
-        return console is None or all(fits(table, console) for table in shown)
-
     further = further_tables(comparison, measure, shortened=True)
     if not has_means(comparison):
         further.pop("means", None)
@@ -248,38 +241,63 @@ def tables(
     if not has_results(comparison):
         return following
     every = columns(comparison)
-    first = with_columns(every)
+    of_settings = _SettingTables(comparison, settings, measure, console)
+    fitting = _without_optional(of_settings, every) or _in_parts(of_settings, every)
+    return [*fitting, *following]
+
+
+class _SettingTables(NamedTuple):
+    """Makes the tables of a comparison's settings, with the same columns."""
+
+    comparison: Comparison
+    settings: Sequence[str]
+    measure: str | None
+    console: Console | None
+
+    def with_columns(self, shown: Sequence[Column]) -> list[Table]:
+        """One table for each setting, with the columns ``shown``."""
+        return [_table(self.comparison, one, self.measure, shown) for one in self.settings]
+
+    def fit(self, shown: Sequence[Table]) -> bool:
+        """Whether all tables fit on the console."""
+        return self.console is None or all(fits(table, self.console) for table in shown)
+
+
+def _without_optional(of_settings: _SettingTables, every: Sequence[Column]) -> list[Table] | None:
+    """One table for each setting, without as many optional columns as the console needs; None if
+    the tables do not fit even without all of them."""
+    tables = of_settings.with_columns(every)
     left_out: list[Column] = []
-    for name in _optional(comparison):
-        if fit_all(first):
+    for name in _optional(of_settings.comparison):
+        if of_settings.fit(tables):
             break
         left_out += [column for column in every if column.measure == name]
-        shorter = with_columns([column for column in every if column not in left_out])
-        if fit_all(shorter):
-            heads = ", ".join(MEASURES[column.measure].head for column in left_out)
-            line = f"columns left out on this narrow terminal: {heads}"
-            shorter[-1].caption = _with_line(shorter[-1].caption, line)
-            shorter[-1].caption_justify = "left"
-            return [*shorter, *following]
-    count = len(every)
-    least = _LEAST_OF_NUMBERS if comparison.run_scores.further else _LEAST
-    while count > least and not fit_all(first):
-        count -= 1
-        first = with_columns(every[:count])
-    if count == len(every):
-        return [*first, *following]
-    parts = [first]
-    rest = every[count:]
+        tables = of_settings.with_columns([one for one in every if one not in left_out])
+    if not of_settings.fit(tables):
+        return None
+    if left_out:
+        line = left_out_line(MEASURES[column.measure].head for column in left_out)
+        tables[-1].caption = _with_line(tables[-1].caption, line)
+        tables[-1].caption_justify = "left"
+    return tables
+
+
+def _in_parts(of_settings: _SettingTables, every: Sequence[Column]) -> list[Table]:
+    """Two or more tables for each setting, one below the other, each with some of the columns."""
+    least = _LEAST_OF_NUMBERS if of_settings.comparison.run_scores.further else _LEAST
+    parts: list[list[Table]] = []
+    rest = every
     while rest:
-        count = len(rest)
-        while count > 1 and not fit_all(with_columns(rest[:count])):
-            count -= 1
-        parts.append(with_columns(rest[:count]))
-        rest = rest[count:]
+        shown = len(rest)
+        while shown > least and not of_settings.fit(of_settings.with_columns(rest[:shown])):
+            shown -= 1
+        parts.append(of_settings.with_columns(rest[:shown]))
+        rest = rest[shown:]
+        least = 1
     # Only the first table has the title, because the others may be too narrow for it.
     for table in (table for part in parts[1:] for table in part):
         table.title = None
-    return [*(table for tables in zip(*parts, strict=True) for table in tables), *following]
+    return [table for tables in zip(*parts, strict=True) for table in tables]
 
 
 def _optional(comparison: Comparison) -> list[str]:
@@ -307,7 +325,7 @@ def _table(
         (row, best) for row, best in best_rows(comparison, measure) if row["setting"] == setting
     ]
     seeds = sorted({row["seeds"] for row, _ in rows})
-    same_seeds = f"{seeds[0]} seed{'' if seeds[0] == 1 else 's'}" if len(seeds) == 1 else ""
+    same_seeds = count(seeds[0], "seed") if len(seeds) == 1 else ""
     heading = ", ".join(part for part in (setting, same_seeds) if part)
     title = Text(heading, "table.title") if heading else None
     out = Table(title=title, box=SIMPLE_HEAD, padding=0, show_edge=False)

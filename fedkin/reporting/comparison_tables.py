@@ -115,11 +115,6 @@ def columns(comparison: Comparison) -> list[Column]:
     return shown
 
 
-def heads(comparison: Comparison) -> tuple[str, ...]:
-    """The headings of the columns of a comparison's table after setting, method and seeds."""
-    return tuple(column.head for column in columns(comparison))
-
-
 def place_of(measure: Measure, shown: Sequence[Column]) -> int:
     """Index of the column that shows the measure by which methods are compared; -1 if the table has
     no such column.

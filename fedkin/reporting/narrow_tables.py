@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rich.console import Console
 from rich.measure import Measurement
@@ -20,6 +20,12 @@ def fits(table: Table, console: Console) -> bool:
     """
     measured = Measurement.get(console, console.options.update(width=_WIDEST), table)
     return measured.maximum <= console.width
+
+
+def left_out_line(heads: Iterable[str]) -> str:
+    """The line below a table about the columns that a narrow terminal leaves out, by their
+    headings."""
+    return f"columns left out on this narrow terminal: {', '.join(heads)}"
 
 
 def fit(table: Table, console: Console, droppable: Sequence[str]) -> Table:
@@ -46,7 +52,7 @@ def fit(table: Table, console: Console, droppable: Sequence[str]) -> Table:
         table.columns = kept
     lines = [str(caption)] if caption else []
     if left_out:
-        lines.append(f"columns left out on this narrow terminal: {', '.join(left_out)}")
+        lines.append(left_out_line(left_out))
     table.caption = "\n".join(lines) or None
     table.caption_justify = "left"
     return table

@@ -7,6 +7,7 @@ from collections import Counter
 from typing import Any
 
 from fedkin.config.registry import method_title
+from fedkin.core.object_repr import count
 from fedkin.options.monitor.proposals import KINDS
 
 
@@ -31,7 +32,7 @@ def secret_in_words(statement: dict[str, Any]) -> str:
     cannot see one by one), and of lost and clipped updates."""
     counts = {"lost": statement["lost"], "with clipped numbers": statement["clipped"]}
     words = [f"{statement['sums']:,} sums of {statement['answered']:,} updates"]
-    words += [f"{count:,} {name}" for name, count in counts.items() if count]
+    words += [f"{number:,} {name}" for name, number in counts.items() if number]
     clear = f"; in the clear: {', '.join(statement['clear'])}" if statement["clear"] else ""
     return f"secret: {', '.join(words)}{clear}"
 
@@ -43,9 +44,15 @@ def monitor_in_words(summary: dict[str, Any]) -> str:
     counts = Counter(act["kind"] for act in summary["monitor"])
     if not counts:
         return "monitor: no alarm"
-    found = [f"{counts[kind]} {words.counted}" for kind, words in KINDS.items() if counts[kind]]
-    if done := sum(act["done"] for act in summary["monitor"]):
-        found.append(f"{done} clients moved")
+    found = [
+        count(counts[kind], words.one, words.several)
+        for kind, words in KINDS.items()
+        if counts[kind]
+    ]
+    # A client may have moved more than once.
+    moved = {act["client"] for act in summary["monitor"] if act["done"]}
+    if moved:
+        found.append(f"{count(len(moved), 'client')} moved")
     return f"monitor: {', '.join(found)}; `fedkin advise RUN` says more"
 
 

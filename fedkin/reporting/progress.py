@@ -83,6 +83,8 @@ class ProgressDisplay:
             *bar_columns(), console=self.console, disable=not self.console.is_terminal
         )
         self._opening = opening
+        # For each method the line of its newest round, if it is not printed: a run may stop there.
+        self._unprinted: dict[str, str] = {}
         self._notebook: Any = None  # handle of the updated output
 
     def __enter__(self) -> ProgressDisplay:
@@ -90,12 +92,14 @@ class ProgressDisplay:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._print_unprinted()
         with suppress_hangup():
             self._bars.stop()
 
     def begin(self, number: int, seed: int) -> None:
         """Begin the run of the next seed. ``number`` counts the seeds from 0."""
         self._open()
+        self._print_unprinted()
         self._seed = (number, seed)
 
     def __call__(self, record: Record) -> None:
@@ -108,13 +112,28 @@ class ProgressDisplay:
         elif in_notebook():
             self._update_bar(record)
             self._draw_in_notebook()
-        elif self._seed is not None:
-            if record["round"] == self.rounds:
-                where = f"seed {self._seed[1]} ({self._seed[0] + 1} of {self.seeds})  "
-                print(where + plain_line(record, self.rounds), file=sys.stderr, flush=True)
-        # About LINES lines in a whole run, and always the last round.
-        elif record["round"] % -(-self.rounds // LINES) == 0 or record["round"] == self.rounds:
-            print(plain_line(record, self.rounds), file=sys.stderr, flush=True)
+        else:
+            self._print_some(record)
+
+    def _print_some(self, record: Record) -> None:
+        """Print the lines of some rounds, each on its line. Of a single run, about LINES lines; of
+        several seeds, the last round of each; and in both cases the round in which a run stops."""
+        line = plain_line(record, self.rounds)
+        is_shown = record["round"] == self.rounds
+        if self._seed is None:
+            step = -(-self.rounds // LINES)
+            is_shown |= record["round"] % step == 0
+        else:
+            line = f"seed {self._seed[1]} ({self._seed[0] + 1} of {self.seeds})  {line}"
+        self._unprinted[record["method"]] = line
+        if is_shown:
+            print(self._unprinted.pop(record["method"]), file=sys.stderr, flush=True)
+
+    def _print_unprinted(self) -> None:
+        """Print the newest round of each method that stopped in a round without a line."""
+        for line in self._unprinted.values():
+            print(line, file=sys.stderr, flush=True)
+        self._unprinted.clear()
 
     def _open(self) -> None:
         """Print the opening line, if it is not printed yet. Bad input ends a run before its first
@@ -228,7 +247,7 @@ def _table_notes(summaries: Sequence[dict[str, Any]], names: Sequence[str] | Non
     lines += titled(_failure)
     lines += lines_of("messages_down", _messages)
     lines += titled(lambda summary: _in_words(summary, "privacy", privacy_in_words))
-    lines += titled(lambda summary: robust_text(summary, names) or "")
+    lines += titled(lambda summary: robust_text(summary, names))
     lines += titled(lambda summary: _in_words(summary, "secret", secret_in_words))
     return lines
 
@@ -290,11 +309,12 @@ def measure_column(measure: Measure) -> _Column:
     """The column of a measure, with its short heading. Bytes and shares are shown with their
     unit."""
     return _Column(
-        folded(measure.narrow), lambda summary: measure.text_with_unit(summary.get(measure.name))
+        last_word_below(measure.narrow),
+        lambda summary: measure.text_with_unit(summary.get(measure.name)),
     )
 
 
-def folded(head: str) -> str:
+def last_word_below(head: str) -> str:
     """A column heading with its last word on a second line, which makes the column narrower."""
     return "\n".join(head.rsplit(" ", 1))
 

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 
 from fedkin.analysis.repeated_runs import curves_of
 from fedkin.analysis.statistics import LEAST_SEEDS, interval
+from fedkin.core.object_repr import count
 from fedkin.measures.measure import Measure
 from fedkin.measures.table import SCORE
 from fedkin.reporting.method_styles import method_styles
@@ -64,11 +65,10 @@ def draw(repeated: RepeatedRuns) -> Figure:
     if compared:
         gains(panels[1], named, score=score)
     run = repeated.runs[0]
-    seeds = len(repeated.seeds)
     headline(
         figure,
         f"{' / '.join(named)} on {run.config.data_title}: {len(run.assignment):,} clients, "
-        f"{run.config.cohort} a round, {seeds} seed{'s' if seeds > 1 else ''}\n",
+        f"{run.config.cohort} a round, {count(len(repeated.seeds), 'seed')}\n",
     )
     return figure
 
@@ -121,8 +121,8 @@ def _note(curves: Curves, incomplete: Curves | None, sample: str) -> str:
     """How to read a panel of accuracies, as for the function ``accuracies``."""
     least = min(map(len, curves.values()))
     seeds = max(map(len, curves.values()))
-    count = str(seeds) if least == seeds else f"{least} to {seeds}"
-    mean = f"mean of {count} {sample}s" if seeds > 1 else f"one {sample}"
+    number = str(seeds) if least == seeds else f"{least} to {seeds}"
+    mean = f"mean of {number} {sample}s" if seeds > 1 else f"one {sample}"
     partial = any(
         len(_rounds(every)) > len(_rounds(curves[name]))
         for name, every in (incomplete or {}).items()

@@ -9,10 +9,11 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from fedkin.config.registry import method_title
+from fedkin.core.object_repr import count
 from fedkin.measures.lookup import measures_of
 from fedkin.measures.measure import Measure
 from fedkin.measures.run_scores import RunScores, scores_in
-from fedkin.reporting.progress import folded
+from fedkin.reporting.progress import last_word_below
 from fedkin.run.number_notes import number_notes
 
 INCOMPLETE_SEED = (
@@ -31,9 +32,8 @@ def seeds_table(summary: dict[str, Any], own: Sequence[Measure] = ()) -> Table:
     from fedkin.analysis.tables import clusters_text  # imports pandas and scipy, unused in rounds
 
     seeds = summary["seeds"]
-    heading = (
-        f"{summary['data']}, {summary['model']}, {summary['rounds']} rounds, {_counted(seeds)}"
-    )
+    rounds = count(summary["rounds"], "round")
+    heading = f"{summary['data']}, {summary['model']}, {rounds}, {_counted(seeds)}"
     # The table is as narrow as possible, to fit a terminal of 80 columns.
     out = Table(title=heading, box=SIMPLE_HEAD, padding=0, show_edge=False)
     out.add_column("method", no_wrap=True)
@@ -48,7 +48,7 @@ def seeds_table(summary: dict[str, Any], own: Sequence[Measure] = ()) -> Table:
         *(measure.head_with_unit for measure in traffic),
     ]
     for head in (*heads, *(measure.narrow for measure in own)):
-        out.add_column(folded(head), justify="right", no_wrap=True)
+        out.add_column(last_word_below(head), justify="right", no_wrap=True)
     for row in summary["methods"]:
         # The number of clusters is below the name, because 80 columns have no room for it.
         title = f"{method_title(row['method'])}\nK {clusters_text(row)}"

@@ -22,6 +22,7 @@ from fedkin.analysis.compare.sweep import (
     tuned_keys,
 )
 from fedkin.analysis.tables import rows_of
+from fedkin.core.object_repr import count
 from fedkin.measures.measure import Measure
 from fedkin.measures.number_texts import NO_NUMBER, number_text
 from fedkin.measures.worse_than_alone import WORSE_THAN_ALONE
@@ -206,7 +207,7 @@ def _winner_line(
     edges = _edges(one, rivals) if comparison.grid.trials is None else ""
     return (
         f"{problem}{head}: {one.method}{' with ' if options else ''}{options} "
-        f"({scores}; {len(rivals)} candidate{'s' * (len(rivals) > 1)} of this method){edges}"
+        f"({scores}; {count(len(rivals), 'candidate')} of this method){edges}"
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from fedkin.core.errors import ConfigError
 from fedkin.core.progress import Progress
 from fedkin.core.records import Record
-from fedkin.run.stopping import STOP
+from fedkin.run.stopping import STOP, asks_to_stop
 from fedkin.tracking.registry import TRACKERS, make_trackers
 from fedkin.tracking.tracker import Tracker
 
@@ -72,6 +72,6 @@ def _call_all(functions: Sequence[OnRound]) -> OnRound | None:
 
     def call_all(record: Record) -> Any:
         replies = [function(record) for function in functions]
-        return STOP if any(isinstance(reply, str) and reply == STOP for reply in replies) else None
+        return STOP if any(asks_to_stop(reply) for reply in replies) else None
 
     return call_all

@@ -51,13 +51,14 @@ def export_folder(
     """
     config = run_folder.read_config(run)
     finished = (run / SUMMARY).exists()
-    # For a run of several seeds, ``Run.load`` below raises its own error.
-    if not finished and not last_checkpoint and config.seeds is None:
+    has_several_seeds = config.seeds is not None
+    if not finished and not last_checkpoint and not has_several_seeds:
         raise ConfigError(
             f"{run} holds a run that is not finished; {how_to_resume(run, config)}, or export its "
             "last checkpoint (--checkpoint)"
         )
-    if not last_checkpoint:
+    # For a run of several seeds, ``Run.load`` says which of its folders can be exported.
+    if not last_checkpoint or has_several_seeds:
         return Run.load(run, backbone=backbone).export(
             path, format, with_backbone, license=options.license, card_clients=options.clients
         )
@@ -87,4 +88,5 @@ def export_folder(
         format=format,
         with_backbone=with_backbone,
         options=options,
+        finished=finished,
     )

@@ -20,6 +20,7 @@ from fedkin.core.method import State
 from fedkin.core.records import Record
 from fedkin.core.storage import user_path, write_atomic
 from fedkin.core.strict_json import json_text
+from fedkin.data.table_transform import transform_of
 from fedkin.measures.measure import Measure
 from fedkin.measures.scores import names_in
 from fedkin.run import run_repr
@@ -166,12 +167,7 @@ class Run(ModelAccess):
         """A DataFrame with a row for each change of a client's cluster, sorted by round. The
         columns are round, client, name (if clients have names), from_cluster and to_cluster (-1:
         none)."""
-        names = (
-            dict(zip(self.clients["client"], self.clients["name"], strict=True))
-            if "name" in self.clients
-            else None
-        )
-        return migrations_table(self.migrations, len(self.assignment), names)
+        return migrations_table(self.migrations, len(self.assignment), self.client_names or None)
 
     def summary(self) -> dict[str, Any]:
         """The numbers of the run as plain JSON values.
@@ -301,8 +297,11 @@ class Run(ModelAccess):
     def _save(self, target: Path, folders: list[run_folder.Folder]) -> None:
         """Write this run and its compared runs. Each folder that is created is appended to
         ``folders``, so that the caller can remove it after an error."""
-        folder = run_folder.Folder.create(target, self.config, self.fingerprint)
+        transform = None if self.made_of is None else transform_of(self.made_of.samples)
+        folder = run_folder.Folder.create(target, self.config, self.fingerprint, transform)
         folders.append(folder)
+        if self.folder is not None:
+            folder.copy_origin(self.folder)
         migrations = {entry["round"]: entry for entry in self.migrations}
         for record in self.records:
             # The seconds of single rounds are not known any more, so timings have only the round.

@@ -45,17 +45,23 @@ def best_record(records: Sequence[Record]) -> Record | None:
     return max(complete, key=lambda record: score.sign * record[score.name])
 
 
-def first_to_reach(records: Sequence[Record], target: float | int | None) -> Record | None:
+def first_to_reach(
+    records: Sequence[Record], target: float | int | None, first: int = 0
+) -> Record | None:
     """The record of the first complete round whose score is at least as good as ``target``; None if
     there is none.
 
     Args:
         records: records of the run.
         target: the score to reach; None is never reached.
+        first: the first round that counts. Round 0 is before all training.
     """
     if target is None:
         return None
-    return next((record for record in complete_rounds(records) if reaches(record, target)), None)
+    for record in complete_rounds(records):
+        if record["round"] >= first and reaches(record, target):
+            return record
+    return None
 
 
 def reaches(record: Record, target: float | int) -> bool:
@@ -133,12 +139,10 @@ def failure(records: Sequence[Record]) -> str:
     Args:
         records: records of the run.
     """
-    count = rounds_without_reply(records)
-    return (
-        f"{_NO_REPLY} in the last {count} rounds"
-        if count >= min(UNUSABLE, max(len(records) - 1, 1))
-        else ""
-    )
+    lost = rounds_without_reply(records)
+    if lost < min(UNUSABLE, max(len(records) - 1, 1)):
+        return ""
+    return f"{_NO_REPLY} in the last {'round' if lost == 1 else f'{lost} rounds'}"
 
 
 def stop_record(plan: Plan, round: int, reason: str) -> Record:
@@ -151,6 +155,11 @@ def stop_record(plan: Plan, round: int, reason: str) -> Record:
         reason: the reason, as text.
     """
     return {"round": round, "of": plan.rounds, "reason": reason}
+
+
+def asks_to_stop(reply: Any) -> bool:
+    """Whether a callback returned ``STOP``. Its return value may be anything, such as an array."""
+    return isinstance(reply, str) and reply == STOP
 
 
 def stop_by_reply(plan: Plan, round: int, reply: Any, private: bool = False) -> Record | None:
@@ -167,7 +176,7 @@ def stop_by_reply(plan: Plan, round: int, reply: Any, private: bool = False) -> 
     Raises:
         ConfigError: the callback stops a private run.
     """
-    if not (isinstance(reply, str) and reply == STOP and round < plan.rounds):
+    if not asks_to_stop(reply) or round >= plan.rounds:
         return None
     if private:
         raise ConfigError(

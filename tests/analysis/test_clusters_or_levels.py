@@ -223,7 +223,12 @@ def test_what_cannot_be_compared() -> None:
     data = federation("alike")
     with pytest.raises(ModelError, match="linear model"):
         fk.clusters_or_levels(data, fk.models.mlp(data, 4), draws=1, plan=PLAN)
-    with pytest.raises(ConfigError, match="draws must be at least 1"):
+    with pytest.raises(ConfigError, match="draws must be an integer of at least 1"):
         fk.clusters_or_levels(data, fk.models.mclr, draws=0)
+    for name in ("starts", "rounds", "epochs", "batch_size"):
+        with pytest.raises(ConfigError, match=f"{name} must be an integer of at least 1, got 0"):
+            fk.LevelPlan(**{name: 0})
+    with pytest.raises(ConfigError, match="rates has no learning rate"):
+        fk.LevelPlan(rates=())
     with pytest.raises(DataError, match="has no validation samples"):
         fk.clusters_or_levels([data], fk.models.mclr, plan=PLAN)

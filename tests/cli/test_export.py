@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from io import StringIO
 from pathlib import Path
 
@@ -240,9 +241,20 @@ def test_an_unfinished_run_is_refused_or_its_last_checkpoint_taken(
     assert fedkin("export", run_folder, "--out", tmp_path / "e", "--checkpoint").exit_code == 0
     one, two = (fk_export(tmp_path / name) for name in ("whole", "e"))
     assert two.card["finished"] is False and two.card["rounds"] == one.card["rounds"]
+    assert one.card["finished"] is True
     assert [entry["sha256"] for entry in one.card["models"]] == [
         entry["sha256"] for entry in two.card["models"]
     ]
+
+
+def test_the_last_checkpoint_of_a_finished_run_is_of_a_finished_run(
+    run_folder: Path, tmp_path: Path
+) -> None:
+    told = fedkin("export", run_folder, "--out", tmp_path / "e", "--checkpoint")
+    assert told.exit_code == 0, told.output
+    card = json.loads((tmp_path / "e/card.json").read_text())
+    assert card["finished"] is True
+    assert "not finished" not in (tmp_path / "e/cards/cluster-0/README.md").read_text()
 
 
 def fk_export(folder: Path) -> export.Export:

@@ -78,3 +78,7 @@ def test_bad_input(run: Path, tmp_path: Path) -> None:
     refused(command("forget", run, "--site", "9"), "positions from 0 to 5")
     refused(command("forget", run, "--site", "0", "--out", tmp_path, "--replace"), "exclude")
     refused(command("forget", tmp_path, "--site", "0"), "holds no run")
+    refused(command("forget", run, "--site", "0", "--plan", "--json"), "--plan has no JSON")
+    # A process was killed while it replaced the run.
+    run.rename(tmp_path / ".run.before")
+    refused(command("forget", tmp_path / "run", "--site", "0"), "killed", "mv", ".run.before")

@@ -674,6 +674,8 @@ def test_eps_shows_the_clusters_of_each_value_and_the_run_finds_them(elsewhere: 
 def test_eps_refuses(elsewhere: Path, arguments: list[str], words: list[str]) -> None:
     refused(fedkin("eps", *KIN, *arguments), *words)
     refused(fedkin("eps", "method.name=fedavg"), "method.name", "hierarchical or athena", "FedAvg")
+    # Before the clustering round, which would be lost.
+    refused(fedkin("eps", *KIN, "--out", "missing/eps.png"), "--out missing/eps.png", "no file can")
     nothing_in(elsewhere)
 
 

@@ -242,6 +242,7 @@ def test_values_from_python_are_those_of_a_file(tmp_path: Path) -> None:
         ("seeds = 2", "seeds = 4", None, (0, 1, 2, 3)),
         ("seeds = 2", "seeds = 4", 1, (0,)),
         ("seed = 7", "", 2, (7, 8)),
+        ('seed = "default"\nseeds = "default"', "", None, (0, 1, 2)),
     ],
 )
 def test_where_the_seeds_come_from(

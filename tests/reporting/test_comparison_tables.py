@@ -387,12 +387,13 @@ def under_attack(found: Comparison, setting: str, accuracies: dict[str, float]) 
 
 def test_under_attack_there_are_columns_of_honest_clients_and_the_worst_of_all_attacks() -> None:
     found = comparison({"none": CURVES, "alie": CURVES, "ipm": CURVES})
-    assert comparison_tables.heads(found)[-1] == "seconds"
+    assert [column.head for column in comparison_tables.columns(found)][-1] == "seconds"
     found = under_attack(found, "alie", {"FedAvg": 0.4, "IFCA": 0.7, "FedProx": 0.5})
     # One has no worst.
     assert not [line for line in findings(found) if "attacks" in line]
     found = under_attack(found, "ipm", {"FedAvg": 0.1, "IFCA": 0.9, "FedProx": 0.4})
-    assert comparison_tables.heads(found)[-4:] == HONEST_HEADS
+    heads = tuple(column.head for column in comparison_tables.columns(found))
+    assert heads[-4:] == HONEST_HEADS
     told = row(found, "IFCA", "ipm")
     assert (told["honest_accuracy"], told["honest_ari"], told["attackers_alone"]) == pytest.approx(
         (0.9, 0.9, 0.25)

@@ -128,7 +128,8 @@ def test_the_terminal_shows_errors_as_numbers_and_says_what_they_are() -> None:
     found = comparison({"": CURVES})
     shown = printed(*tables(found)) + "\n".join(comparison_tables.table_notes(found))
     assert "final RMSE" in shown
-    shares = [head for head in comparison_tables.heads(found) if "%)" in head]
+    heads = [column.head for column in comparison_tables.columns(found)]
+    shares = [head for head in heads if "%)" in head]
     assert shares == ["worse than alone (%)"]
     assert "RMSE: per sample, over all test samples together, in units of the label" in shown
     assert "lower is better. Per client: every client has the same weight." in shown

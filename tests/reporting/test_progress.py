@@ -337,6 +337,24 @@ def test_elsewhere_than_on_a_terminal_one_line_per_seed_and_method(
     assert [line.split("  round 4/4 ")[0] for line in err.splitlines()] == begins
 
 
+def test_elsewhere_than_on_a_terminal_the_round_in_which_a_run_stops(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with ProgressDisplay(100) as display:
+        for round in range(8):
+            display({**RECORD, "method": "fedavg", "round": round})
+    (first, second, last) = capsys.readouterr().err.splitlines()
+    assert "round 0/100" in first and "round 5/100" in second and "round 7/100" in last
+
+    with ProgressDisplay(100, seeds=2) as display:
+        for number in range(2):
+            display.begin(number, number)
+            display({**RECORD, "method": "fedavg", "round": 3 + number})
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("seed 0 (1 of 2)") and "round 3/100" in first
+    assert second.startswith("seed 1 (2 of 2)") and "round 4/100" in second
+
+
 def test_on_a_terminal_one_live_line_per_method_over_all_seeds() -> None:
     display = ProgressDisplay(4, seeds=3)
     display.console = Console(file=io.StringIO(), force_terminal=True, width=120)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import fedkin as fk
+from fedkin.export import write_model
 from fedkin.export.predictor import probabilities
 from tests.option_lists import simulate_arguments
 
@@ -58,6 +59,9 @@ def test_a_mixture_is_no_single_model(tiny: fk.data.FederatedData, tmp_path: Pat
         match=r"no export format supports; predict with run\.predict\(x, client=\.\.\.\)",
     ):
         run.export(tmp_path / "out")
+    for format in ("safetensors", "torch"):
+        with pytest.raises(fk.MethodError, match="mixture of 2 models, which no export format"):
+            write_model(run.model_for(0), tmp_path / "out", format=format)
     assert not (tmp_path / "out").exists()
     assert simulated(fk.FedRC(clusters=2, hard=True), tiny).export(tmp_path / "hard").exists()
 

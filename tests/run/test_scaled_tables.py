@@ -231,6 +231,29 @@ def test_a_folder_keeps_the_scaling_if_the_file_has_changed(configured: list[str
     assert accuracy == pytest.approx(np.mean(labels == truth))
 
 
+def test_a_copy_of_a_folder_predicts_as_the_run(configured: list[str], tmp_path: Path) -> None:
+    """The copy has the scaling, the environment of the run, and the way to the data from its
+    place."""
+    execute(configuration.load(None, configured), out=Path("run"))
+    whole = json.loads(Path("run/environment.json").read_text())
+    versions = {**whole["versions"], "jax": "0.1"}
+    Path("run/environment.json").write_text(json.dumps({**whole, "versions": versions}))
+    Path("run/SHA256SUMS").unlink()
+    expected = fk.Run.load("run").predict(TABLE, client=0, proba=True)
+    fk.Run.load("run").save(tmp_path / "deep/copy")
+    copied = json.loads(Path("deep/copy/environment.json").read_text())
+    assert copied["versions"]["jax"] == "0.1" and copied["data_from_here"] == "../../t.csv"
+    assert "transform.json" in Path("deep/copy/SHA256SUMS").read_text()
+    found = fk.Run.load("deep/copy").predict(TABLE, client=0, proba=True)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_a_saved_run_that_had_no_folder_keeps_its_scaling(run: fk.Run, tmp_path: Path) -> None:
+    run.save(tmp_path / "kept")
+    stored = json.loads((tmp_path / "kept/transform.json").read_text())
+    assert stored["columns"] == ["age", "time"]
+
+
 def test_a_folder_without_scaling_stays_without(configured: list[str]) -> None:
     """Earlier versions did not scale tables, and stored no option about it."""
     # One model: on unscaled columns there can be fewer different updates than clusters.

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from fedkin.analysis.repeated_runs import curve_of
 from fedkin.measures.run_scores import scores_in
 from fedkin.run.run import Run
+from fedkin.run.stopping import first_to_reach
 
 
 def last_score(run: Run) -> float | None:
@@ -19,11 +17,8 @@ def last_score(run: Run) -> float | None:
 
 
 def first_round(run: Run, target: float | None) -> int | None:
-    """The first round of a run, from round 1 on, in which all clients are scored and the score is
-    at least as good as the target; None if there is no such round."""
-    if target is None:
-        return None
-    score = scores_in(run.records[-1]).of_round
-    curve = curve_of(run, score.name)[1:]
-    reached = np.flatnonzero(score.sign * curve >= score.sign * target)
-    return int(reached[0]) + 1 if len(reached) else None
+    """The first complete round of a run, from round 1 on, whose score is at least as good as the
+    target; None if there is no such round. Round 0, which a run's summary counts too, compares
+    initial models and not methods."""
+    record = first_to_reach(run.records, target, first=1)
+    return None if record is None else record["round"]

@@ -20,19 +20,26 @@ Kind = Literal["alarm", "move", "split", "merge", "one_model"]
 
 
 class KindWords(NamedTuple):
-    """How a kind of finding is counted, and how to respond to it, in words."""
+    """One finding of a kind and several, and how to respond to it, in words."""
 
-    counted: str
+    one: str
+    several: str
     cure: str
 
 
 KINDS: dict[Kind, KindWords] = {
-    "alarm": KindWords("alarms", "look at its data, or let the method cluster again"),
-    "move": KindWords("moves", "set monitor.act=move, or place the client again"),
-    "split": KindWords("splits proposed", "run again with one cluster more"),
-    "merge": KindWords("unions of two clusters proposed", "run again with one cluster less"),
+    "alarm": KindWords("alarm", "alarms", "look at its data, or let the method cluster again"),
+    "move": KindWords("move", "moves", "set monitor.act=move, or place the client again"),
+    "split": KindWords("split proposed", "splits proposed", "run again with one cluster more"),
+    "merge": KindWords(
+        "union of two clusters proposed",
+        "unions of two clusters proposed",
+        "run again with one cluster less",
+    ),
     "one_model": KindWords(
-        "times one model for all proposed", "compare with FedAvg (fedkin run --against fedavg)"
+        "time one model for all proposed",
+        "times one model for all proposed",
+        "compare with FedAvg (fedkin run --against fedavg)",
     ),
 }
 

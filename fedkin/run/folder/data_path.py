@@ -35,6 +35,22 @@ def place_of_data(config: Description, folder: Path) -> dict[str, str]:
     return places
 
 
+def moved_places(environment: dict[str, Any], original: Path, folder: Path) -> dict[str, str]:
+    """The entries of environment.json with the paths to the same files from another folder.
+
+    Args:
+        environment: contents of the run's environment.json.
+        original: the folder from which its paths start.
+        folder: the folder from which the new paths start.
+    """
+    places = {}
+    for entry in _PATHS:
+        relative = environment.get(entry)
+        if isinstance(relative, str):
+            places[entry] = os.path.relpath(original / relative, folder)
+    return places
+
+
 def located(config: Description, folder: Path | None, environment: dict[str, Any]) -> Description:
     """A run's description whose paths are valid in the current folder of this process. A path is
     unchanged if no relative path is stored, or if nothing is at this place any more.

@@ -58,7 +58,7 @@ from fedkin.data.table_transform import TableTransform
 from fedkin.options import SECTIONS
 from fedkin.run.folder import checkpoint, integrity
 from fedkin.run.folder.checkpoint import NEWEST, Checkpoint
-from fedkin.run.folder.data_path import place_of_data
+from fedkin.run.folder.data_path import moved_places, place_of_data
 from fedkin.run.folder.fingerprint import (
     determining_part,
     environment,
@@ -81,7 +81,7 @@ CLIENTS = "clients.parquet"
 SUMMARY = "summary.json"
 AGAINST = "against"
 FORGOTTEN = "forgotten.json"
-# Characters in the name of a user's method, module:Class, that folder names do not allow.
+# Characters that names of folders do not have.
 _NO_FOLDER = re.compile(r"[^\w.+-]")
 _AT_THE_END = (CLIENTS, SUMMARY, integrity.SUMS)
 # Files with a line in SHA256SUMS.
@@ -147,8 +147,8 @@ class Folder:
         self.fingerprint = fingerprint
         self._created = created
         self._warns = warns
-        # Final files that did not exist before, which ``withdraw`` may therefore remove.
-        self._written_at_end = [path / name for name in _AT_THE_END if not (path / name).exists()]
+        # Files that did not exist before, which ``withdraw`` may therefore remove.
+        self._removable = [path / name for name in _AT_THE_END if not (path / name).exists()]
         self._digests = integrity.GrowingDigests({METRICS: "", MIGRATIONS: ""})
 
     @classmethod
@@ -204,6 +204,21 @@ class Folder:
                 "or start again in another folder"
             )
         return cls(path, description, fingerprint, warns=warns)
+
+    def copy_origin(self, original: Path) -> None:
+        """Copy the files that only the run itself could write: the environment in which it ran, how
+        the columns of its table were scaled, and the statistics of its labels.
+
+        Args:
+            original: another folder with the same run.
+        """
+        stored = read_environment(original)
+        moved = {**stored, **moved_places(stored, original, self.path)}
+        write_atomic(self.path / ENVIRONMENT, json.dumps(moved, indent=2) + "\n")
+        for name in (TRANSFORM, LABELS):
+            if (original / name).exists():
+                write_atomic(self.path / name, (original / name).read_bytes())
+                self._removable.append(self.path / name)
 
     def restore(self, world: World) -> Restored | None:
         """Load the newest checkpoint, with the records and migrations up to its round. Lines of
@@ -300,17 +315,14 @@ class Folder:
         for pattern in ("round-*.safetensors", ".*.part"):
             for file in (self.path / CHECKPOINTS).glob(pattern):
                 file.unlink()
-        for file in self._written_at_end:
+        for file in self._removable:
             file.unlink(missing_ok=True)
         discard(self.path, self._created)
 
     def _renew_environment(self) -> None:
         """Store the environment (e.g. versions of libraries) in which a run resumes, and log a
         warning if it differs from the stored one."""
-        try:
-            stored = dict(json.loads((self.path / ENVIRONMENT).read_text()))
-        except (OSError, ValueError, TypeError):
-            stored = {}  # the original environment is unknown
+        stored = read_environment(self.path)
         now = _environment(self.description, self.path)
         changes = environment_changes(stored, now)
         if changes and self._warns:
@@ -388,6 +400,21 @@ def main_folder(path: Path | None) -> Path | None:
     return path.parent.parent
 
 
+def read_environment(path: Path | None) -> dict[str, Any]:
+    """The contents of environment.json in a run's folder.
+
+    Args:
+        path: the folder; None for a run without a folder.
+
+    Returns:
+        An empty dictionary if the file is missing or cannot be read.
+    """
+    try:
+        return {} if path is None else dict(json.loads((path / ENVIRONMENT).read_text()))
+    except (OSError, ValueError, TypeError):
+        return {}
+
+
 def read_transform(path: Path | None) -> TableTransform | None:
     """How the columns of a run's table were renamed and scaled; None if they were not.
 
@@ -428,7 +455,12 @@ def discard(path: Path, created: Sequence[Path]) -> None:
 
 def against_folder(path: Path, method: str) -> Path:
     """The folder of a compared method inside a run's folder."""
-    return path / AGAINST / _NO_FOLDER.sub("-", method)
+    return path / AGAINST / folder_name(method)
+
+
+def folder_name(text: str) -> str:
+    """A text, such as a user's method ``module:Class``, as the name of a folder."""
+    return _NO_FOLDER.sub("-", text)
 
 
 def make_folder(path: Path) -> list[Path]:

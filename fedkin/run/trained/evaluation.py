@@ -26,8 +26,7 @@ from fedkin.data.federated import FederatedData
 from fedkin.export.predictor import Decisions
 from fedkin.measures.classification import MEASURES, classification_measures
 from fedkin.measures.fairness import fairness_measures
-from fedkin.measures.scores import OTHER_MEASURES, names_in
-from fedkin.measures.table import MEASURES as MEASURES_OF_RUNS
+from fedkin.measures.scores import OTHER_MEASURES
 from fedkin.run.trained.client_sums import client_sums
 from fedkin.run.trained.fine_tuning import best_epochs, tuned_predictors
 from fedkin.run.trained.models import TrainedModels
@@ -381,13 +380,6 @@ def _correct(
     return np.array(correct, np.int64)
 
 
-def _reaches(record: Record, target: float) -> bool:
-    """Whether the score of a complete round is at least as good as the target."""
-    score = MEASURES_OF_RUNS[names_in(record).score]
-    value = record[score.name]
-    return value is not None and not record["partial"] and not score.better(target, value)
-
-
 def _to_target(
     records: Sequence[Record], seconds: Mapping[int, float], target: float | None, split: str
 ) -> dict[str, Any]:
@@ -395,7 +387,7 @@ def _to_target(
     as the accuracy), which is measured on ``split``. The values are None if no round reaches it."""
     if target is None:
         return {}
-    first = next((record for record in records if _reaches(record, target)), None)
+    first = first_to_reach(records, target)
     facts = {"target": target, "target_split": split}
     if first is None:
         return {

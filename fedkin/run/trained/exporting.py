@@ -31,6 +31,7 @@ def export(
     format: str,
     with_backbone: bool = False,
     options: CardOptions = NO_OPTIONS,
+    finished: bool = True,
 ) -> Path:
     """Write the models of a run into a new folder, with a model card.
 
@@ -43,31 +44,19 @@ def export(
         format: ``safetensors``, ``torch`` or ``onnx``; for adapters also ``peft`` or ``merged``.
         with_backbone: whether to copy the backbone of adapters into the folder.
         options: what the user says about the cards.
+        finished: whether the run has ended, for the cards.
 
     Returns:
         The path of the model card.
 
     Raises:
-        MethodError: no client has a cluster, or each client uses a mixture of models.
+        MethodError: no client has a cluster.
         ConfigError, ModelError, MissingExtra, StorageError: as ``export.folder.write``.
     """
     predictors = trained.all()
     if not predictors:
         raise MethodError(
             f"{trained.method}: no client has a cluster yet, so there is no model to export"
-        )
-    if any(one.routes is not None for one in predictors):
-        raise MethodError(
-            f"{trained.method} with several kinds of texts chooses a model for each text, which no "
-            "export format supports; predict with run.predict(x, client=...), or export a run with "
-            "method.kinds=1 and method.routing=local"
-        )
-    if any(one.shares is not None for one in predictors):
-        raise MethodError(
-            f"{trained.method} predicts for each client with a mixture of "
-            f"{len(predictors[0].vectors)} models, which no export format supports; predict with "
-            "run.predict(x, client=...), or export a run of fedrc with method.hard=true, which "
-            "predicts with one model"
         )
     data = config.data
     facts = {
@@ -86,7 +75,7 @@ def export(
         "model": None if config.from_python else config.model,
         "rounds": trained.rounds,
         "seed": trained.seed,
-        "finished": clients is not None,
+        "finished": finished,
         "run": digest,
         "without_cluster": [
             trained.client_name(int(i)) for i in np.flatnonzero(_assignment(trained) == UNASSIGNED)

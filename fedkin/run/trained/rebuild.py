@@ -3,7 +3,6 @@ and model are the same as in the run."""
 
 from __future__ import annotations
 
-import json
 import logging
 from dataclasses import replace
 from pathlib import Path
@@ -30,7 +29,7 @@ from fedkin.run.folder.fingerprint import (
     model_digest,
 )
 from fedkin.run.folder.kept_label_statistics import kept_label_statistics
-from fedkin.run.folder.run_folder import main_folder, read_transform
+from fedkin.run.folder.run_folder import main_folder, read_environment, read_transform
 from fedkin.run.trained.ingredients import Ingredients, parts_of
 
 _log = logging.getLogger("fedkin")
@@ -65,7 +64,7 @@ def parts_again(
             versions of libraries) is the same.
         ConfigError, DataError: as for ``parts_of``.
     """
-    stored = _environment(folder)
+    stored = read_environment(folder)
     transform = read_transform(folder)
     placed = located(config, folder, stored)
     if model is None or backbone is not None:
@@ -194,12 +193,3 @@ def check_names(parts: Ingredients, clients: Columns) -> None:
                     f"{names[number]!r} in these data; give the run's own data, or use "
                     "run.evaluate(data=...) for other data, whose clients are matched by name"
                 )
-
-
-def _environment(folder: Path | None) -> dict[str, Any]:
-    """The contents of environment.json in a run's folder; an empty dictionary if the file cannot be
-    read."""
-    try:
-        return {} if folder is None else dict(json.loads((folder / "environment.json").read_text()))
-    except (OSError, ValueError, TypeError):
-        return {}
