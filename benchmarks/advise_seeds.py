@@ -17,6 +17,7 @@ from collections import Counter
 from pathlib import Path
 
 import fedkin as fk
+from benchmarks.tables import put_between
 from fedkin.analysis.advise.pilot_runs import PilotPlan
 from fedkin.analysis.clusters_or_levels import ALIKE, HELP, LEVELS
 from fedkin.data.natural_federation import natural_federation
@@ -71,10 +72,7 @@ def section(folder: Path) -> str:
 
 def write_section(page: Path, folder: Path) -> None:
     """Write the section between the marks of a page."""
-    text = page.read_text()
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    page.write_text(f"{before}{BEGIN}{section(folder)}{END}{after}")
+    put_between(page, BEGIN, END, section(folder))
 
 
 def main() -> None:

@@ -21,10 +21,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from jaxtyping import Float64, Int
-from scipy import stats
 from scipy.special import logit
 
 from benchmarks.client_fits import CLASSES, COUNTS, SQUARES, Rows, fit, fit_clusters
+from benchmarks.harm_results import HEAD, Outcome, Result, page
 from benchmarks.loss_gaps import LossGap
 from fedkin.data import FederatedData, from_pandas
 from fedkin.data.natural import SPLIT, NaturalTable, natural
@@ -194,29 +194,6 @@ def trained(rows: Rows, seed: int) -> Models:
     return Models(own, models[group], np.tile(shared, (clients, 1)))
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What one draw gave.
-
-    Attributes:
-        clients: number of clients.
-        gain: relative gain of the best alternative on held-out rows.
-        harmed: share of clients with a higher test loss than their own model has.
-        harmed_2: share that loses more than 2%.
-        loss: mean test loss, relative to the own models.
-        paired_harmed_2: the same share for the paired test of whole models.
-        paired_loss: the mean test loss with this test.
-    """
-
-    clients: int
-    gain: float
-    harmed: float
-    harmed_2: float
-    loss: float
-    paired_harmed_2: float
-    paired_loss: float
-
-
 def measure(table: Federation, samples: int, least_test_rows: int, seed: int) -> Outcome:
     """One draw: hold out, choose, and look at the other rows."""
     drawn = draw(table, samples, least_test_rows, seed)
@@ -275,45 +252,6 @@ def paired_choice(gains: HeldOutGains) -> Int[np.ndarray, "N"]:
     return choose_models(gains, gate=1.0).model
 
 
-def upper_limit(values: list[float]) -> float:
-    """The one-sided upper 95% limit of a mean over draws, by Student's t."""
-    error = np.std(values, ddof=1) / np.sqrt(len(values))
-    return float(np.mean(values) + stats.t.ppf(0.95, len(values) - 1) * error)
-
-
-@dataclass(frozen=True)
-class Result:
-    """The means of a set's draws.
-
-    Attributes:
-        name: name of the set.
-        samples: rows of a client for training and choice.
-        new: whether the rule was made without this set.
-        outcome: means over draws.
-        limit: upper 95% limit of the share of clients that lose more than 2%.
-        gap: of these draws.
-        further: of further draws, if the loss is higher than the one of the paired test.
-    """
-
-    name: str
-    samples: int
-    new: bool
-    outcome: Outcome
-    limit: float
-    gap: LossGap
-    further: LossGap | None
-
-    @property
-    def line(self) -> str:
-        """The result as a row of the page."""
-        one = self.outcome
-        return (
-            f"| {self.name} | {self.samples} | {one.clients} | {one.gain:+.0%} "
-            f"| {one.harmed:.1%} | {one.harmed_2:.1%} | {self.limit:.1%} | {one.loss:.3f} "
-            f"| {one.paired_harmed_2:.1%} | {one.paired_loss:.3f} |"
-        )
-
-
 def result_of(name: str, samples: int, least_test_rows: int, draws: int) -> Result:
     """Measure a set with several draws."""
     table = federation(natural(name))
@@ -334,82 +272,9 @@ def result_of(name: str, samples: int, least_test_rows: int, draws: int) -> Resu
         samples=samples,
         new=(name, samples, least_test_rows) in NEW,
         outcome=mean,
-        limit=upper_limit([one.harmed_2 for one in outcomes]),
         gap=gap,
         further=further,
     )
-
-
-HEAD = (
-    "| set | rows | clients | gain | worse | worse by > 2% | upper limit | loss | paired: > 2% | "
-    "paired: loss |\n|---|---|---|---|---|---|---|---|---|---|"
-)
-
-
-def compared_losses(results: list[Result]) -> str:
-    """In how many settings the mean loss is at most the one of the paired test, and by how much it
-    is higher in the others, with the standard error over draws."""
-    higher = [one for one in results if one.gap.mean > 0]
-    at_most = len(results) - len(higher)
-    text = f"The mean loss is at most the one of the paired test in {at_most} of {len(results)}"
-    if not higher:
-        return f"{text} settings."
-    text += " settings.\nIt is higher on the following, with the standard error over draws:"
-    for one in higher:
-        text += f"\n\n* {one.name} with {one.samples} rows: {one.gap}"
-        if one.further is not None:
-            text += f";\n  in {one.further.draws} further draws: {one.further}"
-    return text
-
-
-def page(results: list[Result], draws: int) -> str:
-    """The page of results."""
-    kept = [one for one in results if one.limit <= 0.05]
-    broken = [one for one in results if one.limit > 0.05]
-    known = "\n".join(one.line for one in results if not one.new)
-    new = "\n".join(one.line for one in results if one.new)
-    names = ", ".join(f"{one.name} with {one.samples} rows" for one in broken)
-    promise = f"It held in {len(kept)} of {len(results)} settings."
-    if broken:
-        promise += f" It did not hold on {names}."
-    return f"""# Measured: do no harm
-
-This page is written by `python -m benchmarks.do_no_harm --write`. The promise of the rule is that
-at most 5% of clients lose more than 2% against their own model.
-{promise}
-
-Each client has a few random rows for everything: its own model, the shared models and the choice.
-All its other rows measure the truth. Models are linear and fitted exactly. There are {draws} draws,
-and the upper limit is the one-sided 95% limit of their mean (Student's t).
-
-Tables are encoded and scaled as fedkin does: columns of 0 and 1 are not scaled. In an earlier
-measurement of the same draws they had standard deviation 1, so the penalty was smaller for them.
-Then the promise held in 18 of 19 settings. It did not hold on exam with 20 rows (4.5%, upper limit
-10.7%).
-
-* *gain*: relative gain of the best half-and-half mixture on held-out rows; the gate opens at 10%.
-* *worse*: share of clients with a higher test loss than their own model has.
-* *loss*: mean test loss, relative to the own models.
-* *paired*: the same numbers if each client takes the best of the two whole models by its own paired
-  t-test.
-
-{compared_losses(results)}
-
-## Sets on which the rule was made
-
-{HEAD}
-{known}
-
-## Other sets
-
-{HEAD}
-{new}
-
-## Next
-
-* [Do clusters help here?](do-clusters-help.md#do-no-harm): the rule, and how to use it.
-* [Data sets and models](data-sets.md#natural-federations): where these federations come from.
-"""
 
 
 def main() -> None:

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 import fedkin as fk
+from benchmarks.tables import put_between
 from fedkin.data.federated import FederatedData
 
 RESULTS = Path(__file__).with_name("forget_results.json")
@@ -151,10 +152,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 def write(rows: list[dict[str, Any]]) -> None:
     """Put the table into the page."""
-    text = PAGE.read_text()
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    PAGE.write_text(f"{before}{BEGIN}\n{table(rows)}\n{END}{after}")
+    put_between(PAGE, BEGIN, END, f"\n{table(rows)}\n")
 
 
 def main() -> None:

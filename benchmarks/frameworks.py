@@ -13,7 +13,7 @@ each can be measured separately.
 
 ``--clock core`` counts the time of the cores, of all threads of a process together. On a machine
 that is used by other programs, too, it is more reliable than the clock on the wall. Flower's
-clients are other processes, so it is measured by the clock on the wall only.
+clients are other processes, whose time it does not count: ``--clock core`` with Flower is refused.
 """
 
 from __future__ import annotations
@@ -102,6 +102,7 @@ FRAMEWORKS = {
     "pfllib": Framework("PFLlib", absent="does not install: PyPI has no such package"),
     "fl_bench": Framework("FL-bench", absent="does not install: PyPI has no such package"),
 }
+OF_PROCESSES = {"flower"}  # its clients are other processes
 HERE = ("pytorch", "compiled")  # measured with this interpreter
 Results = dict[str, Any]
 
@@ -146,8 +147,14 @@ def measure(
         clock: in ``CLOCKS``.
 
     Raises:
-        SystemExit: the stored results are by another clock.
+        SystemExit: the stored results are by another clock, or the clock does not count all
+            processes of a framework.
     """
+    if clock == "core" and (uncounted := sorted(pythons.keys() & OF_PROCESSES)):
+        raise SystemExit(
+            f"--clock core does not count the processes of {', '.join(uncounted)}: leave it out "
+            "with --only, or use --clock wall"
+        )
     results = load()
     if results["seconds"] and results["clock"] != clock:
         raise SystemExit(f"{RESULTS} has results of --clock {results['clock']}: move it first")

@@ -31,6 +31,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 import fedkin as fk
+from benchmarks.tables import put_between
 from fedkin.core.world_proxy import WorldProxy
 from fedkin.data.federated import FederatedData
 from fedkin.options.base import ActiveOption, Around, Call
@@ -428,9 +429,7 @@ def main() -> None:
         measure(arguments.part, results)
     text = section(results) if {"quiet", "labels", "features"} <= set(results) else ""
     if arguments.write:
-        before, _, rest = PAGE.read_text().partition(BEGIN)
-        _, _, after = rest.partition(END)
-        PAGE.write_text(before + BEGIN + text + END + after)
+        put_between(PAGE, BEGIN, END, text)
     print(text)
 
 

@@ -37,7 +37,7 @@ from benchmarks import natural_chance
 from benchmarks.advise_seeds import BEGIN, END, section
 from benchmarks.advise_seeds import RESULTS as ADVISE_RESULTS
 from fedkin.analysis.clusters_or_levels import ClustersOrLevels, clusters_or_levels
-from fedkin.analysis.level_fits import LevelPlan
+from fedkin.analysis.level_plan import LevelPlan
 from fedkin.data.federated import FederatedData
 
 RESULTS = Path(__file__).with_name("natural_results")

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.tables import put_between
 from fedkin.core.errors import ConfigError
 from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData
@@ -98,9 +99,7 @@ def main() -> None:
             runs = [measured(cell, trial, seed) for seed in SEEDS]
             results.setdefault(drift, {})[name] = runs
     RESULTS.write_text(json.dumps(results, indent=1) + "\n")
-    before, _, rest = PAGE.read_text().partition(BEGIN)
-    _, _, after = rest.partition(END)
-    PAGE.write_text(before + BEGIN + table(results) + END + after)
+    put_between(PAGE, BEGIN, END, table(results))
     print(table(results))
 
 

@@ -137,16 +137,19 @@ product in turns:
 
 <!-- {of_convolutions} -->
 {convolutions}
-Rounds copy and average the models, too. Before strided windows and large layers were computed in \
-another way, FEMNIST's CNN had
-28 % and FashionMNIST's 27 %. [Other forms](design/compiled-training.md) were tried without success.
+CNN is in both tables. In the first one the product ran at another time than the training, when \
+the machine may have been slower or
+faster. In the second they took turns, so its share is the one to believe.
+
+Rounds copy and average the models, too. \
+[Other forms](design/compiled-training.md) of the convolutions were tried without success.
 
 The convolutions alone, on one core, as shares of a matrix product on that core:
 
 <!-- {of_layers} -->
 {layers}
-Even a step of nothing but these convolutions would miss 60 % for FEMNIST's CNN: they reach 57 %, \
-and batches are 91 % full.
+The row *all* bounds the share of a step, which also has dense layers, and batches \
+that are not full.
 In FashionMNIST's CNN most of a step is the dense layer of 3.2 million weights, which are read and \
 written in every step.
 

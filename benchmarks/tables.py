@@ -25,6 +25,29 @@ def put(page: Path, command: str, head: Sequence[str], rows: Sequence[Sequence[s
     page.write_text(text)
 
 
+def put_between(page: Path, begin: str, end: str, text: str) -> None:
+    """Replace what stands between two marks of a page.
+
+    Args:
+        page: the file.
+        begin: the first mark; it stays.
+        end: the second mark; it stays.
+        text: what stands between them.
+
+    Raises:
+        ValueError: a mark is not there, or more than once, or the second is above the first: the
+            page stays as it is.
+    """
+    content = page.read_text()
+    for mark in (begin, end):
+        if content.count(mark) != 1:
+            raise ValueError(f"{page} has {content.count(mark)} places for {mark.strip()}")
+    before, rest = content.split(begin)
+    if end not in rest:
+        raise ValueError(f"{page} has {end.strip()} above {begin.strip()}")
+    page.write_text(f"{before}{begin}{text}{end}{rest.split(end)[1]}")
+
+
 def table_in(page: Path, command: str) -> str:
     """The text of the table after ``<!-- command -->`` in a page; empty if there is none.
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from fedkin.analysis.eps_study import EpsStudy as EpsStudy
     from fedkin.analysis.eps_study import study_eps as study_eps
     from fedkin.analysis.ks_similarity import ks_similarity as ks_similarity
-    from fedkin.analysis.level_fits import LevelPlan as LevelPlan
+    from fedkin.analysis.level_plan import LevelPlan as LevelPlan
     from fedkin.analysis.non_iid_index import non_iid_index as non_iid_index
     from fedkin.analysis.repeat import repeat as repeat
     from fedkin.analysis.repeated_runs import RepeatedRuns as RepeatedRuns
@@ -165,7 +165,7 @@ _HOME = {
     "ClusteredRegressor": "fedkin.estimator",
     "Cohort": "fedkin.config.plan",
     "ClustersOrLevels": "fedkin.analysis.clusters_or_levels",
-    "LevelPlan": "fedkin.analysis.level_fits",
+    "LevelPlan": "fedkin.analysis.level_plan",
     "clusters_or_levels": "fedkin.analysis.clusters_or_levels",
     "Comparison": "fedkin.analysis.compare.comparison",
     "Compute": "fedkin.config.plan",

@@ -19,7 +19,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fedkin.core.errors import ConfigError
 from fedkin.core.storage import write_atomic
@@ -77,16 +77,10 @@ class NamedJob(NamedTuple):
 
 
 def named_jobs() -> Iterator[NamedJob]:
-    """Each job once."""
+    """Each job of each table. Two tables may have a job each for the same runs."""
     for paper in PAPERS.values():
-        seen: set[tuple[tuple[str, Any], ...]] = set()
         for table in paper.tables:
             for job in () if table.same_runs else table.jobs:
-                # Two tables may show the same runs.
-                key = tuple(job.key.items())
-                if key in seen:
-                    continue
-                seen.add(key)
                 part = job.key.get("table", job.key.get("panel"))
                 prefixes = (paper.name, table.name, f"{paper.name}/{part}")
                 yield NamedJob(
@@ -94,30 +88,36 @@ def named_jobs() -> Iterator[NamedJob]:
                 )
 
 
-def _select(rows: Sequence[str], seeds: Sequence[int]) -> list[Job] | None:
-    """The jobs of the tables of these names, and of the rows that begin so; None: all.
+def _select(rows: Sequence[str], seeds: Sequence[int]) -> run_queue.Selection | None:
+    """The jobs of the tables of these names, and of the rows that begin so, by the name of their
+    paper; None: all.
 
     Raises ConfigError at a row that does not exist, and at a seed that none of them has.
     """
     named = list(named_jobs())
-    jobs = [job for row in rows for job in _jobs_of(row, named)]
-    every = jobs if rows else [each.job for each in named]
+    found = [each for row in rows for each in _jobs_of(row, named)]
+    every = found if rows else named
     for seed in seeds:
-        if not any(seed in job.seeds for job in every):
+        if not any(seed in each.job.seeds for each in every):
             raise ConfigError(f"--seed {seed}: no recipe of these rows has this seed")
-    return jobs if rows else None
+    by_paper: dict[str, list[Job]] = {}
+    for each in found:
+        by_paper.setdefault(each.paper, []).append(each.job)
+    return by_paper if rows else None
 
 
-def _jobs_of(row: str, named: Sequence[NamedJob]) -> Sequence[Job]:
+def _jobs_of(row: str, named: Sequence[NamedJob]) -> Sequence[NamedJob]:
     """The jobs of a table or figure of that name, as in ``fedkin reproduce``; else of the rows that
     begin so."""
     of_table = {
-        name: table.jobs for _, table in tables().values() for name in (table.name, *table.also)
+        name: [NamedJob(paper.name, job, ()) for job in table.jobs]
+        for paper, table in tables().values()
+        for name in (table.name, *table.also)
     }
     if plain(row) in of_table:
         return of_table[plain(row)]
     jobs = [
-        each.job
+        each
         for each in named
         if plain(row) and any(plain(name).startswith(plain(row)) for name in each.names)
     ]
@@ -138,7 +138,7 @@ def _jobs_of(row: str, named: Sequence[NamedJob]) -> Sequence[Job]:
 
 
 def run_missing(
-    jobs: Sequence[Job] | None,
+    jobs: run_queue.Selection | None,
     seeds: Sequence[int] = (),
     hours: float | None = None,
     workers: int = 1,
@@ -146,7 +146,7 @@ def run_missing(
     """Make missing runs, print each, and print how many are left.
 
     Args:
-        jobs: only these; None: all.
+        jobs: only these, by the name of their paper; None: all.
         seeds: only these; empty: the recipe's.
         hours: time limit in total; None: until all are done.
         workers: number of parallel processes.
@@ -183,7 +183,7 @@ def _in_a_line(line: Line) -> str:
     )
 
 
-def _check(count: int, draw: int, jobs: Sequence[Job] | None, seeds: Sequence[int]) -> int:
+def _check(count: int, draw: int, jobs: run_queue.Selection | None, seeds: Sequence[int]) -> int:
     """Run stored runs again, drawn at random; 1 if a figure differs."""
     print(f"--draw {draw}", flush=True)
     differing = 0

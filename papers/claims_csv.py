@@ -1,7 +1,8 @@
 """papers/claims.csv: all parts of the claims, one row a part.
 
 It has the values behind each verdict of docs/results.md, their 95% interval, and the command that
-makes the runs again. ``pandas.read_csv("papers/claims.csv")`` reads it.
+prints the runs behind them. With ``--out`` and a new folder the command makes them again.
+``pandas.read_csv("papers/claims.csv")`` reads it.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from statistics import mean
+from statistics import mean, median
 
 from papers.prediction import LEAST_RUNS, LEVEL, p_value
 from papers.reproduction_marks import ComparedNumber
@@ -32,6 +32,8 @@ class CollectiveTest:
         expected: how many are expected outside by chance.
         binomial_p: probability of as many outside, or more.
         uniform_p: of the Kolmogorov-Smirnov test that the p-values are uniform.
+        median_p: the median of the p-values; above 0.5 where printed numbers are nearer to ours
+            than independent runs are.
         shift: mean of ours minus printed, in percentage points.
     """
 
@@ -40,6 +42,7 @@ class CollectiveTest:
     expected: float
     binomial_p: float
     uniform_p: float
+    median_p: float
     shift: float
 
     @property
@@ -51,6 +54,25 @@ class CollectiveTest:
 def testable(numbers: Iterable[ComparedNumber]) -> list[ComparedNumber]:
     """The numbers with enough runs for an interval."""
     return [n for n in numbers if n.printed is not None and len(n.runs) >= LEAST_RUNS]
+
+
+def without_copies(numbers: Iterable[ComparedNumber]) -> list[ComparedNumber]:
+    """The numbers without copies, which are no independent evidence: the same printed number, and
+    runs that are all among those of an earlier number. Numbers with too few runs all stay.
+
+    Args:
+        numbers: in the order of the pages.
+    """
+    kept: list[ComparedNumber] = []
+    for number in numbers:
+        enough = len(number.runs) >= LEAST_RUNS
+        if not (enough and any(_is_copy(number, earlier) for earlier in kept)):
+            kept.append(number)
+    return kept
+
+
+def _is_copy(number: ComparedNumber, earlier: ComparedNumber) -> bool:
+    return number.printed == earlier.printed and set(number.runs) <= set(earlier.runs)
 
 
 def is_outside(number: ComparedNumber) -> bool:
@@ -74,5 +96,6 @@ def collective_test(numbers: Iterable[ComparedNumber]) -> CollectiveTest | None:
         expected=LEVEL * len(tested),
         binomial_p=float(binom.sf(outside - 1, len(tested), LEVEL)),
         uniform_p=float(kstest(p_values, "uniform").pvalue),
+        median_p=median(p_values),
         shift=mean(n.exact - (n.printed or 0.0) for n in tested),
     )

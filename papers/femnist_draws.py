@@ -14,8 +14,9 @@ clients gives away an original label other than u, u + 1 and u + 2, and 125 give
 numbers of labels follow from whole numbers of images (``images_by_first_label``). That says little:
 their sum, 18,345, is a multiple of three. FedSim's 19,923 samples are a multiple of three, too, and
 not of five. With five labels and as many images of each, they would be a multiple of five. So the
-recipes have three labels, and separate rows have five. (The one client with five labels that their
-notebooks print has unequal numbers, under the heading MNIST: ``OF_MNIST``.) With five labels no
+recipes have three labels, and separate rows have five. (Their notebooks print one client with five
+labels, under the heading MNIST, and its numbers are unequal: dataset_stat.ipynb at 0762ccd has 5,
+12, 4, 17 and 5 images of the labels 0, 6, 7, 8 and 9.) With five labels no
 seed can match within 8%: a client has either c or c + 5, so both labels together have a fifth of
 all samples. That is 3,669 of the file's 18,345, where the file has 3,153 to 4,029.
 
@@ -37,11 +38,6 @@ from papers.femnist_candidates import CLASSES, CLIENTS
 from papers.tables_markdown import markdown
 
 DRAWS = 5  # for each target
-OF_MNIST = (
-    "Their notebooks print one client with five labels: 0, 6, 7, 8 and 9 (dataset_stat.ipynb at "
-    "0762ccd, under the heading MNIST). It trains on 5, 12, 4, 17 and 5 images of them. FEMNIST's "
-    "partition would give as many of each."
-)
 MOST = 200_000  # seeds to try
 SAMPLES_MARGIN = 0.005
 LABEL_MARGINS = (0.1, 0.15, 0.2)

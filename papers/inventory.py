@@ -1,25 +1,31 @@
 """Every table and figure that the papers print: its content, and the recipe that reproduces it or
 the reason why there is none.
 
-A panel of a figure with its own caption is a separate entry. So are the rows of a table that have
-no recipe, if other rows have one. PANM's poster prints neither table nor figure. A new recipe is
-named here too.
+A panel of a figure with its own caption is a separate entry. PANM's poster prints neither table nor
+figure. A new recipe is named here too.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from papers.tables_markdown import markdown
+from papers.catalogue import tables
+from papers.reproduction_marks import Results
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A printed table or figure. ``recipe``: the name, in the catalogue, of the table that
-    reproduces it; without one, the ``reason``.
+    """A printed table or figure.
 
-    Raises ValueError unless exactly one of them is given.
+    Attributes:
+        recipe: the name, in the catalogue, of the table that reproduces it.
+        reason: why there is none.
+        row: how the rows of the recipe begin that the entry shows; empty: it shows all.
+
+    Raises:
+        ValueError: both a recipe and a reason are given, or none of them.
     """
 
     paper: str
@@ -27,6 +33,7 @@ class Entry:
     shows: str
     recipe: str = ""
     reason: str = ""
+    row: str = ""
 
     def __post_init__(self) -> None:
         if bool(self.recipe) == bool(self.reason):
@@ -57,7 +64,6 @@ ENTRIES = (
     Entry(FEDGROUP, "Table I", "FedAvg on MNIST by classes per client", "fedgroup-table1"),
     Entry(FEDGROUP, "Table II", "data sets and model sizes", reason=SETTINGS),
     Entry(FEDGROUP, "Table III", "best accuracies of the methods", "fedgroup-table3"),
-    Entry(FEDGROUP, "Table III (Sent140-LSTM)", "the row of tweets", "fedgroup-table3"),
     Entry(
         FEDGROUP,
         "Fig. 1",
@@ -76,6 +82,7 @@ ENTRIES = (
         "Fig. 4",
         "accuracy over the rounds, Synthetic(1,1) and Sent140 (the recipe: the first)",
         "fedgroup-figure4",
+        row="Synthetic",
     ),
     Entry(
         FEDGROUP,
@@ -87,7 +94,6 @@ ENTRIES = (
     Entry(FLEXCFL, "Table II", "data sets and model sizes", reason=SETTINGS),
     Entry(FLEXCFL, "Table III", "best accuracies without a shift", "flexcfl-table3"),
     Entry(FLEXCFL, "Table IV", "best accuracies under three kinds of shift", "flexcfl-table4"),
-    Entry(FLEXCFL, "Table IV (CNN rows)", "MNIST, FEMNIST, FashionMNIST", "flexcfl-table4"),
     Entry(
         FLEXCFL,
         "Fig. 1",
@@ -101,21 +107,65 @@ ENTRIES = (
         "accuracy over the rounds, MNIST-MCLR; loss, discrepancy as for (b)",
         "flexcfl-figure3",
     ),
-    Entry(FLEXCFL, "Fig. 3(b)", "accuracy, loss, discrepancy, MNIST-MLP", "flexcfl-figure3-curves"),
-    Entry(FLEXCFL, "Fig. 3(c)", "the same, MNIST-CNN", reason=HOURS),
-    Entry(FLEXCFL, "Fig. 3(d)", "MNIST-MLP by eta_g", "flexcfl-figure3-curves"),
     Entry(
-        FLEXCFL, "Fig. 4(a)", "accuracy under three kinds of shift, MNIST-MCLR", "flexcfl-figure4"
+        FLEXCFL,
+        "Fig. 3(b)",
+        "accuracy, loss, discrepancy, MNIST-MLP",
+        "flexcfl-figure3-curves",
+        row="MNIST-MLP",
+    ),
+    Entry(FLEXCFL, "Fig. 3(c)", "the same, MNIST-CNN", reason=HOURS),
+    Entry(
+        FLEXCFL,
+        "Fig. 3(d)",
+        "MNIST-MLP by eta_g",
+        "flexcfl-figure3-curves",
+        row="MNIST-MLP",
+    ),
+    Entry(
+        FLEXCFL,
+        "Fig. 4(a)",
+        "accuracy under three kinds of shift, MNIST-MCLR",
+        "flexcfl-figure4",
+        row="MNIST-MCLR",
     ),
     Entry(FLEXCFL, "Fig. 4(b)", "the same, FEMNIST-CNN", reason=HOURS),
     Entry(FLEXCFL, "Fig. 4(c)", "the same, FashionMNIST-CNN", reason=HOURS),
-    Entry(FLEXCFL, "Fig. 5(a)", "accuracy by eta_g, FEMNIST-MLP, swap part", "flexcfl-figure5"),
     Entry(
-        FLEXCFL, "Fig. 5(b)", "training loss by eta_g, FEMNIST-MLP, swap part", "flexcfl-figure5"
+        FLEXCFL,
+        "Fig. 5(a)",
+        "accuracy by eta_g, FEMNIST-MLP, swap part",
+        "flexcfl-figure5",
+        row="FEMNIST-MLP",
     ),
-    Entry(FLEXCFL, "Fig. 6(a)", "communication of 300 rounds, MNIST, swap all", "flexcfl-figure6"),
-    Entry(FLEXCFL, "Fig. 6(b)", "the same, FEMNIST, swap part", "flexcfl-figure6"),
-    Entry(FLEXCFL, "Fig. 6(c)", "the same, FashionMNIST, incremental", "flexcfl-figure6"),
+    Entry(
+        FLEXCFL,
+        "Fig. 5(b)",
+        "training loss by eta_g, FEMNIST-MLP, swap part",
+        "flexcfl-figure5",
+        row="FEMNIST-MLP",
+    ),
+    Entry(
+        FLEXCFL,
+        "Fig. 6(a)",
+        "communication of 300 rounds, MNIST, swap all",
+        "flexcfl-figure6",
+        row="MNIST",
+    ),
+    Entry(
+        FLEXCFL,
+        "Fig. 6(b)",
+        "the same, FEMNIST, swap part",
+        "flexcfl-figure6",
+        row="FEMNIST",
+    ),
+    Entry(
+        FLEXCFL,
+        "Fig. 6(c)",
+        "the same, FashionMNIST, incremental",
+        "flexcfl-figure6",
+        row="FashionMNIST",
+    ),
     Entry(FEDSIM, "Table 1", "data sets and metrics in the literature", reason=SURVEY),
     Entry(
         FEDSIM,
@@ -169,8 +219,36 @@ def without_recipe() -> tuple[Entry, ...]:
     return tuple(entry for entry in ENTRIES if not entry.recipe)
 
 
-def sentence() -> str:
-    """The number of entries with a recipe, and a list of the others by their reason."""
+def at_full_size(results: Mapping[str, Results]) -> tuple[Entry, ...]:
+    """The entries of which at least one number has a run with the paper's data and rounds.
+
+    Args:
+        results: stored runs, by paper.
+    """
+    of_name = {
+        name: (paper, table)
+        for paper, table in tables().values()
+        for name in (table.name, *table.also)
+    }
+    found = []
+    for entry in ENTRIES:
+        if not entry.recipe:
+            continue
+        paper, table = of_name[entry.recipe]
+        jobs = [job for job in table.jobs if job.published and job.row.startswith(entry.row)]
+        runs = results.get(paper.name, [])
+        if any(job.matches(run) for job in jobs for run in runs):
+            found.append(entry)
+    return tuple(found)
+
+
+def sentence(results: Mapping[str, Results]) -> str:
+    """The number of entries with a recipe and with a run at full size, and a list of those without
+    a recipe by their reason.
+
+    Args:
+        results: stored runs, by paper.
+    """
     by_reason: dict[str, dict[str, list[str]]] = {}
     for entry in without_recipe():
         by_reason.setdefault(entry.reason, {}).setdefault(entry.paper, []).append(entry.number)
@@ -179,17 +257,10 @@ def sentence() -> str:
         names = ", ".join(f"{paper} {', '.join(numbers)}" for paper, numbers in by_paper.items())
         lists.append(f"{names} ({reason})")
     count = len(ENTRIES) - len(without_recipe())
+    full = len(at_full_size(results))
     head = (
         f"{count} of the papers' {len(ENTRIES)} tables and figures, panels counted one by one, "
-        "have a recipe. These have none:"
+        f"have a recipe, and {full} a run of at least one number at full size. These have no "
+        "recipe:"
     )
     return "\n".join([head, "", *(f"* {entries}" for entries in lists)])
-
-
-def markdown_table() -> str:
-    """All entries, in the order of the papers."""
-    lines = [
-        [e.paper, e.number, e.shows, f"`{e.recipe}`" if e.recipe else f"none: {e.reason}"]
-        for e in ENTRIES
-    ]
-    return markdown(["paper", "table or figure", "shows", "recipe"], lines)

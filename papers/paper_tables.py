@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from papers.reproduction_marks import ComparedNumber, Results
-from papers.result_store import Job
+from papers.result_store import Job, unique_jobs
 
 Comparison = Callable[[Results], list[ComparedNumber]]
 
@@ -31,7 +31,7 @@ class Table:
 
     def numbers(self, results: Results) -> list[ComparedNumber]:
         """The published numbers and ours."""
-        return self.compare(results)
+        return [replace(number, table=self.name) for number in self.compare(results)]
 
 
 @dataclass(frozen=True)
@@ -64,10 +64,15 @@ class Paper:
 
     def jobs(self) -> list[Job]:
         """The jobs of all its tables, each once."""
-        by_key = {
-            tuple(job.key.items()): job
-            for table in self.tables
-            if not table.same_runs
-            for job in table.jobs
-        }
-        return list(by_key.values())
+        return unique_jobs(
+            job for table in self.tables if not table.same_runs for job in table.jobs
+        )
+
+    def jobs_among(self, selected: Iterable[Job]) -> list[Job]:
+        """The jobs of its tables whose runs are those of selected jobs.
+
+        Args:
+            selected: jobs of its tables, also of a table that shows the runs of another.
+        """
+        identities = {job.identity for job in selected}
+        return [job for job in self.jobs() if job.identity in identities]

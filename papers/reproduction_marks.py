@@ -13,6 +13,7 @@ from papers.recipe import Cell
 
 Results = Sequence[dict[str, Any]]
 MARGIN = 1.5  # percentage points within which a number counts as reproduced
+RATIO_MARGIN = 0.02  # of a printed ratio, within which ours counts as reproduced
 POINTS = "points"
 
 
@@ -64,6 +65,7 @@ class ComparedNumber:
     variant_of: str = ""
     draws: int = 0  # number of draws of the data behind the runs
     last: float | None = None  # the same figure in the last round, if ours is of another round
+    table: str = ""  # the name of its table in the catalogue
 
     @property
     def printed(self) -> float | None:
@@ -113,6 +115,26 @@ def values_of(results: Results, table: str, row: str, column: str, figure: str) 
     # Most runs are of another column, so that the first comparison decides.
     runs = [m for m in results if m["column"] == column and m["row"] == row and m["table"] == table]
     return [m[figure] for m in sorted(runs, key=lambda m: m["seed"]) if figure in m]
+
+
+def figures_by_seed(
+    results: Results, table: str, row: str, column: str, figure: str
+) -> dict[int, Any]:
+    """One figure of each seed of a cell.
+
+    Args:
+        results: stored runs.
+        table: of the cell.
+        row: of the cell.
+        column: of the cell.
+        figure: the key in a run; runs without it, or without a value, are left out.
+    """
+    return {
+        line["seed"]: line[figure]
+        for line in results
+        if (line.get("table"), line.get("row"), line.get("column")) == (table, row, column)
+        and line.get(figure) is not None
+    }
 
 
 def figures_of(results: Results, cell: Cell, figure: str) -> list:

@@ -45,6 +45,12 @@ class Job:
     resumable: bool = False  # its runs keep checkpoints, and continue after an interruption
 
     @property
+    def identity(self) -> tuple[tuple[str, Any], ...]:
+        """The entries of its key. Two tables of a paper may make a job each for the same runs: two
+        objects of one identity."""
+        return tuple(self.key.items())
+
+    @property
     def name(self) -> str:
         """Row and column."""
         return f"{self.row}, {self.column}"
@@ -67,6 +73,18 @@ class Job:
         """
         with resumable_in(unfinished):
             return {"setting": self.setting(seed), **self.measure(seed)}
+
+
+def unique_jobs(jobs: Iterable[Job]) -> list[Job]:
+    """The jobs of a paper, each once, in their order.
+
+    Args:
+        jobs: of one paper; of several with one identity the first stays.
+    """
+    first: dict[tuple[tuple[str, Any], ...], Job] = {}
+    for job in jobs:
+        first.setdefault(job.identity, job)
+    return list(first.values())
 
 
 def job_of(cell: Cell, how: Measure = measure) -> Job:

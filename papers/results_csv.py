@@ -130,5 +130,16 @@ def interval(number: ComparedNumber) -> tuple[float | None, float | None]:
 
 
 def command(table: Table, number: ComparedNumber) -> str:
-    """The command that makes the runs of a number's row again."""
-    return f'fedkin reproduce {table.name} --rows "{plain(number.row)}"'
+    """The command that prints a number's row from the stored runs, after making missing ones. With
+    ``--out`` and a new folder it makes all of them again.
+
+    Args:
+        table: of the number.
+        number: its row may be none that runs have, such as a mean of several: then the command is
+            the whole table's.
+    """
+    whole = f"fedkin reproduce {table.name}"
+    row = plain(number.row)
+    if row not in {plain(job.row) for job in table.jobs}:
+        return whole
+    return f'{whole} --rows "{row}"'

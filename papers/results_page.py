@@ -34,18 +34,19 @@ labels a client; clients share images. FedGroup prints 62 classes and FedSim 26.
 the size of FedGroup's gain: [four readings](results-fedgroup.md#four-readings-of-femnist)."""
 ABOUT = f"""\
 `make results` writes these pages from the runs in `papers/results/*.jsonl`, one line a run.
-`fedkin reproduce` lists all tables, `fedkin reproduce NAME --stored` prints one, and without
-`--stored` it makes the runs again. `make results HOURS=2` makes missing runs for two hours.
+`fedkin reproduce` lists all tables, `fedkin reproduce NAME --stored` prints one, and with
+`--out NEWFOLDER` instead it makes the runs again. `make results HOURS=2` makes missing runs for two
+hours.
 
 Marks: {LEGEND}. A paper's score is the highest accuracy of any round, and ours is the same
 statistic; the last round is next to it. Shortened runs, other data and variants of ours are not
 counted: no page marks them, or in brackets.
 
 [papers/results.csv]({CSV}) has all numbers, one row a number, also of variants, other readings of
-the data and other draws; `pandas.read_csv` reads it. Its column `symbol` is the mark of the page.
-`counted` is true for the printed numbers in percentage points, except 28 of ATHENA-FL, whose runs
-are shortened. Of these, the rows whose `mark` is not “not run” were run. `in_test` names the group
-of the collective test, `p` is the number's p-value, and `deviation` says why a row is not counted.
+the data and other draws. `symbol` is the mark of the page. `counted` is true for the printed
+numbers in percentage points, except 28 of ATHENA-FL (shortened runs); `mark` says which were run.
+`in_test` is the group of the collective test, `p` the p-value, and `deviation` says why a row is
+not counted.
 
 * *MCLR* is multinomial logistic regression, *MLP* a network of one hidden layer.
 * *FedGroup* clusters clients by the direction of their first update. *FlexCFL* also moves clients
@@ -57,7 +58,7 @@ of the collective test, `p` is the number's p-value, and `deviation` says why a 
 * *m* is the number of clusters, *mu* the weight of FedProx's proximal term, *eta_g* the
   inter-group learning rate, *alpha* of FedGroup the number of clients of the cold start per group.
 * *PNI* is FedSim's index of how much clients' features differ. *Draws* are federations of the same
-  generator; *matched* ones have the printed number of samples."""
+  generator; *matched* ones were chosen by the number of samples or by the authors' test files."""
 
 
 def pages(
@@ -116,8 +117,8 @@ def _overview(results: Mapping[str, Results], left_out: Mapping[str, Sequence[st
             _in_short(results),
             by_paper.table(results),
             "## The claims",
-            "`fedkin reproduce KEY --stored` prints the runs behind a claim; without `--stored` it "
-            "makes them again. What the marks and rules mean is [below the "
+            "`fedkin reproduce KEY --stored` prints the runs behind a claim; with `--out "
+            "NEWFOLDER` instead it makes them again. What the marks and rules mean is [below the "
             "tables](#marks-and-rules-of-the-claims).",
             claims.markdown_tables(results),
             FEMNIST,

@@ -36,6 +36,8 @@ from papers.trust import runs as attacked
 ONE_CORE = "--xla_cpu_multi_thread_eigen=false"  # while other runs go on; the same bits
 TRUST = "trust"  # the store of the table of attacks, which is of no paper
 RUNS_OF_A_PROCESS = 25  # then a new one: compiled programs stay in memory
+# Jobs by the name of their paper: the keys of two papers may be the same.
+Selection = Mapping[str, Sequence[Job]]
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class QueuedRun:
 
 
 def queue(
-    folder: Path, selected: Sequence[Job] | None = None, seeds: Sequence[int] = ()
+    folder: Path, selected: Selection | None = None, seeds: Sequence[int] = ()
 ) -> list[QueuedRun]:
     """All runs that the stores lack, the most valuable for their time first.
 
@@ -69,7 +71,7 @@ def queue(
 
     Args:
         folder: of the stores.
-        selected: only these jobs; None: all.
+        selected: only these jobs, by the name of their paper; None: all.
         seeds: only these; empty: the recipe's.
     """
     runs: list[QueuedRun] = []
@@ -77,7 +79,7 @@ def queue(
         jobs = paper.jobs()
         stored = read(store_of(folder, paper.name), jobs).runs
         times = seconds_of_rows(jobs, stored)
-        for job in jobs if selected is None else [job for job in jobs if job in selected]:
+        for job in jobs if selected is None else paper.jobs_among(selected.get(paper.name, ())):
             wanted = [seed for seed in job.seeds if not seeds or seed in seeds]
             missing = pending([(job, wanted)], stored)
             done = len(wanted) - len(missing)
@@ -269,7 +271,7 @@ def stored_runs(
     folder: Path,
     count: int,
     draw: int,
-    selected: Sequence[Job] | None = None,
+    selected: Selection | None = None,
     seeds: Sequence[int] = (),
 ) -> list[tuple[Job, Line]]:
     """Stored runs of today's recipes, drawn at random without replacement.
@@ -278,12 +280,13 @@ def stored_runs(
         folder: of the stores.
         count: largest number of runs.
         draw: seed of the draw; the same seed and stores give the same runs.
-        selected: only runs of these jobs; None: of all.
+        selected: only runs of these jobs, by the name of their paper; None: of all.
         seeds: only runs of these; empty: of all.
     """
     runs = []
     for paper in PAPERS.values():
-        jobs = [job for job in paper.jobs() if selected is None or job in selected]
+        of_paper = () if selected is None else selected.get(paper.name, ())
+        jobs = paper.jobs() if selected is None else paper.jobs_among(of_paper)
         for line in read(store_of(folder, paper.name), jobs).runs:
             if not seeds or line["seed"] in seeds:
                 runs.append((next(job for job in jobs if job.matches(line)), line))

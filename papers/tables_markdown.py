@@ -19,26 +19,6 @@ def percent(values: list) -> str:
     )
 
 
-def mean_and_range(values: list) -> str:
-    """Mean and range. Runs that never reached the target (None) are not in the mean; the text then
-    says how many runs are."""
-    numbers = [v for v in values if v is not None]
-    if not numbers:
-        return "not run" if not values else "**never**"
-    if len(values) == 1:
-        return f"**{_digits(numbers[0])}**"
-    of_those = f" in {len(numbers)} of {len(values)} runs" if len(numbers) < len(values) else ""
-    return (
-        f"**{_digits(mean(numbers))}{of_those}** ({_digits(min(numbers))} - "
-        f"{_digits(max(numbers))})"
-    )
-
-
-def _digits(value: float | int) -> str:
-    """Three significant digits, or all of a large number's."""
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
-
-
 def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table in Markdown."""
     lines = [head, ["---"] * len(head), *rows]

@@ -29,9 +29,9 @@ from fedkin.analysis.level_fits import (
     RANDOM,
     SHARED,
     Draw,
-    LevelPlan,
     fit_draw,
 )
+from fedkin.analysis.level_plan import LevelPlan
 from fedkin.analysis.tables import rows_of
 from fedkin.config.schema import check_integer
 from fedkin.core.errors import ConfigError

@@ -8,6 +8,7 @@ import math
 import numpy as np
 from jaxtyping import Float, Float64, Int
 
+from fedkin.clustering.density import by_first_appearance
 from fedkin.core.errors import MethodError, unknown
 
 LINKAGES = ("complete", "average", "single", "ward")
@@ -58,7 +59,7 @@ def agglomerative(
         linkage=linkage,
     )
     data = _points(distances) if is_ward else distances - lowest
-    return _by_first_appearance(fit.fit_predict(data))
+    return by_first_appearance(fit.fit_predict(data))
 
 
 def merge_up_to(
@@ -93,7 +94,7 @@ def merge_up_to(
             "distances must be finite and not negative; leave out points with other distances"
         )
     labels = fcluster(tree(upper, linkage), threshold, "distance")
-    return _by_first_appearance(labels.astype(np.int64))
+    return by_first_appearance(labels.astype(np.int64))
 
 
 def best_silhouette(
@@ -128,7 +129,7 @@ def best_silhouette(
     best = int(np.argmax(silhouettes))
     if not silhouettes[best] > floor:
         return np.zeros(count, np.int64)
-    return _by_first_appearance(cuts[:, best].astype(np.int64))
+    return by_first_appearance(cuts[:, best].astype(np.int64))
 
 
 def silhouettes_of_cuts(
@@ -198,9 +199,3 @@ def _points(distances: Float[np.ndarray, "n n"]) -> Float64[np.ndarray, "n d"]:
     # n points span no more than n - 1 dimensions.
     lengths = np.sqrt(np.clip(values[1:], 0, None))
     return vectors[:, 1:] * lengths
-
-
-def _by_first_appearance(labels: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
-    """The same cluster labels, renumbered by first appearance, from 0."""
-    _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
-    return np.argsort(np.argsort(first))[inverse]

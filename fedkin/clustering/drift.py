@@ -67,18 +67,17 @@ def choose_models(
     owner = owner.copy()
     chosen = best.copy()
     drifted = np.zeros_like(drifts)
-    # Models of clients that do not drift must stay; all other slots may get new models.
-    taken = np.isin(np.arange(len(models)), best[~drifts])
     shared: int | None = None
     for client in np.flatnonzero(drifts):
+        # A client has its best model until it gets a new one, so that one without a free slot can
+        # keep it.
+        taken = np.isin(np.arange(len(models)), chosen)
         place = recycled(owner, taken) if shared is None else shared
         # Without a free slot, the client keeps its most accurate model.
         if place is None:
-            taken[best[client]] = True
             continue
         if shared is None:
             after[place] = models[best[client]]
-            taken[place] = True
             owner[owner == place] = -1
         chosen[client] = place
         drifted[client] = True

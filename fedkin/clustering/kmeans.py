@@ -113,7 +113,8 @@ def kmeans_small(
         points: points, one per row.
         clusters: number of clusters.
         rng: random generator of the starts.
-        restarts: number of restarts; the best one is used.
+        restarts: number of restarts; the best one is used. It is ignored for more than a hundred
+            points, for which ``kmeans`` makes ten restarts.
         max_iter: maximum number of steps.
 
     Raises:

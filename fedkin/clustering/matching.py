@@ -6,16 +6,20 @@ Shapes: n clients of a clustering.
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Int, Num
 
 
 def match_labels(
-    labels: Int[np.ndarray, "n"], before: Int[np.ndarray, "n"], clusters: int, new: bool = False
+    labels: Int[np.ndarray, "n"],
+    before: Int[np.ndarray, "n"],
+    clusters: int,
+    new: bool = False,
+    weights: Num[np.ndarray, "n"] | None = None,
 ) -> Int[np.ndarray, "n"]:
     """Renumber a partition so that as many clients as possible keep their cluster number.
 
     New clusters are assigned to former ones so that the total number of common clients is largest
-    (linear assignment).
+    (linear assignment, Kuhn 1955).
 
     Args:
         labels: labels of the new partition, from 0.
@@ -25,13 +29,16 @@ def match_labels(
             new number instead. If there are more new clusters than former ones, the new clusters
             that are left over always get new numbers. New numbers start at ``clusters``, in the
             order of the new labels.
+        weights: by how much each client counts; default: equal.
     """
     from scipy.optimize import linear_sum_assignment
 
     count = int(labels.max(initial=-1)) + 1
-    common = np.zeros((count, clusters), np.int64)
+    if weights is None:
+        weights = np.ones(len(labels))
+    common = np.zeros((count, clusters))
     had_cluster = before >= 0
-    np.add.at(common, (labels[had_cluster], before[had_cluster]), 1)
+    np.add.at(common, (labels[had_cluster], before[had_cluster]), weights[had_cluster])
     rows, columns = linear_sum_assignment(common, maximize=True)
     # Assigned clusters without a common client keep the number only if ``new`` is False.
     kept = (common[rows, columns] > 0) | (not new)

@@ -178,7 +178,7 @@ class Client:
             clients=self._position,
             model_index=_FIRST,
             work=work,
-            num_steps=np.array([shortened(work.count, self.steps, self._asked)]),
+            num_steps=shortened(work.count, np.array([self.steps]), self._asked),
             stream=self._rows.drawn(),
             gradient=gradient,
             **options,

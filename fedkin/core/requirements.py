@@ -18,15 +18,18 @@ class AtLeast:
         number: the minimum.
         because: the name of the method's option that determines the minimum, for the error
             message. Empty: no option does.
+        per: by how much the option may rise with each further client. With more than 1, the minimum
+            is the option divided by this number, rounded up.
 
     Examples:
         >>> import fedkin as fk
         >>> fk.AtLeast(3, because="clusters")
-        AtLeast(number=3, because='clusters')
+        AtLeast(number=3, because='clusters', per=1)
     """
 
     number: int = 1
     because: str = ""
+    per: int = 1
 
 
 @dataclass(frozen=True)
@@ -323,8 +326,11 @@ def count_and_cure(method: Any, need: AtLeast, have: int, where: str = "method")
     # An option that is not set has the method's default value.
     if value is None:
         value = need.number
-    # Each step by which the option is lowered lowers the required number of clients by one.
-    enough = value - (need.number - have)
+    if need.per > 1:
+        enough = have * need.per
+    else:
+        # Each step by which the option is lowered lowers the required number of clients by one.
+        enough = value - (need.number - have)
     # No option can be appended to the place of a compared method (``run.against: ifca``).
     place = f"{where}.{option}" if where == "method" else option
     return f"{count} ({option} = {value})", f"{place}={enough}" if enough > 0 else ""

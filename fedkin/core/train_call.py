@@ -153,14 +153,18 @@ class TrainCall:
         )
 
 
-def shortened(count: int, done: int, asked: int) -> int:
-    """How many epochs (or steps) of one training a client completes: the share ``done / asked``. A
-    task may train several times, and a straggler completes this share of each training.
+def shortened(
+    count: int, done: Int[np.ndarray, "r"], requested: int | Int[np.ndarray, "r"]
+) -> Int[np.ndarray, "r"]:
+    """How many epochs (or steps) of one training each row (a client) completes: the share ``done /
+    requested``. A task may train several times, and a straggler completes this share of each
+    training.
 
     Args:
         count: epochs (or steps) of the training.
-        done, asked: epochs (or steps) that the client completes, and that its task requests.
+        done: epochs (or steps) of the task's ``work`` that each row completes.
+        requested: epochs (or steps) that the task requests (``LocalTraining.requested``); 0 if it
+            requests none.
     """
-    if done >= asked:
-        return count
-    return max(1, count * done // asked)
+    share = np.maximum(1, count * done // np.maximum(requested, 1))
+    return np.where(done >= requested, count, share)

@@ -84,7 +84,12 @@ class LocalTraining:
     @property
     def count(self) -> int:
         """The number of epochs (or steps) of the first row (a client that trains)."""
-        return int(np.asarray(self.epochs if self.steps is None else self.steps).flat[0])
+        return int(np.asarray(self.requested).flat[0])
+
+    @property
+    def requested(self) -> int | Int[np.ndarray, "n"]:
+        """The number of epochs (or steps) of each row; one number if all rows have the same."""
+        return self.epochs if self.steps is None else self.steps
 
     def select(self, rows: Int[np.ndarray, "r"]) -> LocalTraining:
         """The settings of the rows (clients that train) with the given indices."""

@@ -15,6 +15,12 @@ def check_positive_integer(name: str, value: object) -> None:
         raise MethodError(f"{name} must be an integer of at least 1, got {value!r}")
 
 
+def check_integer_from_zero(name: str, value: object) -> None:
+    """Check that a value is an integer of at least 0."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
+        raise MethodError(f"{name} must be an integer from 0 up, got {value!r}")
+
+
 def check_not_negative(name: str, value: object) -> None:
     """Check that a value is a finite number, at least 0."""
     if (

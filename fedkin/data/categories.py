@@ -23,8 +23,8 @@ from jaxtyping import Float32
 
 from fedkin.core.errors import DataError
 from fedkin.core.object_repr import listed
-from fedkin.core.validation import check_positive_integer
 from fedkin.data.missing_values import LEAST_MISSING
+from fedkin.data.partition_options import positive
 
 MOST_CATEGORIES = 50
 
@@ -131,9 +131,10 @@ def vocabulary(
 
     Raises:
         DataError: no sample has a category, or there are more than ``most``.
+        ConfigError: a smallest number is below 1.
     """
     for name, value in (("min_frequency", min_frequency), ("min_clients", min_clients)):
-        check_positive_integer(name, value)
+        positive(name, value)
     total: Counter[str | None] = Counter()
     clients: Counter[str | None] = Counter()
     for part in counts:

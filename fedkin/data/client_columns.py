@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from fedkin.core.errors import ConfigError, DataError
+from fedkin.core.errors import DataError
+from fedkin.data.column_lists import column_list
 from fedkin.data.ragged import Ragged
 
 
@@ -22,15 +23,7 @@ def names_of(client_columns: Any) -> tuple[str, ...]:
     Raises:
         ConfigError: it is neither.
     """
-    if client_columns is None:
-        return ()
-    names = [client_columns] if isinstance(client_columns, (str, int)) else client_columns
-    is_list = isinstance(names, (list, tuple))
-    if not is_list or not all(isinstance(name, (str, int)) for name in names):
-        raise ConfigError(
-            f"client_columns must be a list of columns, such as ['sector'], got {client_columns!r}"
-        )
-    return tuple(map(str, names))
+    return tuple(map(str, column_list("client_columns", client_columns, "['sector']")))
 
 
 def values_by_client(

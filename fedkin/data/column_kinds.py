@@ -41,10 +41,15 @@ def kind_of(column: Any, name: Any, place: Path | str, start: int = 0) -> str | 
     types = pd.api.types
     if types.is_datetime64_any_dtype(column) or isinstance(column.dtype, pd.PeriodDtype):
         raise DataError(_dates(name, place, column.dropna().head(1).tolist()))
-    if types.is_timedelta64_dtype(column) or types.is_complex_dtype(column):
+    if types.is_timedelta64_dtype(column):
         raise DataError(
             f"{place}: column {name} holds {column.dtype}, not numbers; convert it, such as with "
             f"table[{name!r}].dt.total_seconds(), or leave it out: drop = [{str(name)!r}]"
+        )
+    if types.is_complex_dtype(column):
+        raise DataError(
+            f"{place}: column {name} holds complex numbers; use their real and imaginary parts, or "
+            f"leave it out: drop = [{str(name)!r}]"
         )
     if isinstance(column.dtype, pd.CategoricalDtype):
         return CATEGORY
@@ -59,12 +64,10 @@ def kind_of(column: Any, name: Any, place: Path | str, start: int = 0) -> str | 
         raise DataError(_dates(name, place, present.head(1).tolist()))
     refuse_marks(column, name, place, start)
     refuse_mostly_numbers(column, name, place, start)
-    texts = [str(cell) for cell in present.head(1)]
     read: Any = pd.to_numeric(present, errors="coerce")
     readable = read.notna().all()
     if readable and not all(isinstance(cell, str) for cell in present):
         return NUMBER
-    assert texts
     return CATEGORY
 
 

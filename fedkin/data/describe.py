@@ -193,9 +193,11 @@ def _text_statistics(
         words -= 1
         rows = np.unique(data.part(split).rows)
         lengths = np.count_nonzero(data.x[rows], axis=1)
-        statistics["known words of a sample, min / median / mean / max"] = _spread(
-            lengths, mean=True
-        )
+        # A split may have no samples.
+        if len(lengths):
+            statistics["known words of a sample, min / median / mean / max"] = _spread(
+                lengths, mean=True
+            )
     statistics[f"{unit} in the vocabulary"] = f"{words:,}"
     statistics["word vectors"] = (
         "none" if data.vectors is None else f"{data.vectors.shape[1]:,} numbers each"

@@ -203,10 +203,11 @@ class FederatedData:
         every = np.arange(len(part)) if clients is None else clients
         # Some clients at a time, since several numbers for each of their samples are in memory.
         portions = np.array_split(every, 1 + part.sizes[every].sum() // _COUNTED_AT_ONCE)
-        return np.concatenate([self._counts_of(part.select(some)) for some in portions])
+        return np.concatenate([self.class_counts(part.select(some)) for some in portions])
 
-    def _counts_of(self, part: Ragged) -> Int[np.ndarray, "n C"]:
-        """Number of samples of each class that each of the n clients of an index has."""
+    def class_counts(self, part: Ragged) -> Int[np.ndarray, "n C"]:
+        """Number of samples of each class that each of the n clients of an index has, which need
+        not be a split of these data."""
         # With uint64 labels, the sum below would be a float.
         labels = self.y[part.rows].astype(np.int64)
         cells = part.owners() * self.classes + labels
@@ -245,6 +246,11 @@ class FederatedData:
         It is ``validation`` if these data have it, otherwise ``test``.
         """
         return "test" if self.validation is None else "validation"
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether labels are classes. Those of survival data are places in risk sets."""
+        return self.task_type == CLASSIFICATION
 
     @property
     def labels(self) -> Shaped[np.ndarray, "M"]:

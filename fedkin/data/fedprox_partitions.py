@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Int
 
-from fedkin.data.federated import Ragged
 from fedkin.data.partition import check_counts, clients_of_parts
+from fedkin.data.ragged import Ragged
 
 
 class _Cursors:
@@ -132,9 +132,10 @@ def ditto(
     in class order.
 
     Sizes are lognormal(3, 1) + 10, scaled to M in total, and divided among the client's classes by
-    lognormal(1, 1). A client has a sixth as many test samples as training samples. If the rows of a
-    class are used up, the first rows are used again, so a few images have two owners. The published
-    set is ``RandomState(233)`` with 500 clients of 5 classes.
+    lognormal(1, 1). A client has a sixth as many test samples as training samples. If a class has
+    fewer rows left than a client needs, these are skipped and its first rows are used again. So a
+    few images have two owners, and others may have none. The published set is ``RandomState(233)``
+    with 500 clients of 5 classes.
 
     Args:
         train_labels, test_labels: class of each training sample, and of each test sample.
@@ -162,8 +163,8 @@ def ditto(
 
 
 def _take_cyclic(cursors: _Cursors, c: int, count: int) -> Int[np.ndarray, "_"]:
-    """Take the next ``count`` rows (samples) of class c. After the last row, the first row follows
-    again."""
+    """Take the next ``count`` rows (samples) of class c. If fewer are left, these are skipped, and
+    the rows are taken from the first one on."""
     if cursors.at[c] + count > cursors.sizes[c]:
         cursors.at[c] = 0
     return cursors.take(c, count)

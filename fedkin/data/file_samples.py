@@ -9,6 +9,7 @@ from typing import Any
 
 from fedkin.core.errors import ConfigError, DataError, unknown
 from fedkin.data.column_checks import check_columns
+from fedkin.data.column_lists import column_list
 from fedkin.data.files import read_npy_folder, read_npz, read_table, table_kind
 from fedkin.data.forecast_samples import ForecastReader
 from fedkin.data.labels import Names
@@ -31,13 +32,7 @@ _CURES = {
 
 def feature_list(features: Any) -> list[str]:
     """The names of the feature columns. Raises ConfigError for anything but names."""
-    names = [features] if isinstance(features, (str, int)) else features
-    is_list = isinstance(names, (list, tuple))
-    if not is_list or not all(isinstance(name, (str, int)) for name in names):
-        raise ConfigError(
-            f"features must be a list of columns, such as ['age', 'weight'], got {features!r}"
-        )
-    return [str(name) for name in names]
+    return [str(name) for name in column_list("features", features, "['age', 'weight']")]
 
 
 def file_samples(
@@ -73,6 +68,11 @@ def file_samples(
     named = {role: str(name) for role, name in (roles or {}).items() if name is not None}
     kind = "npz" if path.is_dir() else table_kind(path, OTHERS)
     if kind == "npz":
+        if client_columns:
+            raise ConfigError(
+                f"client_columns = {list(client_columns)} applies to the columns of a table, but "
+                f"{path} has arrays; leave it out"
+            )
         samples = _array_samples(
             path,
             label,

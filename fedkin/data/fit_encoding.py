@@ -81,8 +81,7 @@ def fitted_encoding(
     for name in rules.categories:
         if name not in columns:
             raise DataError(f"{place}: categories: {unknown('column', name, columns)}")
-    owner = np.full(table.shape[0], -1)
-    owner[train.rows] = train.owners()
+    owner = train.owner_of_rows(table.shape[0])
     vocabularies = {
         name: vocabulary_of(counts, name, rules=rules, place=place)
         for name, counts in _category_counts(table, owner, len(train), rules).items()
@@ -134,21 +133,35 @@ def _category_counts(
     """The categories of each column that has some, with the number of training samples of each
     client."""
     found: dict[str, Counts] = {}
+    for name in _columns_of_categories(table, rules):
+        found[name] = [Counter() for _ in range(clients)]
+    if not found:
+        return found
     for rows in row_blocks(table.shape[0], table.shape[1] * CELL_BYTES):
-        frame = table.frame(rows)
+        frame: Any = table.frame(rows)
         owners = owner[rows]
-        for name in frame.columns:
-            column = frame[name]
-            text = str(name)
-            kind = kind_of(column, text, table.place, rows.start)
-            if kind != CATEGORY and text not in rules.categories and text not in found:
+        for name, column in frame.items():
+            if str(name) not in found:
                 continue
-            counts = found.setdefault(text, [Counter() for _ in range(clients)])
             names = np.array(category_names(column), object)
             for client in np.unique(owners[owners >= 0]):
-                counts[client].update(category_counts(names[owners == client]))
-    # A column may have only empty cells in its first blocks.
-    return {str(name): found[str(name)] for name in table.features if str(name) in found}
+                found[str(name)][client].update(category_counts(names[owners == client]))
+    return found
+
+
+def _columns_of_categories(table: RawTable, rules: EncodingRules) -> list[str]:
+    """The columns that are categories, in the order of the table.
+
+    All blocks are read before samples are counted, since a column may have empty cells or numbers
+    in its first blocks, and text in a later one.
+    """
+    categories = set(rules.categories)
+    for rows in row_blocks(table.shape[0], table.shape[1] * CELL_BYTES):
+        frame: Any = table.frame(rows)
+        for name, column in frame.items():
+            if kind_of(column, str(name), table.place, rows.start) == CATEGORY:
+                categories.add(str(name))
+    return [str(name) for name in table.features if str(name) in categories]
 
 
 def vocabulary_of(

@@ -7,8 +7,9 @@ from typing import Any
 
 from fedkin.core.errors import ConfigError, unknown
 from fedkin.core.plain import plain
-from fedkin.core.validation import check_positive_integer
+from fedkin.data.column_lists import column_list
 from fedkin.data.frequency import Frequency
+from fedkin.data.partition_options import positive
 from fedkin.task_types.forecast import CLIENT, LABEL_SCALES, Forecast
 
 
@@ -80,7 +81,7 @@ class ForecastOptions:
                 "['year', 'month']"
             )
         if season is not None:
-            check_positive_integer("season", season)
+            positive("season", season)
         if label_scale is not None and label_scale not in LABEL_SCALES:
             raise ConfigError(
                 f"{unknown('value of label_scale', str(label_scale), LABEL_SCALES)}; for example "
@@ -99,13 +100,12 @@ class ForecastOptions:
 
 def _names(time: Any) -> tuple[str, ...]:
     """The columns of the time."""
-    names = [time] if isinstance(time, (str, int)) else time
-    is_list = isinstance(names, (list, tuple))
-    if not is_list or not names or not all(isinstance(name, (str, int)) for name in names):
+    names = column_list("time", time, "['year', 'month']")
+    if not names:
         raise ConfigError(
             f"time must be a column, or a list of columns such as ['year', 'month']; got {time!r}"
         )
-    return tuple(str(name) for name in names)
+    return tuple(map(str, names))
 
 
 def lags_of(given: Any) -> tuple[int, ...]:

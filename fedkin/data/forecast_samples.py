@@ -15,13 +15,15 @@ from fedkin.data.federated import FederatedData
 from fedkin.data.files import Table
 from fedkin.data.forecast_options import ForecastOptions
 from fedkin.data.forecast_tables import prepare
-from fedkin.data.partition import by_writer
+from fedkin.data.partition import by_owner
 from fedkin.data.table_options import TableOptions
 from fedkin.data.table_scaling import TableScaling
 from fedkin.data.tables import Columns, check_table, resolved_columns, table_samples
 from fedkin.data.user_samples import OwnSamples
 from fedkin.task_types.forecast import Forecast
 from fedkin.task_types.task_type import TaskType
+
+_TEST_SHARE = 0.1  # share of test samples if the user gives none
 
 
 @dataclass(frozen=True)
@@ -31,22 +33,23 @@ class ForecastReader:
     Attributes:
         options: time, season, lags and dates of the split.
         task_type: the loss, without statistics.
-        test_share: share of test samples, at the end; it applies without a column and a date.
+        test_share: share of test samples, at the end, which applies without a date; None for 0.1,
+            or for the column of the split.
     """
 
     options: ForecastOptions
     task_type: Forecast
-    test_share: float
+    test_share: float | int | None
 
     @classmethod
     def of(
-        cls, task_type: TaskType | None, test_share: float, **options: Any
+        cls, task_type: TaskType | None, test_share: float | int | None, **options: Any
     ) -> ForecastReader | None:
         """The reader for a task type; None for another task than ``forecast``.
 
         Args:
             task_type: task type and loss.
-            test_share: share of test samples.
+            test_share: share of test samples; None if the user gives none.
             options: options of ``ForecastOptions.of``, by name.
 
         Raises:
@@ -104,10 +107,15 @@ class ForecastReader:
         check_table(table, place)
         columns = resolved_columns(table, columns)
         _check_roles(columns, place)
+        if columns.split is not None and self.test_share is not None:
+            raise ConfigError(
+                f"{place}: train_fraction does not apply, because the column {columns.split} "
+                "divides the samples; leave it out"
+            )
         # Facts are read from all rows, also from those that do not become samples.
         owners = whole_ids(client_ids(table[columns.client], place, str(columns.client)))
         of_clients = {str(name): table[name] for name in columns.client_columns}
-        values_by_client(of_clients, by_writer(owners), np.unique(owners), place)
+        values_by_client(of_clients, by_owner(owners), np.unique(owners), place)
         prepared = prepare(
             table,
             self.options,
@@ -117,7 +125,7 @@ class ForecastReader:
             features=columns.features,
             unused=columns.unused,
             split=columns.split,
-            test_share=self.test_share,
+            test_share=_TEST_SHARE if self.test_share is None else self.test_share,
             place=place,
         )
         label = prepared.table[columns.label]

@@ -18,17 +18,19 @@ from jaxtyping import Bool, Float64, Int64
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.object_repr import listed
 from fedkin.data.column_checks import check_columns
+from fedkin.data.federated import SPLITS
 from fedkin.data.files import Table
 from fedkin.data.forecast_options import ForecastOptions
 from fedkin.data.given_lags import check_given_lags, given_lags, lag_name, lag_values
+from fedkin.data.label_statistics import deviation_of
 from fedkin.data.read_series import ReadSeries, read_series, resolved_time
 from fedkin.data.series_rows import SeriesRows
+from fedkin.data.split_column import NUMBERED_SPLITS, split_numbers
 from fedkin.data.time_steps import TimeSteps
 from fedkin.task_types.forecast import CLIENT, Forecast, Series
 from fedkin.task_types.task_type import LabelScale
 
 _log = logging.getLogger("fedkin")
-PARTS = ("train", "validation", "test")
 MADE_SPLIT = "split of the series"
 _NEEDED = "the model needs it"
 
@@ -151,8 +153,6 @@ def _parts(
     place: Path | str,
 ) -> np.ndarray:
     """The part of each row: train, validation or test."""
-    from fedkin.data.split_column import SPLITS, split_numbers
-
     if split is not None:
         if options.test_from is not None or options.validation_from is not None:
             raise ConfigError(
@@ -161,7 +161,7 @@ def _parts(
             )
         column = table[split].to_numpy()
         text = column.astype(str) if column.dtype == object else column
-        return np.array(SPLITS)[split_numbers(np.asarray(text), place)]
+        return np.array(NUMBERED_SPLITS)[split_numbers(np.asarray(text), place)]
     frequency = read.time.frequency
     moment = read.time.moment
     if options.test_from is not None:
@@ -227,7 +227,9 @@ def _cut(step: Int64[np.ndarray, "m"], test_share: float) -> int:
         return int(step.max()) + 1
     distinct, count = np.unique(step, return_counts=True)
     from_here = np.cumsum(count[::-1])[::-1]
-    allowed = np.flatnonzero(from_here <= test_share * len(step))
+    # The product is rounded, since a share of 1 - 0.8 is 0.19999999999999996.
+    most = np.round(test_share * len(step), 6)
+    allowed = np.flatnonzero(from_here <= most)
     return int(distinct[allowed[0] if len(allowed) else -1])
 
 
@@ -285,7 +287,7 @@ def _check_order(
 ) -> None:
     """Raise DataError for a sample that is earlier than one of an earlier part."""
     moment = read.time.moment
-    present = [name for name in PARTS if (kept & (part == name)).any()]
+    present = [name for name in SPLITS if (kept & (part == name)).any()]
     for earlier, later in zip(present, present[1:], strict=False):
         of_earlier = kept & (part == earlier)
         last = moment[of_earlier].max()
@@ -328,8 +330,7 @@ def _with_scales(
         }
         return replace(task_type, scales=scales)
     of_training = read.history.value[training & kept]
-    deviation = float(of_training.std())
-    label = LabelScale(float(of_training.mean()), deviation if deviation > 0 else 1.0)
+    label = LabelScale(float(of_training.mean()), deviation_of(of_training))
     return replace(task_type, label=label)
 
 

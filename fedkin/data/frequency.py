@@ -103,7 +103,7 @@ class Frequency:
         return str(moment.astype("datetime64[D]") if self.every % DAY == 0 else moment)
 
     def moment_of(self, date: Any, option: str) -> int:
-        """A date, such as ``2018-01``, as ``TimeSteps.moment`` has it.
+        """A date, such as ``2018-01``, as ``TimeSteps.moment`` has it, without its time zone.
 
         Args:
             date: the date, or a number of the table's count.

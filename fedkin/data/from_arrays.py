@@ -10,11 +10,12 @@ import numpy as np
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.data.client_columns import names_of
 from fedkin.data.client_ids import client_ids
+from fedkin.data.column_lists import column_list
 from fedkin.data.federated import FederatedData
 from fedkin.data.forecast_samples import ForecastReader
-from fedkin.data.label_tasks import task_for
+from fedkin.data.label_tasks import refuse_class_options, task_for
 from fedkin.data.partition_options import PartitionOptions, checked, own_partition
-from fedkin.data.split_column import test_share
+from fedkin.data.split_column import train_share
 from fedkin.data.table_options import TableOptions
 from fedkin.data.tables import Columns, table_samples
 from fedkin.data.texts import FrameOfTexts
@@ -119,6 +120,8 @@ def from_arrays(
             "divide the samples among clients, give partition= and num_clients="
         )
     split = _split(test, name)
+    task_type = task_for(None, task, loss, quantiles, options=loss_options, known=label_scale_from)
+    refuse_class_options(task_type, classes, label_names)
     samples = OwnSamples(
         place=name,
         title=name,
@@ -129,15 +132,13 @@ def from_arrays(
         label_names=None if label_names is None else tuple(label_names),
         classes=classes,
         integers=integers,
-        task_type=task_for(
-            None, task, loss, quantiles, options=loss_options, known=label_scale_from
-        ),
+        task_type=task_type,
         label_scale_from=label_scale_from,
         exposure=exposure,
         weight=weight,
         unit=unit,
     )
-    return samples.federation(options, test_share(test) if split is None else 1, seed)
+    return samples.federation(options, train_share(test) if split is None else 1, seed)
 
 
 @checked
@@ -254,25 +255,25 @@ def from_pandas(
     )
     frame = table_options.rename(frame, name)
     split = test if isinstance(test, str) else None
-    chosen = [features] if isinstance(features, str) else features
-    facts = names_of(client_columns)
-    used = (label, client, split, exposure, weight, event, unit, *facts, *(chosen or ()))
+    chosen = column_list("features", features, "['age', 'weight']")
     columns = Columns(
         label=label,
         client=client,
-        features=None if chosen is None else list(chosen),
+        features=None if features is None else list(chosen),
         split=split,
-        unused=table_options.dropped(frame, used, name),
         exposure=exposure,
         weight=weight,
         event=event,
-        client_columns=facts,
+        client_columns=names_of(client_columns),
         unit=unit,
     )
+    used = (*columns.named, *columns.client_columns, *chosen)
+    columns = columns._replace(unused=table_options.dropped(frame, used, name))
     task_type = task_for(event, task, loss, quantiles, options=loss_options, known=label_scale_from)
+    refuse_class_options(task_type, classes, label_names)
     forecast = ForecastReader.of(
         task_type,
-        0.0 if split is not None else 1 - test_share(test),
+        None if split is not None else 1 - train_share(test),
         time=time,
         season=season,
         lags=lags,
@@ -292,7 +293,7 @@ def from_pandas(
         classes=classes,
         scaling=table_options.scaling(),
     ).labelled(task_type, label_scale_from, loss_options)
-    return samples.federation(options, test_share(test) if split is None else 1, seed)
+    return samples.federation(options, train_share(test) if split is None else 1, seed)
 
 
 def _check_source(frame: Any, client: str | int | None, options: PartitionOptions | None) -> None:

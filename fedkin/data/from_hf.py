@@ -12,10 +12,10 @@ from jaxtyping import Shaped
 from fedkin.core.errors import ConfigError, DataError, unknown
 from fedkin.data.client_ids import client_ids
 from fedkin.data.federated import FederatedData
-from fedkin.data.label_tasks import task_for
+from fedkin.data.label_tasks import refuse_class_options, task_for
 from fedkin.data.partition_options import checked, own_partition
 from fedkin.data.pil_images import is_image, pixels_of_all
-from fedkin.data.split_column import test_share
+from fedkin.data.split_column import train_share
 from fedkin.data.table_options import TableOptions, refuse_table_options
 from fedkin.data.table_scaling import TableScaling
 from fedkin.data.tables import Columns, column_facts, without_row_numbers
@@ -114,6 +114,8 @@ def from_hf(
     )
     if client_column is not None:
         owners = _client_column(dataset, client_column, name)
+    task_type = task_for(event, None, options=loss_options)
+    refuse_class_options(task_type, classes, label_names)
     names = None
     if event is None:
         names = _label_names(dataset, label, label_names)
@@ -141,11 +143,11 @@ def from_hf(
         columns=_roles(label, client_column, event=event, text=text),
         owners_name="client_id" if client_column is None else client_column,
         scaling=_scaling(is_table, scale, scale_from, name),
-        task_type=task_for(event, None, options=loss_options),
+        task_type=task_type,
         event=None if event is None else _column(dataset, event),
         risk_sets=loss_options,
     )
-    data = samples.federation(options, test_share(test) if split is None else 1, seed)
+    data = samples.federation(options, train_share(test) if split is None else 1, seed)
     return data if reader is None else replace(data, tokenizer=reader.digest)
 
 

@@ -11,11 +11,14 @@ from typing import Any
 import numpy as np
 
 from fedkin.core.errors import ConfigError, DataError
+from fedkin.data.clean_features import check_numbers
+from fedkin.data.client_ids import client_ids, whole_ids
 from fedkin.data.federated import FederatedData
 from fedkin.data.number_columns import numbers_of
 from fedkin.data.risk_set_federation import divided_patients, drawn_training, risk_set_federation
 from fedkin.data.risk_set_options import RiskSetOptions
 from fedkin.data.survival_columns import check_times, events_of
+from fedkin.data.user_arrays import user_array
 
 _NAME = "patients"
 
@@ -55,8 +58,9 @@ def from_patients(
         name: name of the data set.
 
     Raises:
-        DataError: lengths differ, a feature is not finite, a time is negative or not finite, an
-            event is no boolean, or no client has an event to compare.
+        DataError: lengths differ, a feature is no finite number, a time is negative or not finite,
+            an event is no boolean, a client is missing or of another type than the others, or no
+            client has an event to compare.
         ConfigError: an option is unknown or out of range.
 
     Examples:
@@ -70,10 +74,12 @@ def from_patients(
         (3, 'survival')
     """
     options = RiskSetOptions(at_risk, draws, ties, seed)
-    features = np.asarray(x, np.float64)
+    given = user_array(x, name, "x")
+    check_numbers(given, name)
+    features = given.astype(np.float64)
     if features.ndim != 2 or not np.isfinite(features).all():
         raise DataError(f"{name}: x must be finite numbers [n, d], got {features.shape}")
-    owners = np.asarray(clients)
+    owners = whole_ids(client_ids(clients, name, "clients"))
     ends = numbers_of(times, "time", name)
     check_times(ends, name, owners)
     events = events_of(died, name, owners)

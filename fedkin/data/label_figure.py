@@ -1,30 +1,29 @@
 """The figure of a federation: the samples of each client and each class, or the quantiles of labels
-that are numbers."""
+that are numbers, or of the times of patients."""
 
 from __future__ import annotations
 
 import io
-import os
 import textwrap
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import matplotlib
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float64, Int
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import ListedColormap, LogNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatter
 
-from fedkin.core.errors import StorageError
-from fedkin.core.storage import WRITTEN_BY, check_output, user_path
+from fedkin.core.errors import DataError
+from fedkin.core.storage import WRITTEN_BY, check_output, user_path, write_atomic
 from fedkin.data.describe import number_labels
-from fedkin.data.federated import FederatedData
+from fedkin.data.federated import FederatedData, Ragged
+from fedkin.task_types.survival import Survival
 
-# Colours of all figures (``reporting/style.py`` uses them too).
+# Colours and style as in ``reporting/style.py``, which the package of data does not import.
 BLUE = "#0072B2"
 ORANGE = "#D55E00"
 FAINT = "#D9D9D9"
@@ -54,7 +53,8 @@ def picture(data: FederatedData, path: str | Path, *, split: str = "train") -> l
 
     Each client is a column. The upper plot shows its number of samples, the lower plot its samples
     of each class. Clients are grouped by majority class. For labels that are numbers, the lower
-    plot shows their median and quantiles, and clients are ordered by their medians.
+    plot shows their median and quantiles, and clients are ordered by their medians. For survival
+    data, it shows those of the patients' times, and the upper plot numbers of patients.
 
     Args:
         data: the federation.
@@ -65,6 +65,7 @@ def picture(data: FederatedData, path: str | Path, *, split: str = "train") -> l
         The two paths.
 
     Raises:
+        DataError: these are survival data, and it is not known whose times the split has.
         StorageError: the folder cannot be written.
     """
     base = user_path(path)
@@ -85,36 +86,31 @@ def _save(figure: Figure, path: Path) -> Path:
         # Without a date, equal data give equal files.
         metadata = {"Creator": WRITTEN_BY, "Date": None}
     figure.savefig(image, format=path.suffix[1:], dpi=160, metadata=metadata)
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        partial.write_bytes(image.getvalue())
-        os.replace(partial, path)
-    except OSError as error:
-        with suppress(OSError):
-            partial.unlink()
-        raise StorageError(
-            f"{path}: the figure cannot be written ({error.strerror or error})"
-        ) from error
+    write_atomic(path, image.getvalue())
     return path
 
 
 def _draw(data: FederatedData, split: str) -> Figure:
     """Draw the sizes of the clients (unless all are equal) above their labels."""
     labels: ClassCounts | NumberQuantiles
-    if data.task_type.loss is None:
+    if isinstance(data.task_type, Survival):
+        labels = PatientTimes(data, split)
+    elif data.task_type.loss is None:
         labels = ClassCounts(data, split)
     else:
         labels = NumberQuantiles(data, split)
     figure = Figure(figsize=(10, labels.height), layout="constrained")
     FigureCanvasAgg(figure)
-    sizes = data.part(split).sizes[labels.order]
+    sizes = labels.sizes[labels.order]
     if np.ptp(sizes) > 0:
         above, below = figure.subplots(2, 1, sharex=True, height_ratios=[1, 2.5])
-        _sizes(above, sizes)
+        _sizes(above, sizes, labels.counted)
     else:
         # If all clients have equally many samples, bars of their sizes would show nothing.
         above = below = figure.subplots()
-    _title(above, sizes, data, split)
+    clients = f"{data.clients:,} clients, {sizes.sum():,} {labels.counted}"
+    each = f" ({sizes[0]:,} each)" if np.ptp(sizes) == 0 else ""
+    _title(above, f"{data.name}, {split}: {clients}{each}")
     labels.draw(below)
     _name_clients(below, data, labels.order)
     if data.true_clusters is None:
@@ -134,15 +130,19 @@ class ClassCounts:
 
     Attributes:
         order: the clients in the order of the figure.
+        sizes: number of samples of each client, in the order of their ids.
+        counted: word for what the sizes count.
         height: height of the figure in inches.
         grouping, grouped_within: words for the order, for the text below the clients.
     """
 
     grouping = "grouped by majority class"
     grouped_within = "majority class"
+    counted = "samples"
 
     def __init__(self, data: FederatedData, split: str) -> None:
         self._data = data
+        self.sizes = data.part(split).sizes
         self._counts = data.label_counts(split)
         self.order = _grouped(data, self._counts)
         self.height = 3 + min(5, 0.25 * data.classes)
@@ -161,19 +161,25 @@ class NumberQuantiles:
 
     grouping = "by the median of their labels"
     grouped_within = "median label"
+    counted = "samples"
     height = 5.0
+    axis = "label"
 
     def __init__(self, data: FederatedData, split: str) -> None:
-        labels = number_labels(data)
+        part, values = self._values(data, split)
+        self.sizes = part.sizes
         # A column for each client: quantiles 0.1, 0.25, 0.5, 0.75 and 0.9; NaN without samples.
         self._quantiles = np.full((len(_QUANTILES), data.clients), np.nan)
-        part = data.part(split)
         for client in np.flatnonzero(part.sizes).tolist():
-            self._quantiles[:, client] = np.quantile(labels[part[client]], _QUANTILES)
+            self._quantiles[:, client] = np.quantile(values[part[client]], _QUANTILES)
         true_clusters = data.true_clusters
         if true_clusters is None:
             true_clusters = np.zeros(data.clients, np.int64)
         self.order = np.lexsort((self._quantiles[2], true_clusters))
+
+    def _values(self, data: FederatedData, split: str) -> tuple[Ragged, Float64[np.ndarray, "_"]]:
+        """The numbers of a split whose quantiles are drawn, and which of them each client has."""
+        return data.part(split), number_labels(data)
 
     def draw(self, axes: Axes) -> None:
         """Draw a thin line of 80% of a client's samples, a thick line of 50%, and the median."""
@@ -181,12 +187,32 @@ class NumberQuantiles:
         places = np.arange(len(self.order))
         width = max(1.0, min(6.0, 250 / len(self.order)))
         axes.grid(axis="y", color=FAINT, lw=0.7)
-        axes.vlines(places, low, high, color=BLUE, lw=width / 4, label="80% of the samples")
-        axes.vlines(places, lower, upper, color=BLUE, lw=width, label="50% of the samples")
+        axes.vlines(places, low, high, color=BLUE, lw=width / 4, label=f"80% of the {self.counted}")
+        axes.vlines(places, lower, upper, color=BLUE, lw=width, label=f"50% of the {self.counted}")
         axes.plot(places, median, "o", color=ORANGE, ms=max(2.0, width * 0.7), label="median")
         axes.set_xlim(-0.7, len(places) - 0.3)
-        axes.set_ylabel("label")
+        axes.set_ylabel(self.axis)
         axes.legend(loc="upper left", frameon=False, fontsize=8, ncols=3)
+
+
+class PatientTimes(NumberQuantiles):
+    """Median and quantiles of the times of each client's patients.
+
+    The samples of survival data are risk sets, whose labels are places of patients in them.
+    """
+
+    grouping = "by the median time of their patients"
+    grouped_within = "median time"
+    counted = "patients"
+    axis = "time of the event, or until which a patient was seen"
+
+    def _values(self, data: FederatedData, split: str) -> tuple[Ragged, Float64[np.ndarray, "_"]]:
+        if data.patients is None or split == "validation":
+            raise DataError(
+                f"{data.name}: the patients of the {split} samples are not known, so there are no "
+                "times to draw"
+            )
+        return data.patients.part(split), data.patients.times
 
 
 def _grouped(data: FederatedData, counts: Int[np.ndarray, "N C"]) -> Int[np.ndarray, "N"]:
@@ -200,21 +226,20 @@ def _grouped(data: FederatedData, counts: Int[np.ndarray, "N C"]) -> Int[np.ndar
     return np.lexsort((-size, majority_class, true_clusters))
 
 
-def _title(axes: Axes, sizes: Int[np.ndarray, "N"], data: FederatedData, split: str) -> None:
-    """Write the name, split, and numbers of clients and samples above the figure."""
-    each = f" ({sizes[0]:,} each)" if np.ptp(sizes) == 0 else ""
-    title = f"{data.name}, {split}: {data.clients:,} clients, {sizes.sum():,} samples{each}"
+def _title(axes: Axes, title: str) -> None:
+    """Write the title above the figure."""
     lines = "\n".join(textwrap.wrap(title, 85))
     # A $ in a name would start a formula.
     axes.set_title(lines, loc="left", fontsize=13, fontweight="bold", parse_math=False)
 
 
-def _sizes(axes: Axes, sizes: Int[np.ndarray, "N"]) -> None:
-    """Draw the number of samples of each client, on a logarithmic axis if sizes differ much."""
+def _sizes(axes: Axes, sizes: Int[np.ndarray, "N"], counted: str) -> None:
+    """Draw the number of samples or patients (``counted``) of each client, on a logarithmic axis if
+    sizes differ much."""
     axes.bar(np.arange(len(sizes)), sizes, width=1.0, color=BLUE, lw=0)
     axes.grid(axis="y", color=FAINT, lw=0.7)
     uneven = sizes.max() > 10 * max(1, sizes.min())
-    label = "samples\nof a client"
+    label = f"{counted}\nof a client"
     if uneven:
         axes.set(yscale="log", ylabel=label, ylim=(0.7, None))
         # Tick labels are counts such as 1, 10 and 100, not powers of ten.

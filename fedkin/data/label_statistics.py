@@ -19,6 +19,7 @@ from jaxtyping import Float, Float32, Float64, Int, Shaped
 from fedkin.core.columns import raw_labels
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.data.series_rows import SeriesRows
+from fedkin.measures.moments import above_rounding
 from fedkin.task_types.count import Count
 from fedkin.task_types.task_type import LabelScale, TaskType
 
@@ -68,7 +69,7 @@ def with_pooled(
         DataError: all counts are 0, so there is no rate.
     """
     of_training = raw.label[train]
-    deviation = float(of_training.std()) or 1.0
+    deviation = deviation_of(of_training)
     if isinstance(task_type, Count):
         rate = _rate(raw, train)
         if not rate:
@@ -81,6 +82,13 @@ def with_pooled(
     label = LabelScale(float(of_training.mean()), deviation)
     scaled = (raw.label - label.mean) / label.scale
     return replace(task_type, label=label, constant=task_type.constant_of(scaled[train]))
+
+
+def deviation_of(labels: Float64[np.ndarray, "t"]) -> float:
+    """Standard deviation of labels; 1 if all labels are equal, whose mean may differ from them by
+    rounding."""
+    deviation = above_rounding(np.array([labels.mean()]), np.array([labels.std()]))
+    return float(deviation[0]) or 1.0
 
 
 def _rate(raw: RawLabels, train: Int[np.ndarray, "t"]) -> float:

@@ -260,6 +260,24 @@ def task_for(
     return found
 
 
+def refuse_class_options(task_type: TaskType | None, classes: Any, label_names: Any) -> None:
+    """Raise ConfigError for options of classes if labels are no classes.
+
+    Args:
+        task_type: what the labels are; None for classes.
+        classes: the option ``classes``; None if not given.
+        label_names: the option ``label_names``; None if not given.
+    """
+    if task_type is None:
+        return
+    for name, value in (("classes", classes), ("label_names", label_names)):
+        if value is not None:
+            raise ConfigError(
+                f"{name} = {value} applies to labels that are classes, but the labels are of task "
+                f"= {task_type.name!r}; leave it out"
+            )
+
+
 def _asked_type(
     task: str | None, loss: str | None, quantiles: Any, options: Any
 ) -> TaskType | None:

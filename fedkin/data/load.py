@@ -14,12 +14,14 @@ from fedkin.data.federated import FederatedData
 from fedkin.data.file_samples import CLIENT, LABEL, OTHERS, feature_list, file_samples
 from fedkin.data.files import ENDINGS_OF, table_kind
 from fedkin.data.forecast_samples import ForecastReader
-from fedkin.data.label_tasks import task_for
+from fedkin.data.label_tasks import RAW, refuse_class_options, task_for
 from fedkin.data.leaf import leaf
 from fedkin.data.packed import is_packed, open_packed
 from fedkin.data.partition_options import PartitionOptions, checked, own_partition
 from fedkin.data.table_options import TableOptions, refuse_table_options
 from fedkin.data.user_samples import OwnSamples
+from fedkin.task_types.classification import CLASSIFICATION
+from fedkin.task_types.task_type import TaskType
 
 ENDINGS = tuple(ending for endings in ENDINGS_OF.values() for ending in endings)
 
@@ -172,9 +174,10 @@ def load(
         DataError: the data are missing, damaged, out of range or not finite; the message names the
             file.
         ConfigError: ``train_fraction`` or ``seed`` is given although the data have a split; an
-            option for files, such as ``label``, is given for a folder in LEAF's layout or of packed
-            data; ``client`` and ``partition`` are both given; or an option of tables, such as
-            ``scale``, is given for other data.
+            option for files, such as ``label`` or ``time``, is given for a folder in LEAF's layout
+            or of packed data, or a task that its labels do not have; ``client`` and ``partition``
+            are both given; ``classes`` or ``label_names`` is given for labels that are no classes;
+            or an option of tables, such as ``scale``, is given for other data.
     """
     path = user_path(path)
     of_tables = {
@@ -196,23 +199,25 @@ def load(
     )
     _refuse_two_divisions(client, partition)
     task_type = task_for(event, task, loss, quantiles, options=loss_options, known=label_scale_from)
-    forecast = ForecastReader.of(
-        task_type,
-        0.1 if train_fraction is None else float(1 - train_fraction),
-        time=time,
-        season=season,
-        lags=lags,
-        test_from=test_from,
-        validation_from=validation_from,
-        label_scale=label_scale,
-        frequency=frequency,
-    )
+    refuse_class_options(task_type, classes, label_names)
+    of_forecasts: dict[str, Any] = {"time": time, "season": season, "lags": lags}
+    of_forecasts |= {"test_from": test_from, "validation_from": validation_from}
+    of_forecasts |= {"label_scale": label_scale, "frequency": frequency}
+    test_share = None if train_fraction is None else 1 - train_fraction
+    forecast = ForecastReader.of(task_type, test_share, **of_forecasts)
     roles = {"exposure": exposure, "weight": weight, "event": event, "unit": unit}
     if path.is_dir() and not has_arrays(path):
         of_file = {"label": label, "client": client, "features": features, "integers": integers}
-        of_file |= {"label_names": label_names, "partition": partition, **roles}
+        of_file |= {"label_names": label_names, "partition": partition, **roles, **of_forecasts}
+        of_file["client_columns"] = client_columns
+        # A server that computes the statistics of labels takes stored ones, too.
+        of_file["label_scale_from"] = None if label_scale_from == RAW else label_scale_from
         _refuse_split(path, train_fraction, seed)
-        return _folder_data(path, classes, of_file=of_file, of_tables=of_tables)
+        data = _folder_data(path, classes, of_file=of_file, of_tables=of_tables)
+        of_labels = {"task": task, "loss": loss, "quantiles": quantiles}
+        of_labels["loss_options"] = loss_options
+        _check_labels(data, path, task_type, options=of_labels)
+        return data
     samples = file_samples(
         path=path,
         label=LABEL if label is None else str(label),
@@ -226,9 +231,10 @@ def load(
         client_columns=names_of(client_columns),
         forecast=forecast,
     )
-    if forecast is not None:
-        return samples.federation(options, 1, seed or 0)
     samples = _with_integers(samples, path, integers)
+    if samples.task_type is not None:
+        # The samples of a forecast are divided by time.
+        return samples.federation(options, 1, seed or 0)
     samples = samples.labelled(task_type, label_scale_from, loss_options)
     return _divided(samples, path, options=options, train_fraction=train_fraction, seed=seed)
 
@@ -304,7 +310,26 @@ def _folder_data(
     return leaf(path, classes)
 
 
-# The end of a message about a file of an unknown kind.
+def _check_labels(
+    data: FederatedData, path: Path, asked: TaskType | None, options: Mapping[str, Any]
+) -> None:
+    """Raise ConfigError if options ask for other labels than a folder has.
+
+    Args:
+        data: the federation in the folder.
+        path: the folder.
+        asked: the task type that the options ask for; None for classes.
+        options: the options that say what the labels are; None if not given.
+    """
+    wanted = asked or CLASSIFICATION
+    if wanted.name == data.task_type.name and wanted.loss == data.task_type.loss:
+        return
+    for name, value in options.items():
+        if value is not None:
+            raise ConfigError(
+                f"{name} = {value} does not apply to {path}, {_kind_of_folder(path)} whose labels "
+                f"are of task = {data.task_type.name!r}; leave it out"
+            )
 
 
 def has_arrays(path: Path) -> bool:

@@ -17,13 +17,15 @@ short. Packing checks the samples and computes their digest.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fedkin.core.errors import ConfigError, DataError
+from fedkin.core.model_spec import BackboneFeatures
 from fedkin.core.storage import storage_errors, user_path, write_atomic
 from fedkin.data.array_checks import type_of
 from fedkin.data.array_targets import new_file, samples_made_in
@@ -44,6 +46,9 @@ _PLAIN = ("name", "classes", "vocabulary", "label_names", "feature_names", "colu
 # Entry of a table whose columns are scaled or renamed.
 _TRANSFORM = "transform"
 _TASK_TYPE = "task_type"  # an entry of data whose labels are no classes
+_CLIENT_COLUMNS = "client_columns"  # an entry of data with facts about clients
+_FEATURES_OF = "features_of"  # an entry of samples that a backbone computed
+_TOKENIZER = "tokenizer"  # an entry of samples that a tokenizer made of texts
 _TUPLES = ("vocabulary", "label_names", "feature_names")
 _ARRAYS = ("x", "y", "true_clusters", "vectors", "unit")
 _NAMES = ("client_names.text", "client_names.offsets")
@@ -86,6 +91,15 @@ def pack(data: FederatedData | Callable[[], FederatedData], folder: str | Path) 
             )
         for name, array in _arrays(data).items():
             _write(folder / f"{name}.npy", array)
+    about = _entries(data)
+    about["files"] = {path.name: path.stat().st_size for path in sorted(folder.glob("*.npy"))}
+    write_atomic(folder / DESCRIPTION, json.dumps(about, indent=1) + "\n")
+    return open_packed(folder)
+
+
+def _entries(data: FederatedData) -> dict[str, Any]:
+    """The entries of the description of packed data, without their files. Entries of other data
+    than these are left out."""
     about: dict[str, Any] = {"layout": LAYOUT}
     for name in _PLAIN:
         about[name] = getattr(data, name)
@@ -93,11 +107,15 @@ def pack(data: FederatedData | Callable[[], FederatedData], folder: str | Path) 
         about[_TRANSFORM] = data.transform.values()
     if data.task_type != CLASSIFICATION:
         about[_TASK_TYPE] = values_of(data.task_type)
+    if data.client_columns is not None:
+        about[_CLIENT_COLUMNS] = dict(data.client_columns)
+    if data.features_of is not None:
+        about[_FEATURES_OF] = asdict(data.features_of)
+    if data.tokenizer:
+        about[_TOKENIZER] = data.tokenizer
     about["splits"] = data.splits
     about["digest"] = data_digest(data)
-    about["files"] = {path.name: path.stat().st_size for path in sorted(folder.glob("*.npy"))}
-    write_atomic(folder / DESCRIPTION, json.dumps(about, indent=1) + "\n")
-    return open_packed(folder)
+    return about
 
 
 def _made_in(folder: Path, make: Callable[[], FederatedData]) -> FederatedData:
@@ -148,6 +166,9 @@ def open_packed(folder: str | Path) -> FederatedData:
     if _TASK_TYPE in about:
         fields[_TASK_TYPE] = task_type_from(about[_TASK_TYPE], folder / DESCRIPTION)
     fields["client_names"] = _client_names(folder, about, arrays)
+    fields[_CLIENT_COLUMNS] = _client_columns(folder, about)
+    fields[_FEATURES_OF] = _features_of(folder, about)
+    fields[_TOKENIZER] = str(about.get(_TOKENIZER, ""))
     if PATIENTS[0] in arrays:
         fields["patients"] = Patients.of_arrays(arrays)
     for split in about["splits"]:
@@ -218,10 +239,35 @@ def _transform(folder: Path, about: dict[str, Any]) -> TableTransform | None:
     try:
         return TableTransform.of_values(about[_TRANSFORM])
     except ValueError as error:
-        raise DataError(
-            f"{folder / DESCRIPTION}: its entry {_TRANSFORM} is damaged ({error}); pack the data "
-            "again"
-        ) from error
+        raise _damaged(folder, _TRANSFORM, str(error)) from error
+
+
+def _client_columns(folder: Path, about: dict[str, Any]) -> dict[str, tuple[str, ...]] | None:
+    """The facts about clients, by name; None for data without facts."""
+    entry = about.get(_CLIENT_COLUMNS)
+    if entry is None:
+        return None
+    if not isinstance(entry, Mapping) or not all(isinstance(v, list) for v in entry.values()):
+        raise _damaged(folder, _CLIENT_COLUMNS, "expected a list of values for each name")
+    return {name: tuple(map(str, values)) for name, values in entry.items()}
+
+
+def _features_of(folder: Path, about: dict[str, Any]) -> BackboneFeatures | None:
+    """The backbone that computed the samples; None for other data."""
+    entry = about.get(_FEATURES_OF)
+    if entry is None:
+        return None
+    try:
+        return BackboneFeatures(**entry)
+    except TypeError as error:
+        raise _damaged(folder, _FEATURES_OF, str(error)) from error
+
+
+def _damaged(folder: Path, entry: str, reason: str) -> DataError:
+    """The error about an entry of the description that cannot be read."""
+    return DataError(
+        f"{folder / DESCRIPTION}: its entry {entry} is damaged ({reason}); pack the data again"
+    )
 
 
 def _client_names(

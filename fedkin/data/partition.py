@@ -12,7 +12,7 @@ from jaxtyping import Float, Int, Shaped
 
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.randomness import Stream
-from fedkin.data.federated import Ragged
+from fedkin.data.ragged import Ragged
 from fedkin.data.units import units_of
 
 # Number of draws of a Dirichlet partition before an error.
@@ -197,9 +197,9 @@ def iid(samples: int, clients: int, stream: Stream) -> Ragged:
     return Ragged.of(np.array_split(stream.rng().permutation(samples), clients))
 
 
-def by_writer(writers: Shaped[np.ndarray, "M"]) -> Ragged:
-    """One client for each writer, in ascending order of writer."""
-    _, owner, sizes = np.unique(writers, return_inverse=True, return_counts=True)
+def by_owner(owners: Shaped[np.ndarray, "M"]) -> Ragged:
+    """One client for each owner of samples, in ascending order of owners."""
+    _, owner, sizes = np.unique(owners, return_inverse=True, return_counts=True)
     rows = np.argsort(owner, kind="stable")
     return Ragged.of(np.split(rows, np.cumsum(sizes)[:-1]))
 

@@ -16,7 +16,7 @@ from fedkin.core.errors import ConfigError, unknown
 from fedkin.core.plain import plain, plain_lists
 from fedkin.core.randomness import Stream
 from fedkin.data import fedprox_partitions, partition
-from fedkin.data.federated import Ragged
+from fedkin.data.ragged import Ragged
 
 # The options that each partition has.
 OPTIONS_OF = {
@@ -269,7 +269,7 @@ def own_partition(
 
 def by_writer(writers: Shaped[np.ndarray, "M"], clients: int | None) -> Ragged:
     """One client for each writer: the first ``clients`` writers, or all if it is None."""
-    owned = partition.by_writer(writers)
+    owned = partition.by_owner(writers)
     if clients is None:
         return owned
     if not 1 <= clients <= len(owned):

@@ -59,6 +59,13 @@ class Ragged:
         """For each entry of ``rows``, the client to whom it belongs."""
         return np.repeat(np.arange(len(self)), self.sizes)
 
+    def owner_of_rows(self, rows: int) -> Int[np.ndarray, "M"]:
+        """For each row of arrays with so many rows, the client to whom it belongs; -1 for a row of
+        no client."""
+        owner = np.full(rows, -1)
+        owner[self.rows] = self.owners()
+        return owner
+
     def select(self, clients: Int[np.ndarray, "n"]) -> Ragged:
         """The index of these clients, in this order; a client may occur twice."""
         sizes = self.sizes[clients]

@@ -14,7 +14,7 @@ from jaxtyping import Int, Shaped
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.plain import plain
 
-SPLITS = ("train", "test", "validation")
+NUMBERED_SPLITS = ("train", "test", "validation")  # in the order of their numbers 0, 1 and 2
 
 
 def split_numbers(split: Shaped[np.ndarray, "M"], place: Path | str) -> Int[np.ndarray, "M"]:
@@ -32,7 +32,7 @@ def split_numbers(split: Shaped[np.ndarray, "M"], place: Path | str) -> Int[np.n
     text = split.dtype.kind == "U" or (
         split.dtype == object and any(isinstance(entry, str) for entry in split)
     )
-    names = SPLITS if text else (0, 1, 2)
+    names = NUMBERED_SPLITS if text else (0, 1, 2)
     number = np.select([split == name for name in names], range(3), -1)
     if (number < 0).any():
         row = int(np.argmin(number))
@@ -43,7 +43,7 @@ def split_numbers(split: Shaped[np.ndarray, "M"], place: Path | str) -> Int[np.n
     return number
 
 
-def test_share(test: Any) -> float:
+def train_share(test: Any) -> float:
     """The share of training samples, from a share of test samples."""
     test = plain(test)
     if isinstance(test, bool) or not isinstance(test, (int, float)) or not 0 <= test < 1:

@@ -30,7 +30,7 @@ from fedkin.data.split_column import split_numbers
 from fedkin.data.survival_columns import check_times, events_of
 from fedkin.data.table_transform import TableTransform
 
-_VALIDATION = 2  # number of validation samples in a split
+_VALIDATION = 2  # the number that marks validation samples in a split
 # What to do about an option that does not apply; not named: leave it out.
 _CURES = {
     "unit": "drop its column, and mark all rows of a unit as train, or all as test, in the split"
@@ -102,7 +102,7 @@ class PatientSamples:
             trained: whether each sample is for training.
             names: names of the clients.
         """
-        owners = _owners(owned, len(self.times))
+        owners = owned.owner_of_rows(len(self.times))
         rows = np.flatnonzero(owners >= 0)
         patients = divided_patients(
             times=self.times[rows],
@@ -230,19 +230,12 @@ def training_patients(
         return number == 0
     if not 0 < train_fraction <= 1:
         raise ConfigError(f"train_fraction must be in (0, 1], got {train_fraction}")
-    owners = _owners(owned, samples)
+    owners = owned.owner_of_rows(samples)
     rows = np.flatnonzero(owners >= 0)
     trained = np.ones(samples, bool)
     # Rounded, because 1 - 0.9 is 0.09999999999999998.
     trained[rows] = drawn_training(owners[rows], round(1 - float(train_fraction), 12), seed)
     return trained
-
-
-def _owners(owned: Ragged, samples: int) -> Int[np.ndarray, "M"]:
-    """The client of each sample; -1 for a sample of no client."""
-    owners = np.full(samples, -1)
-    owners[owned.rows] = owned.owners()
-    return owners
 
 
 def _numbers(x: Shaped[np.ndarray, "M d"]) -> Float[np.ndarray, "M d"]:

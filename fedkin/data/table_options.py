@@ -12,6 +12,7 @@ from typing import Any
 from fedkin.core.errors import ConfigError, DataError, unknown
 from fedkin.core.plain import plain_lists
 from fedkin.core.storage import user_path
+from fedkin.data.column_lists import column_list
 from fedkin.data.fit_encoding import EncodingRules
 from fedkin.data.partition_options import positive
 from fedkin.data.table_scaling import TableScaling
@@ -91,7 +92,7 @@ class TableOptions:
         return cls(
             scale=STANDARD if scale is None else scale,
             statistics=_statistics(scale_from),
-            drop=_column_list("drop", drop),
+            drop=tuple(map(str, column_list("drop", drop, "['row_id']"))),
             renamed=_renamed(rename),
             rules=rules,
         )
@@ -222,7 +223,7 @@ def _rules(categories: Any, min_frequency: Any, min_clients: Any) -> EncodingRul
             positive(name, value)
     default = EncodingRules()
     return EncodingRules(
-        categories=_column_list("categories", categories),
+        categories=tuple(map(str, column_list("categories", categories, "['month']"))),
         min_frequency=default.min_frequency if min_frequency is None else min_frequency,
         min_clients=default.min_clients if min_clients is None else min_clients,
     )
@@ -241,19 +242,6 @@ def read_statistics(path: Path) -> Mapping[str, Any]:
             "scale of each column, such as runs/one/transform.json"
         ) from error
     return values
-
-
-def _column_list(option: str, given: Any) -> tuple[str, ...]:
-    """The names of columns that an option lists."""
-    names = [given] if isinstance(given, (str, int)) else given
-    if names is None:
-        return ()
-    is_list = isinstance(names, (list, tuple))
-    if not is_list or not all(isinstance(name, (str, int)) for name in names):
-        raise ConfigError(
-            f"{option} must be a list of columns, such as {option} = ['row_id'], got {given!r}"
-        )
-    return tuple(str(name) for name in names)
 
 
 def _renamed(given: Any) -> dict[str, str]:

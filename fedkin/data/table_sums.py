@@ -26,10 +26,10 @@ from fedkin.core.columns import columns_of_split
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.object_repr import listed
 from fedkin.core.storage import write_atomic
-from fedkin.core.validation import check_positive_integer
 from fedkin.data.federated import FederatedData
 from fedkin.data.fit_encoding import EncodingRules, check_feature_names, vocabulary_of
 from fedkin.data.missing_values import PresentSums, imputation
+from fedkin.data.partition_options import positive
 from fedkin.data.table_encoding import TableEncoding, encoded_names
 from fedkin.data.table_scaling import scales_of
 from fedkin.data.table_transform import RAW, STANDARD, TableTransform
@@ -107,8 +107,9 @@ class TableSums:
 
     def without_rare_names(self, least: int) -> TableSums:
         """The sums without the names of categories that the site has in fewer than ``least``
-        training samples. These samples are counted together."""
-        check_positive_integer("least", least)
+        training samples. These samples are counted together. Raises ConfigError if that number is
+        below 1."""
+        positive("least", least)
         total: dict[str, Counter[str]] = {}
         for client in self.clients:
             for column, named in client.categories.items():

@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Float32, Int, Int32
 
 from fedkin.core.errors import ConfigError, DataError
+from fedkin.core.storage import user_path
 from fedkin.data.files import reading
 from fedkin.data.partition_options import positive
 
@@ -144,7 +145,7 @@ def read_glove(
         DataError: a line is not a word and D numbers, or the file is empty; the message names file
             and line.
     """
-    path = Path(path)
+    path = user_path(path)
     encoded = {word.encode() for word in words}
     by_word: dict[bytes, Float32[np.ndarray, "D"]] = {}
     D = 0
@@ -216,8 +217,8 @@ def _lines(path: Path, width: int | None) -> Iterator[tuple[int, bytes]]:
 
 
 def _opened(path: Path, width: int | None, stack: ExitStack) -> Any:
-    """Open a GloVe file, which may be compressed or in a zip archive, as text. ``stack`` closes the
-    file."""
+    """Open a GloVe file, which may be compressed or in a zip archive, to read its bytes. ``stack``
+    closes the file."""
     if path.suffix == ".gz":
         return stack.enter_context(gzip.open(path))
     if path.suffix != ".zip":

@@ -15,7 +15,7 @@ from fedkin.data.federated import FederatedData
 from fedkin.data.file_samples import SPLIT
 from fedkin.data.files import Table, read_table
 from fedkin.data.partition_options import PartitionOptions, checked, own_partition
-from fedkin.data.split_column import test_share
+from fedkin.data.split_column import train_share
 from fedkin.data.tokenizer import Tokenizer
 from fedkin.data.user_samples import OwnSamples
 
@@ -158,7 +158,7 @@ class FrameOfTexts:
             length=self.length,
             label_names=self.label_names,
             options=options,
-            fraction=1 if by_column else test_share(self.test),
+            fraction=1 if by_column else train_share(self.test),
             seed=self.seed,
         )
 

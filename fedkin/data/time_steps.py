@@ -3,6 +3,7 @@ the table counts itself."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,8 @@ from fedkin.core.object_repr import of_client
 from fedkin.data.files import Table
 from fedkin.data.frequency import DAY, MONTHS, QUARTER, SECONDS, STEPS, Frequency
 
+# A date with a time of day and the offset of its time zone.
+_OFFSET = re.compile(r"^(.*[T ]\d{2}[\d:.,]*) ?(?:Z|[+-]\d{2}(?::?\d{2})?)$")
 _DAYS_OF_MONTH = 365.25 / 12
 _CHANGED_DAYS = 4
 
@@ -52,7 +55,7 @@ def read_steps(
     Args:
         table: a row for each client and step.
         time: column of dates or of numbers; or columns of year and month, year and quarter, or
-            year, month and day.
+            year, month and day. The time zone of a date does not count: 08:00+05:30 is 08:00.
         clients: client of each row.
         place: file or name with which messages begin.
         frequency: length of a step; None for the commonest distance between a client's rows.
@@ -188,7 +191,7 @@ def _are_months(numbers: Int64[np.ndarray, "M"]) -> bool:
 
 
 def _dates(column: Any, name: str, clients: Any, place: Path | str) -> Any:
-    """A column as dates."""
+    """A column as dates without a time zone, in the local time of that zone."""
     import pandas as pd
 
     if isinstance(column.dtype, pd.PeriodDtype):
@@ -199,6 +202,8 @@ def _dates(column: Any, name: str, clients: Any, place: Path | str) -> Any:
     quarters = text.str.fullmatch(QUARTER)
     if quarters.all():
         return pd.PeriodIndex(text.str.replace(r"[- ]", "", regex=True), freq="Q").to_timestamp()
+    # Text keeps its local time, as a column of dates with a zone does.
+    text = text.str.replace(_OFFSET, r"\1", regex=True)
     dates = pd.to_datetime(text, format="ISO8601", errors="coerce", utc=True).dt.tz_localize(None)
     _refuse_unread(dates, column, name, clients=clients, place=place)
     return dates

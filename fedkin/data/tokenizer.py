@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Int
 
 from fedkin.core.errors import ConfigError, DataError, MissingExtra, ModelError
+from fedkin.core.storage import user_path
 
 _FILE = "tokenizer.json"
 _SETTINGS = "tokenizer_config.json"
@@ -65,7 +66,7 @@ class Tokenizer:
             ModelError: the folder lacks a file, or its settings name no padding token, or another
                 one than the tokenizer has.
         """
-        folder = Path(folder)
+        folder = user_path(folder)
         config = model_config(folder)
         try:
             import tokenizers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -89,15 +90,33 @@ def _of_list(values: Any, place: Path | str, name: str) -> Shaped[np.ndarray, ".
     if all(map(is_image, values)):
         return pixels_of_all(values, f"{place}: {name}")
     if hasattr(values[0], "detach"):
-        return np.stack([_of_tensor(row, place, name) for row in values])
+        rows = [_of_tensor(row, place, name) for row in values]
+        return _stacked(np.stack, rows, place, name)
     masked = [row for row, value in enumerate(values) if np.ma.is_masked(value)]
     if masked:
         raise DataError(
             f"{place}: {name} is masked in row {masked[0]} ({len(masked)} such rows), so its "
             "value is unknown; leave these rows out, or fill them in: row.filled(value)"
         )
+    return _known_type(_stacked(np.asarray, values, place, name))
+
+
+def _stacked(
+    stack: Callable[[Any], np.ndarray], rows: Any, place: Path | str, name: str
+) -> Shaped[np.ndarray, "..."]:
+    """The rows as one array.
+
+    Args:
+        stack: the function of NumPy that makes the array.
+        rows: an entry for each sample.
+        place: beginning of error messages.
+        name: name of the values in error messages.
+
+    Raises:
+        DataError: rows have different shapes.
+    """
     try:
-        return _known_type(np.asarray(values))
+        return stack(rows)
     except ValueError as error:
         # NumPy raises this error for lists of different lengths.
         raise DataError(

@@ -23,7 +23,7 @@ from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.label_statistics import RawLabels
 from fedkin.data.label_tasks import fitted, given, read_labels
 from fedkin.data.labels import LABELS, Names, encode_labels, warn_of_classes
-from fedkin.data.partition import by_writer, split_train_test, split_units
+from fedkin.data.partition import by_owner, split_train_test, split_units
 from fedkin.data.partition_options import Owned, PartitionOptions
 from fedkin.data.raw_tables import RawTable
 from fedkin.data.risk_set_options import RiskSetOptions
@@ -394,7 +394,7 @@ def _divided(
     partition."""
     if partition is None:
         assert owners is not None
-        return by_writer(owners), None
+        return by_owner(owners), None
     assert partition.clients is not None
     return partition.partition_labels(y, partition.clients, seed)
 

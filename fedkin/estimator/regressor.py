@@ -21,7 +21,7 @@ from fedkin.data.column_summaries import scaling_of
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.label_statistics import RawLabels, label_columns, with_pooled
 from fedkin.data.label_tasks import task_type_of
-from fedkin.data.partition import by_writer
+from fedkin.data.partition import by_owner
 from fedkin.estimator.base import ClusteredEstimator, names_of
 from fedkin.export.predictor import Predictor
 from fedkin.run.trained.placement import Placement
@@ -135,7 +135,7 @@ class ClusteredRegressor(RegressorMixin, ClusteredEstimator):
         task_type.check_labels(labels, "y", self.groups_[clients])
         if task_type.name == "count" and not labels.any():
             raise ValueError(f"{self._name}: all labels are 0, so there is no rate to learn")
-        train = by_writer(clients)
+        train = by_owner(clients)
         raw = RawLabels(labels)
         task_type = with_pooled(task_type, raw, train.rows, "y")
         transform = scaling_of(X) if X.ndim == 2 else None

@@ -8,7 +8,7 @@ has the highest score, although their scores are not on one scale. Here clients 
 scores s, never samples. The server sums the histograms and fits two numbers a and b for each
 detector, so that sigmoid(a s + b) is a probability. This is not part of any ATHENA-FL paper.
 
-Shapes: n samples, D detectors, P parameters.
+Shapes: n samples, r groups of samples, D detectors, P parameters.
 """
 
 from __future__ import annotations
@@ -44,15 +44,32 @@ def score_histogram(
     Raises:
         MethodError: a score is NaN.
     """
+    return score_histograms(scores, positive, np.array([len(scores)]))[0]
+
+
+def score_histograms(
+    scores: Float[np.ndarray, "n"], positive: Bool[np.ndarray, "n"], sizes: Int[np.ndarray, "r"]
+) -> Int[np.ndarray, "r 2 64"]:
+    """``score_histogram`` of several groups of samples at once.
+
+    Args:
+        scores: scores of all samples, group by group.
+        positive: whether each sample is positive.
+        sizes: number of samples of each group.
+
+    Raises:
+        MethodError: a score is NaN.
+    """
     if np.isnan(scores).any():
         nan = np.flatnonzero(np.isnan(scores))
         raise MethodError(
             f"scores must be numbers, but {len(nan)} are NaN, such as the score of sample {nan[0]}"
         )
     bins = np.clip(np.searchsorted(EDGES, scores, side="right") - 1, 0, BINS - 1)
-    positives = np.bincount(bins[positive], minlength=BINS)
-    negatives = np.bincount(bins[~positive], minlength=BINS)
-    return np.stack([positives, negatives])
+    group = np.repeat(np.arange(len(sizes)), sizes)
+    row = 2 * group + np.where(positive, POSITIVE, NEGATIVE)
+    counts = np.bincount(row * BINS + bins, minlength=2 * BINS * len(sizes))
+    return counts.reshape(len(sizes), 2, BINS)
 
 
 def platt_scale(counts: Int[np.ndarray, "*D 2 64"]) -> Float64[np.ndarray, "*D 2"]:

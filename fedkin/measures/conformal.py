@@ -4,7 +4,7 @@ of labels.
 Sources: Y. Romano, E. Patterson, E. Candes: Conformalized Quantile Regression. NeurIPS 2019.
 
 The scores come from validation samples that the model has not seen. The correction of pooled scores
-covers the mixture of all clients, not each of them. Shapes: B samples, N clients.
+covers the mixture of all clients, not each of them. Shapes: B samples.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ import numpy as np
 from jaxtyping import Float64, Real
 
 from fedkin.core.errors import MethodError
-
-SHRINKAGE = 20.0
 
 
 def conformity_scores(

@@ -13,8 +13,8 @@ def client_pni(rmse: Float[np.ndarray, "N"]) -> Float64[np.ndarray, "N"]:
 
     ``rmse`` has an error for each client: one random model predicts the class numbers of the
     client's samples, and the error is the root mean square difference from the true class numbers
-    (eq. 16; ``World.label_errors``). The sum is computed as N (RMSE_i - m)^2 + sum_j (RMSE_j -
-    m)^2, with m the mean. This avoids cancellation, and needs O(N) memory and time.
+    (eq. 16; ``tasks.label_errors.LabelErrors``). The sum is computed as N (RMSE_i - m)^2 + sum_j
+    (RMSE_j - m)^2, with m the mean. This avoids cancellation, and needs O(N) memory and time.
 
     Raises:
         MethodError: a client has no finite error.

@@ -47,6 +47,7 @@ from fedkin.methods.about import About
 from fedkin.methods.last_layer_clustering import MEANINGS, LastLayerClustering, LastLayerState
 from fedkin.methods.last_layer_training import (
     NO_DETECTOR,
+    check_cluster_numbers,
     count_classes,
     detector_table,
     sample_members,
@@ -118,23 +119,12 @@ class Athena(LastLayerClustering):
         if self.calibrate:
             check_positive_integer("calibrate", self.calibrate)
         if self.assignment is not None:
-            self._check_assignment()
+            check_cluster_numbers(self.assignment)
+            if self.suspicious is not None or self.clusters is not None:
+                raise MethodError(
+                    "assignment gives the clusters: do not set the options suspicious and clusters"
+                )
             object.__setattr__(self, "assignment", tuple(map(int, self.assignment)))
-
-    def _check_assignment(self) -> None:
-        """Raise MethodError unless ``assignment`` numbers clusters 0, 1, .. without a gap, and the
-        options ``clusters`` and ``suspicious`` are not set."""
-        labels = np.unique(np.asarray(self.assignment))
-        clusters = labels[labels != UNASSIGNED]
-        are_integers = len(clusters) and labels.dtype.kind == "i"
-        if not are_integers or not np.array_equal(clusters, np.arange(len(clusters))):
-            raise MethodError(
-                f"assignment must number its clusters 0, 1, .. without a gap, got {self.assignment}"
-            )
-        if self.suspicious is not None or self.clusters is not None:
-            raise MethodError(
-                "assignment gives the clusters: do not set the options suspicious and clusters"
-            )
 
     def requirements(self) -> Requirements:
         needs = super().requirements()
@@ -203,6 +193,16 @@ class Athena(LastLayerClustering):
         if self.calibrate and stream.round % self.calibrate == 0:
             return self._calibrate(world, state, stream)
         return state
+
+    def place(
+        self, world: World, state: AthenaState, newcomers: Int[np.ndarray, "c"], stream: Stream
+    ) -> AthenaState:
+        """New clients join the cluster of the nearest client; given clusters have no new ones."""
+        if self.assignment is not None and not state.suspects[newcomers].all():
+            raise MethodError(
+                "clusters are given, so a new client has none; name it with cluster=..."
+            )
+        return super().place(world, state, newcomers, stream)
 
     def remarks(self, state: Any) -> tuple[str, ...]:
         remarks = super().remarks(state) if self.assignment is None else ()

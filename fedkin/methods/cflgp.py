@@ -56,7 +56,7 @@ from fedkin.core.requirements import (
     Requirements,
     RoundNeeds,
 )
-from fedkin.core.validation import check_choice, check_not_negative, check_positive_integer
+from fedkin.core.validation import check_choice, check_integer_from_zero, check_positive_integer
 from fedkin.core.world import World
 from fedkin.measures.gram import gram
 from fedkin.methods import cluster_steps
@@ -113,7 +113,7 @@ class CFLGP:
         for name in ("clusters", "period", "last_query", "max_clusters"):
             if getattr(self, name) is not None:
                 check_positive_integer(name, getattr(self, name))
-        check_not_negative("warm_up", self.warm_up)
+        check_integer_from_zero("warm_up", self.warm_up)
         check_choice("weighting", self.weighting, ("mean", "as_coded"))
         check_choice("part", self.part, PARTS)
 

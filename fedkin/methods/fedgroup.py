@@ -9,7 +9,7 @@ the inter-group learning rate.
 
 Differs from the paper, as the authors' code does:
 * A group's first model is the plain mean of its clients' *solutions*, and training continues from
-  it, not from w_0 (Alg. 2, l. 2: ``start="initial"``). (Alg. 4, l. 7 subtracts w_0 from a mean of
+  it, not from w_0 (Alg. 2, l. 2: ``start="initial"``). (Alg. 4, l. 7-8 subtract w_0 from a mean of
   updates, an error.)
 * Inter-group aggregation is divided by 1 + eta_g sum 1/|w_l| (paper's sum: ``normalize=False``).
 * All reachable clients that reply are placed before the first round, so all rounds test them.

@@ -35,6 +35,7 @@ Centres leave the clients unprotected, and describe their texts. The distance is
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
@@ -121,8 +122,10 @@ class FedRouter:
         if self._by_text:
             sends = "mean embeddings of kinds of its samples"
             own = "a model for each text"
+        # A client may have texts of ``kinds`` clusters.
+        clients = math.ceil(self.clusters / self.kinds)
         return Requirements(
-            clients=AtLeast(-(-self.clusters // self.kinds), because="clusters"),
+            clients=AtLeast(clients, because="clusters", per=self.kinds),
             reads=ClientReads(sends=sends),
             parts=ModelParts(own=own),
             data=DataNeeds(newcomer_labels=False),

@@ -50,15 +50,19 @@ from fedkin.core.requirements import (
     Requirements,
 )
 from fedkin.core.reused_memory import appended
-from fedkin.core.validation import check_not_negative
+from fedkin.core.validation import check_integer_from_zero, check_not_negative
 from fedkin.core.world import World
 from fedkin.measures.descriptors import inverse_distances, scaled, value_ranges
 from fedkin.methods import cluster_steps
 from fedkin.methods.about import About
 from fedkin.methods.fedavg import single_model_state, train_and_average
-from fedkin.methods.random_head import class_count, with_projection
-from fedkin.tasks.evaluate import evaluate
-from fedkin.tasks.score_moments import DescribingModel, ScoreMoments
+from fedkin.methods.random_head import (
+    class_count,
+    descriptors,
+    training_accuracy,
+    with_projection,
+)
+from fedkin.tasks.score_moments import DescribingModel
 from fedkin.tasks.train import train
 
 NO_SOLUTION = 0  # in ``FEROMAState.solution``: the client has not trained since mixing began
@@ -103,8 +107,8 @@ class FEROMA:
     latest: int = 20  # largest number of rounds with one model
 
     def __post_init__(self) -> None:
-        for name in ("accuracy", "latest"):
-            check_not_negative(name, getattr(self, name))
+        check_not_negative("accuracy", self.accuracy)
+        check_integer_from_zero("latest", self.latest)
 
     def requirements(self) -> Requirements:
         return Requirements(
@@ -143,7 +147,7 @@ class FEROMA:
         if stream.round <= self.latest and not state.accuracy >= self.accuracy:
             models = train_and_average(world, state, cohort, work=world.work, stream=stream)
             state = replace(state, models=models)
-            return replace(state, accuracy=self._accuracy(world, state, cohort))
+            return replace(state, accuracy=np.array(training_accuracy(world, state, cohort)))
         return self._mix(world, self._begin_mixing(world, state, stream), cohort, stream)
 
     def _begin_mixing(self, world: World, state: FEROMAState, stream: Stream) -> FEROMAState:
@@ -161,37 +165,26 @@ class FEROMA:
         trained = np.flatnonzero(state.examples)
         if not len(trained):
             return cluster_steps.assign(world, state, newcomers, np.zeros(len(newcomers), np.int64))
-        state, newcomers, descriptors = self._describe(world, state, newcomers, labels=False)
+        state, newcomers, described = self._describe(world, state, newcomers, labels=False)
         classes = class_count(world.spec)
-        points = scaled(descriptors, state.ranges, classes)
+        points = scaled(described, state.ranges, classes)
         profiles = state.profiles[trained, : 2 * classes]
         nearest = trained[inverse_distances(points, profiles).argmax(axis=1)]
         return cluster_steps.assign(world, state, newcomers, state.solution[nearest])
-
-    def _accuracy(
-        self, world: World, state: FEROMAState, cohort: Int[np.ndarray, "n"]
-    ) -> Float[np.ndarray, ""]:
-        """Mean accuracy of the joint model over the cohort's clients, on training samples."""
-        scores = evaluate(world, state.models, cohort, state.assignment[cohort], split="train")
-        counted = scores.examples > 0
-        if not counted.any():
-            return np.array(np.nan)
-        accuracy = scores.correct[counted] / scores.examples[counted]
-        return np.array(np.mean(accuracy))
 
     def _mix(
         self, world: World, state: FEROMAState, cohort: Int[np.ndarray, "n"], stream: Stream
     ) -> FEROMAState:
         """A mixing round: profiles of the cohort, a mix for each client, and its training."""
-        state, clients, descriptors = self._describe(world, state, cohort, labels=True)
+        state, clients, described = self._describe(world, state, cohort, labels=True)
         if not len(clients):
             return state
         # s_i(t)
         classes = class_count(world.spec)
         ranges = state.ranges
         if not np.isfinite(ranges).all():
-            ranges = value_ranges(descriptors, classes)
-        points = scaled(descriptors, ranges, classes)
+            ranges = value_ranges(described, classes)
+        points = scaled(described, ranges, classes)
 
         # theta_i <- local training from the mix
         start = self._mixes(state, points)
@@ -225,15 +218,10 @@ class FEROMA:
         """Let clients describe their data. Returns the state (which notes who got the profile
         model), the clients that replied, and their descriptors."""
         world.run(DescribingModel(state.extractor), clients[~state.informed[clients]])
-        reply = world.run(ScoreMoments(state.extractor, labels), clients)
-        clients = clients[reply.arrived]
-        descriptors = reply.overall.reshape(len(reply.arrived), -1)[reply.arrived]
-        if labels:
-            by_class = reply.by_class.reshape(len(reply.arrived), -1)[reply.arrived]
-            descriptors = np.concatenate([descriptors, by_class], axis=1)
+        replied, described = descriptors(world, state.extractor, clients, labels)
         informed = state.informed.copy()
-        informed[clients] = True
-        return replace(state, informed=informed), clients, descriptors
+        informed[replied] = True
+        return replace(state, informed=informed), replied, described
 
     def _mixes(
         self, state: FEROMAState, points: Float[np.ndarray, "n D"]

@@ -10,8 +10,8 @@ after training: its factors and its last layer.
     w_k = mean of the v_i in cluster k, weighted by numbers of samples
 
 A client that was not selected has v_i = the model of its cluster. It takes part in the clustering,
-but not in the means, so a cluster without selected clients keeps its model. Clusters are numbered
-so that most clients keep their number.
+but in no mean of a cluster with selected clients. A cluster without selected clients gets the mean
+of the former models of its clients. Clusters are numbered so that most clients keep their number.
 
 In the paper a client has several tasks, and one adapter for each. Here a client has one data set,
 so each pair of client and task is a client.
@@ -33,6 +33,7 @@ from jaxtyping import Bool, Float, Int
 
 from fedkin.aggregation import mean_by_model
 from fedkin.clustering.kmeans import distinct_rows, kmeans
+from fedkin.clustering.matching import match_labels
 from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.plain import plain_options
@@ -132,12 +133,12 @@ class FLTAC:
 
         # Clients that were not selected have at most K different v_i, the models.
         absent = np.setdiff1d(np.flatnonzero(state.trained), clients)
-        members = np.bincount(state.assignment[absent], minlength=self.clusters)
-        used = np.flatnonzero(members)
+        absent_of_model = np.bincount(state.assignment[absent], minlength=self.clusters)
+        used = np.flatnonzero(absent_of_model)
         solutions = np.concatenate([trained, state.models[used]])
         labels = self._partition(
             solutions=only_part(solutions, world.spec, self.part),
-            weights=np.concatenate([np.ones(len(clients)), members[used]]),
+            weights=np.concatenate([np.ones(len(clients)), absent_of_model[used]]),
             before=np.concatenate([state.assignment[clients], used]),
             stream=stream,
         )
@@ -145,8 +146,15 @@ class FLTAC:
         number = np.arange(self.clusters)
         number[used] = labels[len(clients) :]
 
-        mean, counts = mean_by_model(trained, reply.examples[reply.arrived], own, self.clusters)
-        models = np.where(counts[:, None] > 0, mean, state.models)
+        # A cluster may have the former number of another one, so the model that its clients keep
+        # is found by the clients, not by the number.
+        mean, examples = mean_by_model(trained, reply.examples[reply.arrived], own, self.clusters)
+        former, absent_clients = mean_by_model(
+            state.models[used], absent_of_model[used], number[used], self.clusters
+        )
+        kept = np.where(absent_clients[:, None] > 0, former, state.models)
+        models = np.where(examples[:, None] > 0, mean, kept)
+
         ever = state.trained.copy()
         ever[clients] = True
         moved = number[state.assignment[absent]]
@@ -180,13 +188,8 @@ class FLTAC:
             before: their clusters so far, by which the new ones are numbered.
             stream: random numbers of the round.
         """
-        from scipy.optimize import linear_sum_assignment
-
         clusters = min(self.clusters, distinct_rows(solutions))
         seed = int(stream.child("kmeans").words()[0])
         labels = kmeans(solutions, clusters, seed=seed, weights=weights)
-        # As many clients as possible keep the number of their cluster (Kuhn 1955).
-        both = np.zeros((clusters, self.clusters))
-        np.add.at(both, (labels, before), weights)
-        found, number = linear_sum_assignment(-both)
-        return number[np.argsort(found)][labels]
+        # As many clients as possible keep the number of their cluster.
+        return match_labels(labels, before, self.clusters, weights=weights)

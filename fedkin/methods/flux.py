@@ -53,15 +53,19 @@ from fedkin.core.requirements import (
     Requirements,
     RoundNeeds,
 )
-from fedkin.core.validation import check_choice, check_not_negative
+from fedkin.core.validation import check_choice, check_integer_from_zero, check_not_negative
 from fedkin.core.world import World
 from fedkin.measures.descriptors import scaled, value_ranges
 from fedkin.methods import cluster_steps
 from fedkin.methods.about import About
 from fedkin.methods.fedavg import single_model_state, train_and_average
-from fedkin.methods.random_head import class_count, with_projection
-from fedkin.tasks.evaluate import evaluate
-from fedkin.tasks.score_moments import DescribingModel, ScoreMoments
+from fedkin.methods.random_head import (
+    class_count,
+    descriptors,
+    training_accuracy,
+    with_projection,
+)
+from fedkin.tasks.score_moments import DescribingModel
 
 _GAP = 1.25  # for ``eps="gap"``: eps must be able to grow by this factor
 _LEAST_EPS = float(np.finfo(np.float64).tiny)  # eps if all clients are equal
@@ -112,8 +116,8 @@ class FLUX:
     noise: Literal["own", "nearest"] = "own"
 
     def __post_init__(self) -> None:
-        for name in ("latest", "gain"):
-            check_not_negative(name, getattr(self, name))
+        check_integer_from_zero("latest", self.latest)
+        check_not_negative("gain", self.gain)
         check_choice("eps", self.eps, ("knee", "gap"))
         check_choice("noise", self.noise, density.NOISE_POLICIES)
 
@@ -156,12 +160,8 @@ class FLUX:
             return state
 
         # The cohort's mean accuracy shows whether the model is usable.
-        scores = evaluate(world, state.models, cohort, state.assignment[cohort], split="train")
-        counted = scores.examples > 0
         accuracies = state.accuracies.copy()
-        if counted.any():
-            accuracy = scores.correct[counted] / scores.examples[counted]
-            accuracies[stream.round - 1] = np.mean(accuracy)
+        accuracies[stream.round - 1] = training_accuracy(world, state, cohort)
         return replace(state, accuracies=accuracies)
 
     def place(
@@ -171,11 +171,8 @@ class FLUX:
         if not state.clustered:
             return cluster_steps.assign(world, state, newcomers, np.zeros(len(newcomers), np.int64))
         world.run(DescribingModel(state.extractor), newcomers)
-        reply = world.run(ScoreMoments(state.extractor, labels=False), newcomers)
-        newcomers = newcomers[reply.arrived]
-        classes = class_count(world.spec)
-        descriptors = reply.overall[reply.arrived].reshape(len(newcomers), 2 * classes)
-        points = scaled(descriptors, state.ranges, classes)
+        newcomers, described = descriptors(world, state.extractor, newcomers, labels=False)
+        points = scaled(described, state.ranges, class_count(world.spec))
 
         clustered = np.isfinite(state.profiles).all(axis=1) & (state.assignment != UNASSIGNED)
         labels = state.assignment[clustered]
@@ -197,18 +194,14 @@ class FLUX:
         extractor = with_projection(state.models[0], world.spec)
         reachable = world.clients(stream.round)
         world.run(DescribingModel(extractor), reachable)
-        reply = world.run(ScoreMoments(extractor), reachable)
-        clients = reachable[reply.arrived]
+        clients, described = descriptors(world, extractor, reachable)
         if len(clients) < 2:
             return state
 
         # s_i, with its blocks scaled to 0 .. 1
         classes = class_count(world.spec)
-        overall = reply.overall[reply.arrived].reshape(len(clients), -1)
-        by_class = reply.by_class[reply.arrived].reshape(len(clients), -1)
-        descriptors = np.concatenate([overall, by_class], axis=1)
-        ranges = value_ranges(descriptors, classes)
-        points = scaled(descriptors, ranges, classes)
+        ranges = value_ranges(described, classes)
+        points = scaled(described, ranges, classes)
         profiles = np.full_like(state.profiles, np.nan)
         profiles[clients] = points[:, : 2 * classes]
 

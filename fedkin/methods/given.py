@@ -147,6 +147,7 @@ def _with_groups(
     new = [code for code in dict.fromkeys(codes.tolist()) if code not in known]
     every = np.array([*known, *new], np.int64)
     assignment = state.assignment.copy()
-    assignment[clients] = [every.tolist().index(code) for code in codes.tolist()]
+    row_of = {code: row for row, code in enumerate(every.tolist())}
+    assignment[clients] = [row_of[code] for code in codes.tolist()]
     models = np.concatenate([state.models, np.repeat(start[None], len(new), axis=0)])
     return replace(state, models=models, assignment=assignment, codes=every)

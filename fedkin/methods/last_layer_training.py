@@ -1,8 +1,9 @@
-"""Steps that Hierarchical and Athena share: clients' last layers, their classes, and sampling of
-cluster members."""
+"""Steps that Hierarchical and Athena share: clients' last layers, their classes, checks of given
+clusters, and sampling of cluster members."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -71,8 +72,10 @@ def last_layer_updates(
     )
     updates = np.zeros((*has_class.shape, reply.update.shape[1]), np.float32)
     updates[row, positive] = reply.update
-    # A client counts only if the replies of all its detectors have arrived.
+    # A client counts only if it has told its classes, and the replies of all its detectors have
+    # arrived.
     complete = np.bincount(row, ~reply.arrived, len(clients)) == 0
+    complete &= has_class.any(axis=1)
     return clients[complete], updates.reshape(len(clients), -1)[complete]
 
 
@@ -91,6 +94,24 @@ def count_classes(
     counts = np.zeros((clusters, has_class.shape[1]), np.int64)
     np.add.at(counts, cluster, has_class)
     return counts
+
+
+def check_cluster_numbers(assignment: Sequence[int]) -> None:
+    """Check that given clusters have the numbers 0, 1, .. without a gap.
+
+    Args:
+        assignment: cluster of each client; UNASSIGNED for a client without one.
+
+    Raises:
+        MethodError: they have other numbers, or there are none.
+    """
+    labels = np.unique(np.asarray(assignment))
+    clusters = labels[labels != UNASSIGNED]
+    are_integers = len(clusters) and labels.dtype.kind == "i"
+    if not are_integers or not np.array_equal(clusters, np.arange(len(clusters))):
+        raise MethodError(
+            f"assignment must number its clusters 0, 1, .. without a gap, got {assignment}"
+        )
 
 
 def sample_members(

@@ -46,7 +46,12 @@ from fedkin.core.method import UNASSIGNED, State
 from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import ClientReads, ModelParts, Requirements, RoundNeeds
-from fedkin.core.validation import check_choice, check_not_negative, check_positive_integer
+from fedkin.core.validation import (
+    check_choice,
+    check_integer_from_zero,
+    check_not_negative,
+    check_positive_integer,
+)
 from fedkin.core.world import World
 from fedkin.measures.cosine import cosine
 from fedkin.methods import cluster_steps
@@ -107,8 +112,9 @@ class SattlerCFL:
     part: Part = "all"
 
     def __post_init__(self) -> None:
-        for name in ("eps1", "eps2", "first_split"):
+        for name in ("eps1", "eps2"):
             check_not_negative(name, getattr(self, name))
+        check_integer_from_zero("first_split", self.first_split)
         check_positive_integer("min_size", self.min_size)
         if self.gamma_max is not None:
             check_not_negative("gamma_max", self.gamma_max)

@@ -217,8 +217,8 @@ class SelectiveReclustering:
         """The state after clients have moved to their ``target``, or to a new cluster if they fit
         nowhere (``stray``) and a place is free."""
         free = np.setdiff1d(np.arange(self.clusters), used_models(state))
-        if stray.any() and len(free):
-            state = open_challenger(state, probed.clients[stray], int(free[0]), round)
+        opens = stray.any() and len(free)
+        if opens:
             target = np.where(stray, free[0], target)
         moving = target != UNASSIGNED
         clients = probed.clients[moving]
@@ -227,7 +227,11 @@ class SelectiveReclustering:
             # The error with another model is unknown until the next check.
             error=changed(state.error, clients, np.nan),
             begin=changed(state.begin, clients, probed.start[moving]),
+            # A client that leaves a challenger by itself does not return with the others.
+            left=changed(state.left, clients, UNASSIGNED),
         )
+        if opens:
+            state = open_challenger(state, probed.clients[stray], int(free[0]), round)
         return cluster_steps.assign(world, state, clients, target[moving])
 
     def _to_check(

@@ -145,6 +145,9 @@ def close_challengers(
         new = own_correct(world, state, checked)
         old = own_correct(world, before, checked)
         both = (new >= 0) & (old >= 0)
+        # Without a reply there is no evidence, so the trial goes on.
+        if not both.any():
+            continue
         e_value = better_e_value(
             old[both].sum(keepdims=True),
             new[both].sum(keepdims=True),
@@ -185,6 +188,8 @@ def merge_equal(
     """
     used = used_models(state)
     used = used[state.opened[used] == 0]
+    if len(used) < 2:
+        return state
     clients = clients[np.isin(state.assignment[clients], used)]
     checked = Checked(clients, state.begin[clients], state.end[clients])
     correct = correct_samples(world, state, used, checked)

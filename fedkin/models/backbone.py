@@ -20,6 +20,7 @@ from jaxtyping import Int
 from safetensors import SafetensorError, safe_open
 
 from fedkin.core.errors import ConfigError, ModelError
+from fedkin.core.storage import user_path
 from fedkin.data.tokenizer import CONFIG, Tokenizer, model_config
 from fedkin.models.encoder import (
     Attention,
@@ -176,7 +177,7 @@ def from_transformers(folder: str | Path, *, task: str = TASK) -> Backbone:
             f"task must be {TASK!r}, got {task!r}; for another task, give a PyTorch module with "
             "its own last layer: fk.lora(data, module, head='classifier')"
         )
-    folder = Path(folder)
+    folder = user_path(folder)
     config = read_config(folder)
     layers = _whole_setting(folder, config, "num_hidden_layers")
     weights = _Weights(folder / WEIGHTS, read_arrays(folder))

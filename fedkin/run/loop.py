@@ -14,6 +14,7 @@ from fedkin.core.method import UNASSIGNED, ClientRemark, Method, State
 from fedkin.core.randomness import Stream
 from fedkin.core.records import Record
 from fedkin.core.world import World, client_names, scored_clients, wait_for_all_clients
+from fedkin.measures.complete_rounds import is_complete
 from fedkin.measures.measure import Measure
 from fedkin.measures.table import EXTRA
 from fedkin.methods.decentralized import PeerState
@@ -33,13 +34,7 @@ from fedkin.run.metrics.ledger_record import ledger_record
 from fedkin.run.metrics.round_records import measures_record, score_record, training_record
 from fedkin.run.metrics.trust_graph import peers_record
 from fedkin.run.simulated_worlds import check_samples, scored_split
-from fedkin.run.stopping import (
-    is_complete,
-    stop_after_round,
-    stop_by_options,
-    stop_by_reply,
-    stop_of_resumed,
-)
+from fedkin.run.stopping import stop_after_round, stop_by_options, stop_by_reply, stop_of_resumed
 
 _log = logging.getLogger("fedkin")
 

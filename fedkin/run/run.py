@@ -21,6 +21,7 @@ from fedkin.core.records import Record
 from fedkin.core.storage import user_path, write_atomic
 from fedkin.core.strict_json import json_text
 from fedkin.data.table_transform import transform_of
+from fedkin.measures.complete_rounds import best_record, first_to_reach, is_complete
 from fedkin.measures.measure import Measure
 from fedkin.measures.scores import names_in
 from fedkin.run import run_repr
@@ -32,7 +33,7 @@ from fedkin.run.metrics import clustering
 from fedkin.run.metrics.final import BestRound, final_entries, number_entries
 from fedkin.run.metrics.monitor_record import monitor_acts
 from fedkin.run.metrics.partial_rounds import away_rounds
-from fedkin.run.stopping import best_record, failure, first_to_reach, is_complete
+from fedkin.run.stopping import failure
 from fedkin.run.trained.model_access import ModelAccess
 
 if TYPE_CHECKING:

@@ -1,10 +1,4 @@
-"""The best round of a run, and early stopping.
-
-Only complete rounds count. A round is complete if it was evaluated, every reachable client had a
-cluster, and every client with a cluster was evaluated. The score is the first measure of the task
-type (of classes: the accuracy), on validation samples if the data have a validation split,
-otherwise on test samples.
-"""
+"""Early stopping of a run. Only complete rounds count (``measures.complete_rounds``)."""
 
 from __future__ import annotations
 
@@ -14,6 +8,7 @@ from typing import Any
 from fedkin.config.plan import Plan
 from fedkin.core.errors import ConfigError
 from fedkin.core.records import Record
+from fedkin.measures.complete_rounds import best_record, is_complete, reaches
 from fedkin.measures.lookup import score_in
 from fedkin.options.with_options import ActiveOptions
 
@@ -22,52 +17,6 @@ _NO_REPLY = "no client's reply was usable"
 _BY_CALLBACK = "a callback returned STOP"
 STOP = "stop"
 """Return value of a callback that ends the run after the round."""
-
-
-def complete_rounds(records: Sequence[Record]) -> list[Record]:
-    """The records of the complete rounds."""
-    return [record for record in records if is_complete(record)]
-
-
-def is_complete(record: Record) -> bool:
-    """Whether a round was evaluated, every reachable client had a cluster, and every client with a
-    cluster was evaluated."""
-    return record[score_in(record).name] is not None and not record["partial"]
-
-
-def best_record(records: Sequence[Record]) -> Record | None:
-    """The record of the complete round with the best score (the first of ties). None if no round is
-    complete."""
-    complete = complete_rounds(records)
-    if not complete:
-        return None
-    score = score_in(complete[0])
-    return max(complete, key=lambda record: score.sign * record[score.name])
-
-
-def first_to_reach(
-    records: Sequence[Record], target: float | int | None, first: int = 0
-) -> Record | None:
-    """The record of the first complete round whose score is at least as good as ``target``; None if
-    there is none.
-
-    Args:
-        records: records of the run.
-        target: the score to reach; None is never reached.
-        first: the first round that counts. Round 0 is before all training.
-    """
-    if target is None:
-        return None
-    for record in complete_rounds(records):
-        if record["round"] >= first and reaches(record, target):
-            return record
-    return None
-
-
-def reaches(record: Record, target: float | int) -> bool:
-    """Whether the score of a round is at least as good as the target."""
-    score = score_in(record)
-    return not score.better(target, record[score.name])
 
 
 def stop_by_score(plan: Plan, records: Sequence[Record]) -> Record | None:

@@ -174,7 +174,9 @@ class Relabel(Drift):
         variant: Int[np.ndarray, "m"],
         stream: Stream,
     ) -> tuple[Literal["x", "y"], Shaped[np.ndarray, "m ..."]]:
-        """Returns "y", and the labels of the samples at these rows, permuted by their variants."""
+        """Returns "y", and the labels of the samples at these rows, permuted by their variants.
+        Raises ConfigError unless labels are classes."""
+        validation.refuse_other_labels(data, "the shift relabel")
         permutations = label_permutations(data.classes, self.kinds, stream)
         return "y", permutations[variant, data.y[rows]]
 

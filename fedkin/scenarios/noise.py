@@ -20,6 +20,7 @@ from fedkin.core.errors import DataError
 from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData
 from fedkin.scenarios.own_rows import parts_of, with_own_rows
+from fedkin.scenarios.validation import refuse_other_labels
 
 _NOISY = ("train", "validation")  # splits with noise
 
@@ -40,8 +41,10 @@ def flip_labels(
             each of the other classes is equally probable.
 
     Raises:
+        ConfigError: labels are no classes.
         DataError: the data have only one class.
     """
+    refuse_other_labels(data, "label noise")
     if data.classes < 2:
         raise DataError(f"{data.name}: labels cannot be wrong, since there is only one class")
     data = _with_single_owners(data)

@@ -14,6 +14,7 @@ from fedkin.core.errors import DataError
 from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.scenarios.swaps import ShiftedRound
+from fedkin.scenarios.validation import refuse_other_labels
 
 # Side of the trigger, a square patch, in pixels.
 PATCH = 3
@@ -31,9 +32,11 @@ def flip_labels(data: FederatedData, clients: Bool[np.ndarray, "N"]) -> Federate
         clients: clients with flipped labels.
 
     Raises:
+        ConfigError: labels are no classes.
         DataError: the samples also belong to other clients, which would be poisoned too; or the
             data are packed, so their files would have to change.
     """
+    refuse_other_labels(data, "a label flip")
     rows = _own_training_rows(data, clients, "labels cannot be flipped")
     flipped = _concatenated(rows)
     labels = data.y.copy()
@@ -52,9 +55,11 @@ def add_backdoor(data: FederatedData, clients: Bool[np.ndarray, "N"]) -> Federat
         clients: clients with backdoored samples.
 
     Raises:
+        ConfigError: labels are no classes.
         DataError: the samples are not images, or also belong to other clients, or the data are
             packed.
     """
+    refuse_other_labels(data, "a backdoor")
     rows = _own_training_rows(data, clients, "samples cannot have a trigger")
     marked = _concatenated([rows_of_client[::2] for rows_of_client in rows])
     x = with_trigger(data.x, marked)

@@ -64,11 +64,18 @@ class Steps:
         reachable: Int[np.ndarray, "c"],
         stream: Stream,
     ) -> ShiftedRound:
-        """The data of a round. Raises DataError for data that do not come in steps."""
+        """The data of a round. Raises DataError for data that do not come in steps, or have
+        validation samples."""
         if not isinstance(original, StreamData):
             raise DataError(
                 f"{original.name}: these data do not come in steps: use sine, circle, sea or "
                 "another fedkin.data.StreamData, or leave out the shift 'steps'"
+            )
+        if original.validation is not None:
+            # A step's training rows are all samples of the step, so also the validation samples.
+            raise DataError(
+                f"{original.name}: clients would train on the validation samples, since streams "
+                "are tested on the next step; leave out data.validation"
             )
         last = len(original.steps) - 2
         step = max(round - 1, 0) // self.every

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Int
 
+from fedkin.core.errors import ConfigError
 from fedkin.core.plain import plain_options
 from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
-from fedkin.scenarios.validation import fraction, switch
+from fedkin.scenarios.validation import fraction, refuse_other_labels, switch
 
 # The result of a shift's step: the data of a round, and whether each client's data shifted in it.
 ShiftedRound = tuple[FederatedData, Bool[np.ndarray, "N"]]
@@ -55,8 +56,13 @@ class SwapAll:
         reachable: Int[np.ndarray, "c"],
         stream: Stream,
     ) -> ShiftedRound:
-        """The data of a round, as in ``Shift.step``: drawn pairs of clients have swapped all
-        data."""
+        """The data of a round, as in ``Shift.step``: drawn pairs of clients have swapped all data.
+        Raises ConfigError for survival data, whose patients would stay where they were."""
+        if current.patients is not None:
+            raise ConfigError(
+                f"{current.name}: the shift swap_all would swap the risk sets of clients, but not "
+                "the patients of whom they are made; leave out the shift"
+            )
         return swap_all(current, _pairs(self.probability, round, reachable, stream))
 
 
@@ -102,7 +108,8 @@ class SwapPart:
         stream: Stream,
     ) -> ShiftedRound:
         """The data of a round, as in ``Shift.step``: drawn pairs have swapped the samples of two
-        labels."""
+        labels. Raises ConfigError unless labels are classes."""
+        refuse_other_labels(current, "the shift swap_part")
         pairs = _pairs(self.probability, round, reachable, stream)
         labels, possible = draw_labels(current, pairs, stream)
         if self.as_coded:
@@ -178,7 +185,7 @@ def draw_labels(
     both = pairs.ravel()
     train = current.train.select(both)
     test = current.test.select(both)
-    has = (_label_counts(train, current) > 0) & (_label_counts(test, current) > 0)
+    has = (current.class_counts(train) > 0) & (current.class_counts(test) > 0)
     has = has.reshape(-1, 2, current.classes)
     # Labels that a client of the pair has and the other one does not.
     gives = has & ~has[:, ::-1]
@@ -186,12 +193,6 @@ def draw_labels(
     labels = np.where(gives, draws, -1.0).argmax(axis=2)
     possible = gives.sum(axis=2).min(axis=1) > 0
     return labels, possible
-
-
-def _label_counts(part: Ragged, data: FederatedData) -> Int[np.ndarray, "n C"]:
-    """Number of samples of each class that each client has in a split."""
-    flat = part.owners() * data.classes + data.y[part.rows].astype(np.int64)
-    return np.bincount(flat, minlength=len(part) * data.classes).reshape(-1, data.classes)
 
 
 def _pairs(

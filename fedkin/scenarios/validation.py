@@ -1,10 +1,11 @@
-"""Checks of the options of scenarios."""
+"""Checks of the options of scenarios, and of the data that they change."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from fedkin.core.errors import ConfigError, unknown
+from fedkin.data.federated import FederatedData
 
 
 def fraction(name: str, value: object) -> None:
@@ -41,3 +42,19 @@ def one_of(name: str, value: object, known: tuple[str, ...]) -> None:
     """
     if value not in known:
         raise ConfigError(unknown(name, str(value), known))
+
+
+def refuse_other_labels(data: FederatedData, what: str, cure: str = "leave it out") -> None:
+    """Raise ConfigError unless labels are classes. The labels of survival data are places in risk
+    sets, so they are no classes either.
+
+    Args:
+        data: data of the federation.
+        what: what changes the labels, for the message.
+        cure: what to do instead.
+    """
+    if not data.has_classes:
+        raise ConfigError(
+            f"{data.name}: {what} changes labels that are classes, but the labels are of task = "
+            f"{data.task_type.name!r}; {cure}"
+        )

@@ -20,9 +20,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from fedkin.core.errors import ConfigError, DataError
+from fedkin.core.errors import ConfigError, DataError, unknown
 from fedkin.core.object_repr import of_client
-from fedkin.core.validation import check_choice
 from fedkin.task_types.loss import (
     Loss,
     Targets,
@@ -42,6 +41,7 @@ from fedkin.task_types.task_type import (
 )
 
 LEAST_MEAN = 1e-12  # smaller predicted means count as this one, so that logs are finite
+_LINKS = ("log", "softplus")
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,11 @@ class Poisson(CountLoss):
     link: str = "log"  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
-        check_choice("data.link", self.link, ("log", "softplus"))
+        if self.link not in _LINKS:
+            raise ConfigError(
+                f"{unknown('value of data.link', str(self.link), _LINKS)}; for example data.link = "
+                "'softplus'"
+            )
 
     def of(self, xp: Any, scores: Any, targets: Targets) -> Any:
         mean = self.mean(xp, scores, targets.offset)

@@ -17,7 +17,7 @@ class Classes(Task):
 
     up = Rows(classes=booleans("C", counted=False))
     detectors = None
-    can_be_lost = False  # a client has stated its classes by the time it is accepted
+    can_be_lost = False  # a simulated client fails in the training instead
 
     def compute(self, client: Client) -> dict[str, Any]:
         return {"classes": client.label_counts > 0}

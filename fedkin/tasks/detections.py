@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from fedkin.core.client import Client, ClientRows
 from fedkin.core.schema import Rows, integers
 from fedkin.core.task import Task, chosen, each
-from fedkin.measures.calibration import BINS, score_histogram
+from fedkin.measures.calibration import BINS, score_histogram, score_histograms
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,4 @@ class Detections(Task):
         owned = rows.data.part(self.split).select(rows.clients)
         scores = rows.scorer.raw_scores(self.models, rows.clients, self.model_index, self.split)
         positive = rows.data.y[owned.rows] == np.repeat(self.positive, owned.sizes)
-        starts = owned.offsets[:-1]
-        # The first entry is what precedes the first row, so it is empty.
-        scores_by_row = np.split(scores, starts)[1:]
-        positive_by_row = np.split(positive, starts)[1:]
-        counts = [
-            score_histogram(row_scores, row_positive)
-            for row_scores, row_positive in zip(scores_by_row, positive_by_row, strict=True)
-        ]
-        yield rows.every, {"counts": np.array(counts, np.int64).reshape(-1, 2, BINS)}
+        yield rows.every, {"counts": score_histograms(scores, positive, owned.sizes)}

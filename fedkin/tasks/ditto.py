@@ -17,10 +17,10 @@ from fedkin.core.client import Client, ClientRows
 from fedkin.core.model_spec import ModelSpec
 from fedkin.core.replies import sound_rows
 from fedkin.core.schema import Memory, floats
-from fedkin.core.train_call import GradientTerms
+from fedkin.core.train_call import GradientTerms, shortened
 from fedkin.core.training import LocalTraining
 from fedkin.tasks.own_model import OWN
-from fedkin.tasks.train import Train, and_padding, shortened
+from fedkin.tasks.train import Train, and_padding
 
 _MEMORY = {OWN: Memory("P", np.float32)}
 _MODEL = floats("P", np.float32)
@@ -69,7 +69,7 @@ class TrainBeside(Train):
             done = rows.steps[portion]
             steps = done
             if self.own_epochs is not None:
-                steps = shortened(self.own_epochs, done, self.work.select(portion))
+                steps = shortened(self.own_epochs, done, self.work.select(portion).requested)
             part = rows.select(portion)
             call = part.train_call(
                 and_padding(own_model),

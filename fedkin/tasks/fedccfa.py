@@ -17,12 +17,11 @@ from fedkin.core.client import Client, ClientRows
 from fedkin.core.replies import Reply
 from fedkin.core.schema import Array, Rows, Schema, floats, integers
 from fedkin.core.task import Task, chosen, each, initial, setting
-from fedkin.core.train_call import TrainCall
+from fedkin.core.train_call import TrainCall, shortened
 from fedkin.core.training import LocalTraining
-from fedkin.tasks.train import TrainingReply, and_padding, shortened
+from fedkin.tasks.train import MAX_LOSS, TrainingReply, and_padding
 
-_MAX_LOSS = 1e30  # a larger loss cannot be true
-_LOSS = Array(low=-_MAX_LOSS, high=_MAX_LOSS, missing=0.0, counted=False)
+_LOSS = Array(low=-MAX_LOSS, high=MAX_LOSS, missing=0.0, counted=False)
 
 
 @dataclass(frozen=True)
@@ -142,7 +141,7 @@ class TrainClassHeads(Task):
     def _of_heads(self, call: TrainCall, epochs: int) -> TrainCall:
         """A training of last layers, in place of the body's training."""
         work = self._head_work(epochs)
-        steps = shortened(work.count, call.num_steps, call.work)
+        steps = shortened(work.count, call.num_steps, call.work.requested)
         return replace(call, work=work, num_steps=steps, trained=self._is_head())
 
     def _head_work(self, epochs: int) -> LocalTraining:
@@ -150,15 +149,7 @@ class TrainClassHeads(Task):
         return replace(self.work, epochs=epochs, steps=None, lr=self.head_lr)
 
     def training(self, reply: Reply) -> TrainingReply:
-        return TrainingReply(
-            update=reply.update,
-            model_index=np.asarray(self.model_index, np.int64),
-            examples=reply.examples,
-            loss=reply.loss,
-            first_loss=reply.first_loss,
-            arrived=reply.arrived,
-            nonfinite=reply.nonfinite,
-        )
+        return TrainingReply.of_rows(reply, self.model_index)
 
 
 def balanced_positions(labels: Int[np.ndarray, "s"], per_class: int) -> Int[np.ndarray, "_"]:

@@ -16,15 +16,13 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from fedkin.core.client import Client, ClientRows
-from fedkin.core.errors import TaskError
 from fedkin.core.replies import Reply
 from fedkin.core.schema import Array, Rows, Sums, floats, integers
 from fedkin.core.task import Task, chosen, each, setting, shared
 from fedkin.core.training import LocalTraining
-from fedkin.tasks.train import TrainingReply
+from fedkin.tasks.train import MAX_LOSS, TrainingReply, check_model_index
 
-_MAX_LOSS = 1e30  # a larger loss cannot be true
-_LOSS = Array(low=-_MAX_LOSS, high=_MAX_LOSS, missing=0.0, over="model", counted=False)
+_LOSS = Array(low=-MAX_LOSS, high=MAX_LOSS, missing=0.0, over="model", counted=False)
 
 
 @dataclass(frozen=True)
@@ -134,10 +132,7 @@ class TrainSpans(Task):
             yield portion, reply
 
     def check_reply(self, arrays: Mapping[str, np.ndarray]) -> None:
-        if arrays["model_index"].size and arrays["model_index"].max() >= len(self.models):
-            raise TaskError(
-                f"task {self.name}: model_index has a model outside 0..{len(self.models) - 1}"
-            )
+        check_model_index(self, arrays["model_index"], len(self.models))
 
     def training(self, reply: Reply) -> TrainingReply:
         return TrainingReply.of_means(reply, self.model_index)

@@ -32,10 +32,9 @@ from fedkin.measures.mixture import log_softmax, responsibilities
 from fedkin.task_types.loss import Loss, relative_weights, targets_of
 from fedkin.task_types.task_type import TaskType
 from fedkin.tasks.evaluate import Evaluate, refuse_counts, score_reply, score_reply_of_samples
-from fedkin.tasks.train import TrainingReply
+from fedkin.tasks.train import MAX_LOSS, TrainingReply
 
-_MAX_LOSS = 1e30  # a larger loss cannot be true
-_LOSS = Array(low=-_MAX_LOSS, high=_MAX_LOSS, missing=0.0, over="model", counted=False)
+_LOSS = Array(low=-MAX_LOSS, high=MAX_LOSS, missing=0.0, over="model", counted=False)
 _MEMBERSHIP = floats("c", low=0, high=1 + 1e-6, over="row", counted=False)
 
 
@@ -108,7 +107,7 @@ class TrainMixture(Task):
         for portion in rows.portions(self.models.size):
             clients = rows.clients[portion]
             sizes = owned.sizes[clients].astype(np.int64)
-            labels = data.y[np.concatenate([owned[int(c)] for c in clients])]
+            labels = data.y[owned.select(clients).rows]
             prior = np.repeat(self.membership[portion], sizes, axis=0).T
             fit = _fit_of_rows(rows, components, clients, labels)
             weights = sample_weights(fit.losses / self.dispersion, prior, self.shares, labels)
@@ -162,16 +161,8 @@ class TrainMixture(Task):
         return super().sizes() | {"c": self.membership.shape[1]}
 
     def training(self, reply: Reply) -> TrainingReply:
-        return TrainingReply(
-            update=reply.update,
-            model_index=np.zeros(len(reply.arrived), np.int64),
-            examples=reply.examples,
-            loss=np.where(reply.arrived, reply.arrays["loss"][0], 0.0),
-            first_loss=np.where(reply.arrived, reply.arrays["first_loss"][0], 0.0),
-            arrived=reply.arrived,
-            nonfinite=reply.nonfinite,
-            weight=reply.weight,
-        )
+        # All components are one row of the field models, so there is one mean.
+        return TrainingReply.of_means(reply, np.zeros(len(reply.arrived), np.int64))
 
     def check_reply(self, arrays: Any) -> None:
         if np.any(arrays["model_index"] != 0):
@@ -241,7 +232,7 @@ class EvaluateMixture(Task):
         for portion in rows.portions(self.models.size):
             clients = rows.clients[portion]
             sizes = owned.sizes[clients].astype(np.int64)
-            labels = rows.data.y[np.concatenate([owned[int(c)] for c in clients])]
+            labels = rows.data.y[owned.select(clients).rows]
             scores = (rows.scorer.scores(model, clients, self.split) for model in self.models)
             prior = np.repeat(self.membership[portion], sizes, axis=0)
             by_sample, losses = _mixed(rows.data.task_type, scores, prior, labels)
@@ -401,7 +392,7 @@ def _schema(by_label: bool) -> Schema:
         "examples": integers(over="row", counted=False, registered=True),
         "model_index": integers(over="row", counted=False),
         "membership": _MEMBERSHIP,
-        "deviations": floats("c", low=0, high=_MAX_LOSS, over="all", counted=False),
+        "deviations": floats("c", low=0, high=MAX_LOSS, over="all", counted=False),
     }
     if by_label:
         arrays["label_masses"] = floats("c C", low=0, high=MAX_COUNT, over="all")

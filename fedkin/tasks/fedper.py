@@ -25,16 +25,15 @@ from fedkin.core.model_spec import ModelSpec
 from fedkin.core.replies import Reply, sound_rows
 from fedkin.core.schema import Array, Memory, Rows, Schema, Sums, floats, integers
 from fedkin.core.task import Task, chosen, each, initial, setting
-from fedkin.core.train_call import TrainCall
+from fedkin.core.train_call import TrainCall, shortened
 from fedkin.core.training import LocalTraining
 from fedkin.tasks.evaluate import Evaluate, refuse_counts, score_reply
-from fedkin.tasks.train import TrainingReply, and_padding, shortened
+from fedkin.tasks.train import MAX_LOSS, TrainingReply, and_padding, check_model_index
 
 # The entries of a flat model that stay on a client: one slice, or several in ascending order; None
 # for no entries.
 Part = slice | tuple[slice, ...] | None
 
-_MAX_LOSS = 1e30  # a larger loss cannot be true
 _HEAD = "personal_head"
 _MEMORY = {_HEAD: Memory("h", np.float32)}
 
@@ -115,7 +114,7 @@ class Personal(Task):
         if not self.head_epochs:
             return rows.trainer.train(call)
         work = self._head_work()
-        steps = shortened(work.count, call.num_steps, call.work)
+        steps = shortened(work.count, call.num_steps, call.work.requested)
         head_call = replace(call, work=work, num_steps=steps, trained=self._only(head=True))
         head = rows.trainer.train(head_call)
         models = call.models.copy()
@@ -170,29 +169,12 @@ class Personal(Task):
         _check_parts(self)
 
     def check_reply(self, arrays: Mapping[str, np.ndarray]) -> None:
-        if arrays["model_index"].size and arrays["model_index"].max() >= len(self.models):
-            raise TaskError(
-                f"task {self.name}: model_index has a model outside 0..{len(self.models) - 1}"
-            )
+        check_model_index(self, arrays["model_index"], len(self.models))
 
     def training(self, reply: Reply) -> TrainingReply:
-        index = np.asarray(self.model_index, np.int64)
-        loss = reply.arrays["loss"]
-        first_loss = reply.arrays["first_loss"]
         if self.reduce:
-            # Losses come by model, so each row gets the loss of its model.
-            loss = np.where(reply.arrived, loss[index], 0.0)
-            first_loss = np.where(reply.arrived, first_loss[index], 0.0)
-        return TrainingReply(
-            update=reply.update,
-            model_index=index,
-            examples=reply.examples,
-            loss=loss,
-            first_loss=first_loss,
-            arrived=reply.arrived,
-            nonfinite=reply.nonfinite,
-            weight=reply.weight,
-        )
+            return TrainingReply.of_means(reply, self.model_index)
+        return TrainingReply.of_rows(reply, self.model_index)
 
     def norm_group(self) -> str:
         return f"{self.name} {self.work.steps} {np.max(self.work.epochs)}"
@@ -277,7 +259,7 @@ def join(
 def _schema(reduce: bool) -> Schema:
     """The schema of a reply to ``Personal``, made once for each value of ``reduce`` and cached."""
     over = "model" if reduce else "row"
-    loss = Array(low=-_MAX_LOSS, high=_MAX_LOSS, missing=0.0, over=over, counted=False)
+    loss = Array(low=-MAX_LOSS, high=MAX_LOSS, missing=0.0, over=over, counted=False)
     kind = Sums if reduce else Rows
     return kind(
         update=floats("b", np.float32, missing=0.0, over=over, norm_checked=True),

@@ -19,7 +19,6 @@ from jaxtyping import Bool, Float, Int
 from fedkin.clustering.kmeans import distinct_rows, kmeans_small
 from fedkin.core.client import Client, ClientRows
 from fedkin.core.engine_protocols import ScoreSums
-from fedkin.core.errors import TaskError
 from fedkin.core.replies import Reply
 from fedkin.core.schema import MAX_COUNT, Array, Rows, Sums, floats, integers
 from fedkin.core.task import Task, chosen, each, setting, shared
@@ -30,10 +29,9 @@ from fedkin.task_types.loss import targets_of
 from fedkin.task_types.task_type import TaskType
 from fedkin.tasks.embeddings import client_embeddings
 from fedkin.tasks.evaluate import Evaluate, refuse_counts, score_reply, score_reply_of_samples
-from fedkin.tasks.train import TrainingReply
+from fedkin.tasks.train import MAX_LOSS, TrainingReply, check_model_index
 
-_MAX_LOSS = 1e30  # a larger loss cannot be true
-_LOSS = Array(low=-_MAX_LOSS, high=_MAX_LOSS, missing=0.0, over="model", counted=False)
+_LOSS = Array(low=-MAX_LOSS, high=MAX_LOSS, missing=0.0, over="model", counted=False)
 _COUNTS = integers("L", high=MAX_COUNT, counted=False)
 
 
@@ -150,10 +148,7 @@ class TrainKind(Task):
         return np.flatnonzero(nearest_centre(points, centres) == self.kind[row])
 
     def check_reply(self, arrays: Mapping[str, np.ndarray]) -> None:
-        if arrays["model_index"].size and arrays["model_index"].max() >= len(self.models):
-            raise TaskError(
-                f"task {self.name}: model_index has a model outside 0..{len(self.models) - 1}"
-            )
+        check_model_index(self, arrays["model_index"], len(self.models))
 
     def training(self, reply: Reply) -> TrainingReply:
         return TrainingReply.of_means(reply, self.model_index)
@@ -195,7 +190,7 @@ class EvaluateRouted(Task):
         for portion in rows.portions(self.models.size):
             clients = rows.clients[portion]
             sizes = owned.sizes[clients].astype(np.int64)
-            labels = rows.data.y[np.concatenate([owned[int(c)] for c in clients])]
+            labels = rows.data.y[owned.select(clients).rows]
             points = np.concatenate(_points_of_rows(rows, clients, self.size, self.split))
             usable = np.repeat(self.usable[portion], sizes, axis=0)
             index = nearest_centre(points, self.centroids, usable)

@@ -1,4 +1,4 @@
-"""Errors of predicted class numbers (FedSim, eq. 17)."""
+"""Errors of predicted class numbers (FedSim, eq. 16)."""
 
 from __future__ import annotations
 

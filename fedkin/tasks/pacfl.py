@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from jaxtyping import Shaped
 
 from fedkin.core.client import Client
 from fedkin.core.errors import TaskError
@@ -45,7 +46,7 @@ class Subspace(Task):
 
     def compute(self, client: Client) -> dict[str, Any]:
         features, _ = client.samples()
-        rows = features.reshape(len(features), -1)
+        rows = _numeric_rows(self, client, features)
         return {"basis": leading_directions(rows, self.p).astype(np.float32)}
 
     def sizes(self) -> dict[str, int]:
@@ -75,15 +76,31 @@ class LabelSubspaces(Task):
 
     def compute(self, client: Client) -> dict[str, Any]:
         features, labels = client.samples()
-        if not np.issubdtype(features.dtype, np.floating):
-            raise TaskError(
-                f"task {self.name}: subspaces need numeric features, got word indices of a text "
-                f"({client}); use another method for text"
-            )
-        rows = features.reshape(len(features), -1)
+        rows = _numeric_rows(self, client, features)
         return {
             "basis": directions_by_label(rows, labels, client.classes, self.p).astype(np.float32)
         }
 
     def sizes(self) -> dict[str, int]:
         return super().sizes() | {"p": int(self.p)}
+
+
+def _numeric_rows(
+    task: Task, client: Client, features: Shaped[np.ndarray, "s ..."]
+) -> Shaped[np.ndarray, "s d"]:
+    """A client's samples, flattened.
+
+    Args:
+        task: the task, for the error message.
+        client: the client.
+        features: features of its samples.
+
+    Raises:
+        TaskError: the features are word indices of a text.
+    """
+    if not np.issubdtype(features.dtype, np.floating):
+        raise TaskError(
+            f"task {task.name}: subspaces need numeric features, got word indices of a text "
+            f"({client}); use another method for text"
+        )
+    return features.reshape(len(features), -1)

@@ -20,10 +20,9 @@ from fedkin.core.schema import Array, Memory, Sums, floats, integers
 from fedkin.core.task import Task, chosen, each, setting, shared
 from fedkin.core.train_call import GradientTerms
 from fedkin.core.training import LocalTraining
-from fedkin.tasks.train import TrainingReply
+from fedkin.tasks.train import MAX_LOSS, TrainingReply
 
-_MAX_LOSS = 1e30  # a larger loss cannot be true
-_LOSS = Array(low=-_MAX_LOSS, high=_MAX_LOSS, missing=0.0, over="model", counted=False)
+_LOSS = Array(low=-MAX_LOSS, high=MAX_LOSS, missing=0.0, over="model", counted=False)
 _CONTROL = "control_variate"
 _MEMORY = {_CONTROL: Memory("P", np.float32)}
 

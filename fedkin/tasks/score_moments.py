@@ -73,16 +73,14 @@ class ScoreMoments(Task):
         }
 
     def compute_rows(self, rows: ClientRows) -> Iterator[tuple[Any, dict[str, Any]]]:
-        owned = rows.data.part("train")
+        owned = rows.data.part("train").select(rows.clients)
         C = rows.data.classes
         n = len(rows.clients)
         scores = rows.scorer.scores(self.model, rows.clients, "train")
-        owner = np.repeat(np.arange(n), owned.sizes[rows.clients])
+        owner = np.repeat(np.arange(n), owned.sizes)
         arrays = {"overall": group_moments(scores, owner, n, least=1).transpose(1, 0, 2)}
         if self.labels:
-            labels = np.zeros(0, int)
-            if n:
-                labels = np.concatenate([rows.data.y[owned[int(c)]] for c in rows.clients])
+            labels = rows.data.y[owned.rows]
             by_class = group_moments(scores, owner * C + labels, n * C)
             arrays["by_class"] = by_class.reshape(2, n, C, scores.shape[1]).transpose(1, 0, 2, 3)
         yield rows.every, arrays

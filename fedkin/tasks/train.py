@@ -26,7 +26,7 @@ from fedkin.core.training import LocalTraining
 from fedkin.core.world import World
 from fedkin.tasks.evaluate import Scores
 
-_MAX_LOSS = 1e30  # a larger loss cannot be true
+MAX_LOSS = 1e30  # a larger loss cannot be true
 
 
 @dataclass(frozen=True)
@@ -143,11 +143,7 @@ class Train(Task):
             raise ModelError(f"model {model!r} {reason}")
 
     def check_reply(self, arrays: Mapping[str, np.ndarray]) -> None:
-        index = arrays["model_index"]
-        if index.size and index.max() >= len(self.models):
-            raise TaskError(
-                f"task {self.name}: model_index is outside 0..{len(self.models) - 1}: {index.max()}"
-            )
+        check_model_index(self, arrays["model_index"], len(self.models))
 
     def check_sums(self, arrays: Mapping[str, np.ndarray], counted: Sequence[int]) -> None:
         if "test_sums" not in arrays:
@@ -234,6 +230,26 @@ class TrainingReply:
     before_training: Scores | None = None
 
     @classmethod
+    def of_rows(cls, reply: Reply, model_index: Int[np.ndarray, "n"]) -> TrainingReply:
+        """The result of a task whose reply has an update and losses for each row, such as
+        ``Personal``.
+
+        Args:
+            reply: the reply.
+            model_index: model that each row trained.
+        """
+        return cls(
+            update=reply.update,
+            model_index=np.asarray(model_index, np.int64),
+            examples=reply.examples,
+            loss=reply.loss,
+            first_loss=reply.first_loss,
+            arrived=reply.arrived,
+            nonfinite=reply.nonfinite,
+            weight=reply.weight,
+        )
+
+    @classmethod
     def of_means(cls, reply: Reply, model_index: Int[np.ndarray, "n"]) -> TrainingReply:
         """The result of a task that asks for means by model, such as ``TrainSpans``.
 
@@ -303,19 +319,19 @@ def train(
     return training_reply(task, world.run(task, clients, stream))
 
 
-def shortened(count: int, done: Int[np.ndarray, "r"], work: LocalTraining) -> Int[np.ndarray, "r"]:
-    """The number of epochs (or steps) that each row (a client) completes in a second training of a
-    task.
-
-    A client that runs out of time completes the same share of both trainings.
+def check_model_index(task: Task, index: Int[np.ndarray, "..."], models: int) -> None:
+    """Check that a reply names only models that were sent.
 
     Args:
-        count: epochs or steps of the second training.
-        done: epochs or steps of the task's ``work`` that each row completes.
-        work: settings of the first training, with the requested epochs or steps.
+        task: the task, for the error message.
+        index: the model that the client says it has trained.
+        models: number of models that were sent.
+
+    Raises:
+        TaskError: a number is too high.
     """
-    asked = np.broadcast_to(work.epochs if work.steps is None else work.steps, len(done))
-    return np.where(done >= asked, count, np.maximum(1, count * done // asked))
+    if index.size and index.max() >= models:
+        raise TaskError(f"task {task.name}: model_index is outside 0..{models - 1}: {index.max()}")
 
 
 def and_padding(models: Float[np.ndarray, "r P"]) -> Float[np.ndarray, "R P"]:
@@ -329,7 +345,7 @@ def and_padding(models: Float[np.ndarray, "r P"]) -> Float[np.ndarray, "R P"]:
 def _schema(reduce: bool, gradient: bool, test: bool) -> Schema:
     """The schema of a reply to ``Train``, made once for each combination of options and cached."""
     over = "model" if reduce else "row"
-    loss = Array(low=-_MAX_LOSS, high=_MAX_LOSS, missing=0.0, over=over, counted=False)
+    loss = Array(low=-MAX_LOSS, high=MAX_LOSS, missing=0.0, over=over, counted=False)
     arrays = {
         "update": floats("p", np.float32, missing=0.0, over=over, norm_checked=True),
         "loss": loss,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,18 @@ SHORTENED_FIGURE_1 = {"400 rounds of a convolutional network (a recipe for 40)":
 SHORTENED_FIGURE_2 = {
     "200 rounds of convolutional networks (recipes for 12, 40 and 100)": PRINTED_COMBINED
 }
+
+
+def finds_true_clusters(labels: Sequence[int], clusters: int) -> bool:
+    """Whether a clustering is the true one, whatever its labels; noise is a mistake.
+
+    Args:
+        labels: of all clients; -1 is noise.
+        clusters: the true number: neighbouring clients share a cluster.
+    """
+    truth = [client * clusters // len(labels) for client in range(len(labels))]
+    pairs = set(zip(labels, truth, strict=True))
+    return -1 not in labels and len(pairs) == len(set(labels)) == clusters
 
 
 def first_run(results: Results, table: str, row: str, column: str) -> Run | None:

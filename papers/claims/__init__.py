@@ -11,7 +11,6 @@ from papers.claims.table import (
     keys,
     markdown_tables,
     of_table,
-    rules,
 )
 
 __all__ = [
@@ -25,5 +24,4 @@ __all__ = [
     "markdown_tables",
     "of_table",
     "request",
-    "rules",
 ]

@@ -3,10 +3,9 @@ rounds, and our recipes 12 to 100, so those runs are no evidence."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from statistics import mean
 
-from papers.athena.numbers import saved_bytes
+from papers.athena.numbers import finds_true_clusters, saved_bytes
 from papers.athena.published import ECONOMY_PUBLISHED, FOUND_PUBLISHED, GAIN_OF_BEST_CLUSTERS
 from papers.athena.recipes import (
     ATHENA,
@@ -27,30 +26,16 @@ from papers.claims.samples import (
     BySeed,
     Sample,
     difference,
-    figures_by_seed,
     lowest,
     sample_of,
 )
 from papers.recipe import Setting
-from papers.reproduction_marks import Results
+from papers.reproduction_marks import Results, figures_by_seed
 
 PAPER = "ATHENA-FL"
 TABLE = "eps"
 EPOCHS = "10"  # local epochs of the clustering round (SBRC 2022)
 SETTINGS = {split: CLUSTERINGS[split, "mobilenet_v2"] for split in SPLITS}
-CLIENTS = 10
-
-
-def finds_true_clusters(labels: Sequence[int], clusters: int) -> bool:
-    """Whether a clustering is the true one, whatever its labels; noise is a mistake.
-
-    Args:
-        labels: of ten clients; -1 is noise.
-        clusters: the true number: neighbouring clients share a cluster.
-    """
-    truth = [client * clusters // CLIENTS for client in range(CLIENTS)]
-    pairs = set(zip(labels, truth, strict=True))
-    return -1 not in labels and len(pairs) == len(set(labels)) == clusters
 
 
 def splits_found(results: Results, algorithm: str) -> Sample:

@@ -92,12 +92,6 @@ class Claim:
     shown: tuple[Part, ...] = ()
 
     @property
-    def rule(self) -> str:
-        """The rule of the verdict, in a sentence."""
-        rules = dict.fromkeys(part.rule.words for part in self.parts)
-        return f"Reproduced if {self.whole.words} {'; or '.join(rules)}."
-
-    @property
     def short_rule(self) -> str:
         """The names of the rules of its parts."""
         return ", ".join(dict.fromkeys(part.rule.name for part in self.parts))
@@ -154,7 +148,8 @@ class Judgement:
 
     @property
     def command(self) -> str:
-        """The command that makes the runs behind the evidence again, by rows and columns."""
+        """The command that prints the runs behind the evidence, by rows and columns, after making
+        missing ones. With ``--out`` and a new folder it makes all of them again."""
         return _command(self.claim.source, evidence_jobs(self.claim, self.verdicts))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from papers.claims.claim import SKIPPED, Claim, Part, reason_against, short_name
 from papers.claims.rules import ABOVE, BELOW, MOST, Rule, at_least, gain
-from papers.claims.samples import Sample, best_gap, difference, figures_by_seed, sample_of
+from papers.claims.samples import Sample, best_gap, difference, sample_of
 from papers.fedgroup.figure_recipes import FIGURE_5
 from papers.fedgroup.page import CELLS_III
 from papers.fedgroup.recipes import (
@@ -20,7 +20,7 @@ from papers.fedgroup.recipes import (
 )
 from papers.fedgroup.sent140_recipes import TWEETS
 from papers.recipe import Cell, Setting
-from papers.reproduction_marks import Results
+from papers.reproduction_marks import Results, figures_by_seed
 
 PAPER = "FedGroup"
 BASELINES = ("FedAvg", "FedProx")

@@ -9,7 +9,6 @@ from papers.claims.samples import (
     Sample,
     best_gap,
     difference,
-    figures_by_seed,
     sample_of,
 )
 from papers.flexcfl import cnn_recipes
@@ -25,7 +24,7 @@ from papers.flexcfl.recipes import (
     SYNTHETIC,
 )
 from papers.recipe import Setting
-from papers.reproduction_marks import Results
+from papers.reproduction_marks import Results, figures_by_seed
 
 PAPER = "FlexCFL"
 PRINTED = {

@@ -10,12 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from fedkin.analysis.statistics import LEAST_SEEDS
 from papers.claims.samples import Sample
-from papers.reproduction_marks import MARGIN
+from papers.reproduction_marks import MARGIN, RATIO_MARGIN
 
 QUARTER = 0.25  # of a printed gain, within which ours counts as equal
-RATIO_MARGIN = 0.02  # of a printed ratio
 
 
 class Verdict(StrEnum):
@@ -38,13 +36,13 @@ class Rule:
     decide: Callable[[Sample], Verdict]
 
     def verdict(self, sample: Sample) -> Verdict:
-        """The verdict on a part; without values it was not attempted. From one or two values it is
-        at most "partly"."""
+        """The verdict on a part; without values it was not attempted. From one or two values, or
+        from values that are not independent, it is at most "partly"."""
         if not sample.values:
             return Verdict.NOT_ATTEMPTED
         decided = self.decide(sample)
-        few = len(sample.values) < LEAST_SEEDS
-        return Verdict.PARTLY if few and decided == Verdict.REPRODUCED else decided
+        is_whole = sample.has_interval or decided != Verdict.REPRODUCED
+        return decided if is_whole else Verdict.PARTLY
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean, stdev
-from typing import Any
 
 import numpy as np
 
 from fedkin.analysis.statistics import LEAST_SEEDS, interval
 from papers.recipe import Setting
-from papers.reproduction_marks import Results
+from papers.reproduction_marks import Results, figures_by_seed
 
 PERCENT = 100
 BySeed = Mapping[int, float]
@@ -19,18 +18,21 @@ BySeed = Mapping[int, float]
 
 @dataclass(frozen=True)
 class Sample:
-    """Independent values of one measurement.
+    """Values of one measurement.
 
     Attributes:
         values: one a draw of the data, the mean over its seeds; where all seeds share one draw, one
             a seed. Seeds of one draw are no independent samples of the data.
         seeds: number of seeds behind the values.
         draws: number of draws of the data behind the values.
+        independent: False where the values share more than the data: then their mean has no
+            interval.
     """
 
     values: tuple[float, ...] = ()
     seeds: int = 0
     draws: int = 0
+    independent: bool = True
 
     @property
     def mean(self) -> float:
@@ -44,36 +46,16 @@ class Sample:
 
     @property
     def has_interval(self) -> bool:
-        """Whether there are enough values for an interval of the mean."""
-        return len(self.values) >= LEAST_SEEDS
+        """Whether there are enough independent values for an interval of the mean."""
+        return self.independent and len(self.values) >= LEAST_SEEDS
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The 95% interval of the mean (Student's t); the mean twice where values are too few."""
+        """The 95% interval of the mean (Student's t); the mean twice where it has none."""
         if not self.has_interval:
             return self.mean, self.mean
         band = interval(np.array(self.values)[:, None])
         return float(band.low[0]), float(band.high[0])
-
-
-def figures_by_seed(
-    results: Results, table: str, row: str, column: str, figure: str
-) -> dict[int, Any]:
-    """A figure of each seed of a cell.
-
-    Args:
-        results: stored runs.
-        table: of the cell.
-        row: of the cell.
-        column: of the cell.
-        figure: the key in a run; runs without it, or without a value, are left out.
-    """
-    return {
-        line["seed"]: line[figure]
-        for line in results
-        if (line.get("table"), line.get("row"), line.get("column")) == (table, row, column)
-        and line.get(figure) is not None
-    }
 
 
 def difference(ours: BySeed, theirs: BySeed, factor: float = 1.0) -> BySeed:

@@ -42,14 +42,15 @@ the last round. Rules of a part:
 * *within 2%*, *4 to 15*, *at least*: the mean is. All thresholds are ours.
 * *all splits*, *fewer*: DBSCAN finds all three splits, OPTICS fewer.
 
-One or two values are at most partly. A claim is **reproduced** if all its parts are (IV-B, “most”:
-more than half), also the untested ones. It is **not** if more than half of the tested parts are
-not. It is **partly** if as many parts are at least partly as are not, and at most half are
-undecided. Else it is **undecided**. *Not attempted*: no run of the paper's size.
+One or two values are at most partly. So are seeds that share cohorts, (0,0) and (0.25,0.25) of
+FedSim, which have no interval. A claim is **reproduced** if all its parts are (IV-B, “most”: more
+than half), also the untested ones. It is **not** if more than half of the tested parts are not. It
+is **partly** if as many parts are at least partly as are not, and at most half are undecided. Else
+it is **undecided**. *Not attempted*: no run of the paper's size.
 
 We chose the claims: results in abstracts, contributions and conclusions, and sentences on tables
-and figures. [papers/claims.csv]({csv}) has a row a part, with its mean, SD, seeds, draws, rule and
-the full command. Core-minutes are those of the row's runs."""
+and figures. [papers/claims.csv]({csv}) has a row a part, with the full command. Core-minutes are
+those of the row's runs."""
 HEAD = ("key", "claim (section)", "ours (printed)", "rule", "verdict", "core-minutes")
 BREAK = "<br>"
 MOST_NAMED = 5  # parts of a claim that are named, if none of them was run
@@ -128,11 +129,6 @@ def markdown_tables(results: Mapping[str, Results]) -> str:
         f"### {paper}\n\n{markdown(list(HEAD), [row(key, judged) for key, judged in pairs])}"
         for paper, pairs in of_papers
     )
-
-
-def rules() -> str:
-    """The rule of each claim, as a Markdown list."""
-    return "\n".join(f"* {key}: {_words(claim)}: {claim.rule}" for key, claim in keys().items())
 
 
 def row(key: str, judgement: Judgement) -> list[str]:

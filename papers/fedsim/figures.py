@@ -12,7 +12,7 @@ from fedkin.analysis.statistics import LEAST_SEEDS
 from fedkin.core.randomness import Stream
 from papers.fedsim import authors_curves, similarity_recipes
 from papers.fedsim.network_recipes import FIGURE_6, TABLE
-from papers.fedsim.numbers import paired_curves, sample_of
+from papers.fedsim.numbers import indices, paired_curves, unit_of
 from papers.fedsim.paired_comparison import compare
 from papers.fedsim.recipes import (
     ALPHAS,
@@ -27,6 +27,7 @@ from papers.fedsim.recipes import (
     PLANE_CLUSTERS,
     SYNTHETIC,
     THREE,
+    shares_cohorts,
 )
 from papers.recipe import Setting
 from papers.reproduction_marks import Results, values_of
@@ -75,7 +76,12 @@ def _curves(results: Results, settings: Sequence[Setting], columns: int, table: 
     available = {setting: of_row for setting, of_row in curves.items() if of_row}
     figure, panels = _panels(-(-len(available) // columns) or 1, columns)
     for axes, (setting, of_row) in zip(panels, available.items(), strict=False):
-        accuracies(axes, of_row, setting.row, sample=sample_of(setting))
+        shown, sample = of_row, unit_of(setting)
+        if shares_cohorts(setting):  # the mean alone
+            seeds = len(next(iter(of_row.values())))
+            sample = f"mean of {seeds} seeds that share cohorts; no band"
+            shown = {name: curve.mean(axis=0, keepdims=True) for name, curve in of_row.items()}
+        accuracies(axes, shown, setting.row, sample=sample)
         _authors_curves(axes, setting.row, list(of_row))
     for axes in panels[len(available) :]:
         axes.set_visible(False)
@@ -148,7 +154,7 @@ def _random(results: Results) -> Any:
         }
         axes.set_visible(bool(shown))
         if shown:
-            accuracies(axes, shown, setting.row, sample=sample_of(setting))
+            accuracies(axes, shown, setting.row, sample=unit_of(setting))
     return figure
 
 
@@ -185,9 +191,7 @@ def _plane(results: Results) -> Any:
 def _components_and_pni(results: Results) -> Any:
     """Figure 8: variance of the gradients by number of components. Figure 10: PNI of
     Synthetic(alpha, beta)."""
-    from matplotlib.ticker import AutoLocator
-
-    from fedkin.reporting.style import COLOURS, DASHES, FADED, label_ends, prepare
+    from fedkin.reporting.style import COLOURS, DASHES, FADED, prepare
 
     figure, (left, right) = _panels(1, 2)
     prepare(
@@ -217,38 +221,30 @@ def _components_and_pni(results: Results) -> Any:
     left.set_xlabel("components")
     if left.get_legend_handles_labels()[0]:
         left.legend(loc="lower right", frameon=False, fontsize=8.5)
-    draws = len(
-        values_of(
-            results=results,
-            table="Fig. 10",
-            row=f"beta {BETAS[0]:g}",
-            column=f"{ALPHAS[0]:g}",
-            figure="pni",
-        )
-    )
+    _draw_indices(right, results)
+    return figure
+
+
+def _draw_indices(axes: Any, results: Results) -> None:
+    """Figure 10: PNI of Synthetic(alpha, beta), over the seeds that all cells have."""
+    from matplotlib.ticker import AutoLocator
+
+    from fedkin.reporting.style import COLOURS, DASHES, label_ends, prepare
+
+    values = indices(results, ALPHAS)
+    draws = len(values[ALPHAS[0], BETAS[0]])
     note = f"30 clients; mean of {draws} draws, each with its own model; band: its 95% interval"
-    prepare(right, "Non-IID index of Synthetic(alpha, beta)", note)
+    prepare(axes, "Non-IID index of Synthetic(alpha, beta)", note)
     ends = []
     for beta, colour, dash in zip(BETAS, COLOURS, DASHES, strict=False):
-        draws_by_alpha = [
-            values_of(
-                results=results,
-                table="Fig. 10",
-                row=f"beta {beta:g}",
-                column=f"{alpha:g}",
-                figure="pni",
-            )
-            for alpha in ALPHAS
-        ]
-        if all(len(values) >= LEAST_SEEDS for values in draws_by_alpha):
-            means = np.array([np.mean(values) for values in draws_by_alpha])
-            error = np.array(
-                [1.96 * np.std(values, ddof=1) / np.sqrt(len(values)) for values in draws_by_alpha]
-            )
-            right.plot(ALPHAS, means, color=colour, ls=dash, lw=1.8)
-            ends.append((float(means[-1]), f"beta {beta:g}", colour))
-            right.fill_between(ALPHAS, means - error, means + error, color=colour, alpha=0.18, lw=0)
-    right.set_xlabel("alpha")
-    label_ends(right, ends, "{:.2f}".format)
-    right.xaxis.set_major_locator(AutoLocator())
-    return figure
+        if draws < LEAST_SEEDS:
+            continue
+        of_beta = np.array([values[alpha, beta] for alpha in ALPHAS])
+        means = of_beta.mean(axis=1)
+        error = 1.96 * of_beta.std(axis=1, ddof=1) / np.sqrt(draws)
+        axes.plot(ALPHAS, means, color=colour, ls=dash, lw=1.8)
+        ends.append((float(means[-1]), f"beta {beta:g}", colour))
+        axes.fill_between(ALPHAS, means - error, means + error, color=colour, alpha=0.18, lw=0)
+    axes.set_xlabel("alpha")
+    label_ends(axes, ends, "{:.2f}".format)
+    axes.xaxis.set_major_locator(AutoLocator())

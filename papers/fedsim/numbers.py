@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from statistics import mean
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from papers.reproduction_marks import (
     Results,
     average,
     compare_number,
+    figures_by_seed,
     mark_of_statement,
     values_of,
 )
@@ -87,7 +89,7 @@ def paired_curves(
     }
 
 
-def sample_of(setting: Setting) -> str:
+def unit_of(setting: Setting) -> str:
     """The unit that ``paired_curves`` counts."""
     return "seed" if len(setting.draws) == 1 else "draw"
 
@@ -160,18 +162,6 @@ def _seeds(results: Results, setting: Setting, method: str = FEDSIM) -> list[int
     return sorted(set.intersection(*by_column))
 
 
-def counted(results: Results, setting: Setting) -> str:
-    """The number of seeds, the recipe's number if it is larger, and the number of draws."""
-    seeds = _seeds(results, setting)
-    text = (
-        str(len(seeds))
-        if len(seeds) >= len(setting.seeds)
-        else f"{len(seeds)} of {len(setting.seeds)}"
-    )
-    draws = len({setting.draw(seed) for seed in seeds})
-    return f"{text} on {draws} draws" if len(setting.draws) > 1 else text
-
-
 def components(results: Results) -> list[ComparedNumber]:
     """Figure 8: the number of principal components that keep 95% of the gradients' variance (paper:
     4 to 15)."""
@@ -184,9 +174,9 @@ def components(results: Results) -> list[ComparedNumber]:
             column=cell.column,
             figure="explained",
         )
-        mean = average([component_count(np.array(share, np.float64), 0.95) for share in shares])
-        mark = mark_of_statement(None if mean is None else LEAST <= mean <= MOST)
-        ours = "" if mean is None else f"{mean:.1f}"
+        count = average([component_count(np.array(share, np.float64), 0.95) for share in shares])
+        mark = mark_of_statement(None if count is None else LEAST <= count <= MOST)
+        ours = "" if count is None else f"{count:.1f}"
         number = ComparedNumber(
             row=cell.setting.row,
             column="FedSim",
@@ -202,39 +192,50 @@ def components(results: Results) -> list[ComparedNumber]:
     return numbers
 
 
+def indices(results: Results, alphas: Sequence[float]) -> dict[tuple[float, float], list[float]]:
+    """PNI of Synthetic(alpha, beta), over the seeds that all these cells have.
+
+    Args:
+        results: stored runs.
+        alphas: of the cells, each with every beta.
+
+    Returns:
+        The values of each pair (alpha, beta), in the order of the seeds.
+    """
+    by_seed = {
+        (alpha, beta): figures_by_seed(
+            results=results,
+            table="Fig. 10",
+            row=f"beta {beta:g}",
+            column=f"{alpha:g}",
+            figure="pni",
+        )
+        for alpha in alphas
+        for beta in BETAS
+    }
+    shared = sorted(set.intersection(*map(set, by_seed.values())))
+    return {pair: [of_cell[seed] for seed in shared] for pair, of_cell in by_seed.items()}
+
+
 def heterogeneity(results: Results) -> list[ComparedNumber]:
-    """Figure 10: with every alpha, the index grows with beta."""
+    """Figure 10: with every alpha, the index grows with beta. Only seeds that all betas have
+    count."""
     numbers = []
     for alpha in ALPHAS:
-        draws = [
-            values_of(
-                results=results,
-                table="Fig. 10",
-                row=f"beta {beta:g}",
-                column=f"{alpha:g}",
-                figure="pni",
-            )
-            for beta in BETAS
-        ]
-        means = [average(pni) for pni in draws]
-        available = [mean for mean in means if mean is not None]
-        mark = (
-            mark_of_statement(available == sorted(set(available)))
-            if len(available) == len(BETAS)
-            else Mark.NOT_RUN
-        )
-        ours = ", ".join(f"{mean:.3f}" for mean in available)
-        row = f"alpha {alpha:g}"
+        values = list(indices(results, [alpha]).values())
+        seeds = len(values[0])
+        means = [mean(pni) for pni in values] if seeds else []
+        mark = mark_of_statement(means == sorted(set(means))) if seeds else Mark.NOT_RUN
         numbers.append(
             ComparedNumber(
-                row=row,
+                row=f"alpha {alpha:g}",
                 column="beta 0, 0.5, 1",
                 published="grows",
-                ours=ours,
+                ours=", ".join(f"{pni:.3f}" for pni in means),
                 difference=None,
                 mark=mark,
                 unit="PNI",
-                seeds=min(map(len, draws)),
+                seeds=seeds,
             )
         )
     return numbers

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 import numpy as np
 from jaxtyping import Float
 
+from fedkin.analysis.statistics import LEAST_SEEDS, interval
 from fedkin.core.randomness import Stream
-from papers.fedsim import network_recipes, round_times
-from papers.fedsim.numbers import BASELINES, improvements, paired_curves, sample_of
+from papers.fedsim import round_times
+from papers.fedsim.numbers import BASELINES, improvements, paired_curves, unit_of
 from papers.fedsim.paired_comparison import TOO_FEW, compare
-from papers.fedsim.paired_tests import bootstrap
 from papers.fedsim.recipes import (
     OF_AUTHORS,
     SIGNIFICANT_PUBLISHED,
@@ -20,13 +20,13 @@ from papers.fedsim.recipes import (
     TABLE_7,
     THREE,
     UNMATCHED,
+    shares_cohorts,
 )
 from papers.recipe import Setting
 from papers.reproduction_marks import ComparedNumber, Results
 from papers.tables_markdown import markdown
 
 ROUND_ROBIN = "FedSim, round robin"
-GLOVE_ROW = network_recipes.GOODREADS_RNN
 SEVEN = {
     **{setting: TABLE_7[name] for name, setting in OF_AUTHORS.items()},
     **{SYNTHETIC[name]: published for name, published in TABLE_7.items()},
@@ -34,15 +34,17 @@ SEVEN = {
 SEVEN_UNMATCHED = {UNMATCHED[name]: published for name, published in TABLE_7.items()}
 
 
-def spread(points: Float[np.ndarray, "S"]) -> str:
-    """The mean over the seeds, and its interval where there are enough of them."""
-    low, high = _interval(points)
-    return f"{points.mean():+.2f}" + ("" if np.isnan(low) else f" ({low:.2f} to {high:.2f})")
+def spread(points: Float[np.ndarray, "S"], independent: bool = True) -> str:
+    """The mean, and its 95% interval (Student's t) where there are enough independent values.
 
-
-def _interval(points: Float[np.ndarray, "S"]) -> tuple[float, float]:
-    """The bootstrap interval of the mean; NaN where the seeds are too few."""
-    return bootstrap(points, Stream(0, purpose="results/bootstrap").rng())
+    Args:
+        points: one value a draw, or a seed.
+        independent: whether the values are.
+    """
+    if not independent or len(points) < LEAST_SEEDS:
+        return f"{points.mean():+.2f}"
+    band = interval(points[:, None])
+    return f"{points.mean():+.2f} ({band.low[0]:.2f} to {band.high[0]:.2f})"
 
 
 def significance(results: Results) -> str:
@@ -75,12 +77,12 @@ def variants(results: Results) -> str:
         dealt = both.get(ROUND_ROBIN)
         if similarity is None or dealt is None:
             continue
-        cells = [spread(points) for points in (similarity, dealt)]
+        independent = not shares_cohorts(setting)
+        of_all = (similarity, dealt, similarity - dealt)
+        cells = [spread(points, independent) for points in of_all]
         gain = min(similarity.mean(), dealt.mean()) > 0
         share = f"{dealt.mean() / similarity.mean():.0%}" if gain else "-"
-        lines.append(
-            [setting.row, *cells, spread(similarity - dealt), share, _samples(dealt, setting)]
-        )
+        lines.append([setting.row, *cells, share, _samples(dealt, setting)])
     head = [
         "",
         "by similarity",
@@ -93,7 +95,7 @@ def variants(results: Results) -> str:
 
 
 def _samples(points: Float[np.ndarray, "S"], setting: Setting) -> str:
-    return f"{len(points)} {sample_of(setting)}{'s' if len(points) > 1 else ''}"
+    return f"{len(points)} {unit_of(setting)}{'s' if len(points) > 1 else ''}"
 
 
 def _points_over_fedavg(

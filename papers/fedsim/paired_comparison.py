@@ -9,12 +9,10 @@ percentage points.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import pandas as pd
 from jaxtyping import Bool, Float, Int
 
 from fedkin.analysis.statistics import DECIMALS, LEVEL, holm, require_seed
@@ -25,20 +23,6 @@ BETTER = "better"
 WORSE = "worse"
 NO_DIFFERENCE = "not significant"
 TOO_FEW = "too few seeds"
-_COLUMNS = (
-    *(
-        "method",
-        "against",
-        "seeds",
-        "rounds",
-        "improvement",
-        "improvement_deviation",
-        "difference",
-        "low",
-        "high",
-    ),
-    *("p_t", "p_wilcoxon", "share_significant", "from_round", "verdict"),
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,14 +150,6 @@ def compare(
     return comparisons
 
 
-def table(comparisons: Iterable[PairedComparison]) -> pd.DataFrame:
-    """One row per comparison, without its curves, in percentage points; None where unknown."""
-    rows = list(comparisons)
-    return pd.DataFrame(
-        {name: _column([getattr(each, name) for each in rows]) for name in _COLUMNS}
-    )
-
-
 def _scored(curves: Mapping[str, Float[np.ndarray, "_ _"]], method: str) -> Int[np.ndarray, "R"]:
     """The rounds in which every curve has a number."""
     if not curves:
@@ -221,9 +197,3 @@ def verdict(better: float, worse: float) -> str:
     if better < LEVEL:
         return BETTER
     return WORSE if worse < LEVEL else NO_DIFFERENCE
-
-
-def _column(cells: list[Any]) -> pd.Series:
-    """Rows as objects: NaN becomes None, and rounds stay integers in a column that has None."""
-    values = [None if isinstance(cell, float) and math.isnan(cell) else cell for cell in cells]
-    return pd.Series(values, dtype=object if None in values or not values else None)

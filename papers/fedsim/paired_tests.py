@@ -1,5 +1,5 @@
-"""The tests by which FedSim's paper compares: one-tailed, paired by seed; its way of printing; a
-bootstrap over seeds.
+"""The tests by which FedSim's paper compares: one-tailed, paired by seed; and a bootstrap over
+seeds.
 
 fedkin itself compares methods by one two-sided test (``fedkin.analysis.statistics.paired_p``).
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from decimal import ROUND_DOWN, Decimal
 from typing import Literal
 
 import numpy as np
@@ -46,15 +45,6 @@ def paired_p(
     if len(difference) < LEAST_SEEDS:
         return np.full(difference.shape[1:], np.nan)
     return np.asarray(np.apply_along_axis({"t": _t, "wilcoxon": _wilcoxon}[test], 0, difference))
-
-
-def as_printed(value: float | int, digits: int = 2) -> str:
-    """A number as FedSim's tables print it: truncated, not rounded (11.999 is 11.99)."""
-    if not math.isfinite(value):
-        return str(value)
-    # A sum that ought to be 2.30 may be a hair less.
-    exact = Decimal(repr(round(float(value), DECIMALS - 2)))
-    return str(exact.quantize(Decimal(1).scaleb(-digits), ROUND_DOWN) + 0)
 
 
 def bootstrap(

@@ -8,7 +8,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from papers.flexcfl import recipes
-from papers.flexcfl.recipes import NO_SHIFT, PUBLISHED_III, SHIFTED, SHIFTS, revision, selection
+from papers.flexcfl.recipes import (
+    NO_SHIFT,
+    PUBLISHED_III,
+    SHIFTED,
+    SHIFTS,
+    revision,
+    selection,
+    shifted,
+)
 from papers.recipe import Cell, Setting
 
 ROUNDS = 300
@@ -59,11 +67,25 @@ PUBLISHED_IV: Mapping[Setting, Mapping[str, Shifts]] = {
     },
 }
 
+# Cells whose first run is more than 1.5 points from the printed number: they have two more seeds.
+INCREMENTAL = f"{MNIST.row}: incremental"
+MORE_SEEDS = {
+    (MNIST.row, "FeSEM"),
+    (MNIST.row, "RCC"),
+    (INCREMENTAL, "IFCA"),
+    (INCREMENTAL, "FeSEM"),
+}
+
+
+def _seeded(setting: Setting, column: str) -> Setting:
+    """The setting with the seeds of a cell."""
+    return replace(setting, seeds=(0, 1, 2)) if (setting.row, column) in MORE_SEEDS else setting
+
 
 TABLE_III = [
     Cell(
         table="III",
-        setting=setting,
+        setting=_seeded(setting, column),
         column=column,
         method=method,
         published=value,
@@ -75,7 +97,7 @@ TABLE_III = [
 TABLE_IV = [
     Cell(
         table="IV",
-        setting=replace(setting, row=f"{setting.row}: {kind}", shift=SHIFTS[kind]),
+        setting=_seeded(shifted(setting, kind), column),
         column=column,
         method=SHIFTED[column],
         published=value,

@@ -7,14 +7,15 @@ from typing import NamedTuple
 
 from papers.flexcfl.recipes import COUNTED, FIGURE_6, GAIN_OF_IFCA_MIG, MNIST, MORE_6, PRINTED_6
 from papers.reproduction_marks import (
+    RATIO_MARGIN,
     ComparedNumber,
     Results,
     average,
     compare_number,
+    figures_by_seed,
     values_of,
 )
 
-MARGIN = 0.02  # of the ratio
 # Methods that place a client by its first update, which it trains from the initial model.
 FROM_FIRST_UPDATES = ("FlexCFL", "FlexCFL, eta_g 5")
 
@@ -55,9 +56,12 @@ def gain_of_ifca_mig(results: Results) -> ComparedNumber:
     """The accuracy that IFCA-MIG gains over FedAvg for its bytes. The text prints the gain, and no
     table has IFCA-MIG's accuracy."""
     row = f"{MNIST.row}: swap all"
-    best = {column: _best_by_seed(results, row, column) for column in ("IFCA-MIG", "FedAvg")}
-    seeds = sorted(best["IFCA-MIG"].keys() & best["FedAvg"].keys())
-    gains = [100 * (best["IFCA-MIG"][seed] - best["FedAvg"][seed]) for seed in seeds]
+    ours, base = (
+        figures_by_seed(results=results, table="IV", row=row, column=column, figure="best")
+        for column in ("IFCA-MIG", "FedAvg")
+    )
+    seeds = sorted(ours.keys() & base.keys())
+    gains = [100 * (ours[seed] - base[seed]) for seed in seeds]
     return compare_number(
         row,
         "IFCA-MIG, over FedAvg",
@@ -69,17 +73,10 @@ def gain_of_ifca_mig(results: Results) -> ComparedNumber:
     )
 
 
-def _best_by_seed(results: Results, row: str, column: str) -> dict[int, float]:
-    """The best accuracy of a complete round in Table IV, by seed."""
-    place = {"results": results, "table": "IV", "row": row, "column": column}
-    seeds, best = (values_of(**place, figure=figure) for figure in ("seed", "best"))
-    return {seed: value for seed, value in zip(seeds, best, strict=True) if value is not None}
-
-
 def _times(
     row: str, column: str, printed: float | None, ours: float | None, seeds: int
 ) -> ComparedNumber:
-    margin = MARGIN * (printed or 0)
+    margin = RATIO_MARGIN * (printed or 0)
     return compare_number(row, column, printed, ours, margin=margin, unit="times", seeds=seeds)
 
 

@@ -13,7 +13,7 @@ from papers.flexcfl.communication import bytes_of, gain_of_ifca_mig, relative_by
 from papers.flexcfl.recipes import COUNTED, FIGURE_6, SHIFTS, TABLE_III, TABLE_IV
 from papers.number_table import number_table
 from papers.recipe import Cell
-from papers.reproduction_marks import ComparedNumber, Results, figures_of, values_of
+from papers.reproduction_marks import ComparedNumber, Results, figures_by_seed, values_of
 from papers.tables_markdown import markdown
 
 CELLS_III = [*TABLE_III, *cnn_recipes.TABLE_III]
@@ -100,17 +100,12 @@ def _pairs(results: Results, tested: Cell) -> list[tuple[float, float]]:
     """The best accuracy of each seed without and with a hypothesis, in percent, of the seeds that
     both have."""
     main = hypothesis_recipes.MAIN[tested.setting.row, tested.variant_of]
-    without = _best_of_seeds(results, main)
-    under = _best_of_seeds(results, tested)
-    return [(without[seed], under[seed]) for seed in sorted(without.keys() & under.keys())]
-
-
-def _best_of_seeds(results: Results, cell: Cell) -> dict[int, float]:
-    """The best accuracy of each seed of a cell, in percent; a run without a complete round has
-    none."""
-    seeds = figures_of(results, cell, "seed")
-    best = figures_of(results, cell, "best")
-    return {seed: 100 * value for seed, value in zip(seeds, best, strict=True) if value is not None}
+    without, under = (
+        figures_by_seed(results, cell.table, cell.setting.row, cell.column, figure="best")
+        for cell in (main, tested)
+    )
+    shared = sorted(without.keys() & under.keys())
+    return [(100 * without[seed], 100 * under[seed]) for seed in shared]
 
 
 def change(printed: float, pairs: Sequence[tuple[float, float]]) -> str:

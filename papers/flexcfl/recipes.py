@@ -310,14 +310,15 @@ TABLE_III += [
 ]
 
 
-def _shifted(setting: Setting, kind: str) -> Setting:
+def shifted(setting: Setting, kind: str) -> Setting:
+    """A row of Table III under a shift of Table IV."""
     return replace(setting, row=f"{setting.row}: {kind}", shift=SHIFTS[kind])
 
 
 TABLE_IV = [
     Cell(
         table="IV",
-        setting=_shifted(setting, kind),
+        setting=shifted(setting, kind),
         column=column,
         method=method,
         published=value,
@@ -335,7 +336,7 @@ TABLE_IV = [
 TABLE_IV += [
     _variant(
         table="IV",
-        setting=_shifted(setting, kind),
+        setting=shifted(setting, kind),
         column=column,
         published=values[1 if VARIANTS[column][0] == "IFCA" else 2][index],
         kind=kind,
@@ -365,18 +366,6 @@ TABLE_IV += [
     for setting in (MNIST, FEMNIST, FEMNIST_FIVE, SYNTHETIC)
     for column, values in zip(SHIFTED, PUBLISHED_IV[setting], strict=True)
 ]
-
-READINGS_IV = {  # FEMNIST's rows of five labels are none: the file has three
-    f"{row}: incremental": (f"{row}: {AS_WRITTEN}",)
-    for row in (MNIST.row, FEMNIST.row, SYNTHETIC.row)
-}
-
-# The authors' code at the paper's commit, with five patches for today's libraries, on another MNIST
-# partition of the same recipe, from one seed: best accuracy of a complete round, in round 72; then
-# it fell to 89.0.
-AUTHORS_CODE_IV = {
-    (f"{MNIST.row}: swap all", "FlexCFL"): (92.12, "in 124 of the paper's 300 rounds, one seed")
-}
 
 # Table I: FedAvg on MNIST-MCLR; classes per client -> discrepancy mean and variance, best and
 # median accuracy, rounds to 85%.

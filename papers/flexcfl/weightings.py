@@ -8,7 +8,6 @@ cluster and no other (morningD/FlexCFL at 924be14, 8f3da94 and ecdf300).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import product
 from statistics import mean
 
 from papers.accuracy_numbers import best_accuracies
@@ -20,10 +19,6 @@ from papers.tables_markdown import markdown
 METHODS = ("IFCA", "FeSEM")
 TABLES = ("III", "IV")
 NAMES = ("all clients alike", "the first client", "by samples")
-ABOUT = (
-    "Of the rows where all three were run, over the seeds that all three have: how many numbers "
-    f"are within {MARGIN} points of the paper's, and the mean distance from it in points."
-)
 
 
 def columns(method: str) -> tuple[str, ...]:
@@ -31,7 +26,7 @@ def columns(method: str) -> tuple[str, ...]:
     return (method, *(column for column, (of, _) in VARIANTS.items() if of == method))
 
 
-def distances(results: Results, method: str, table: str, data: str = "") -> list[list[float]]:
+def distances(results: Results, method: str, table: str) -> list[list[float]]:
     """How far ours are from the printed numbers, in points: of each column of the method a list,
     row by row.
 
@@ -39,40 +34,11 @@ def distances(results: Results, method: str, table: str, data: str = "") -> list
         results: stored runs.
         method: IFCA or FeSEM.
         table: III or IV; rows that are not the paper's, or lack a column, are left out.
-        data: only rows that begin so.
     """
     return [
         [abs(n.difference or 0.0) for n in of_column]
-        for of_column in _numbers(results, method, table, data)
+        for of_column in _numbers(results, method, table)
     ]
-
-
-def accuracies(results: Results, method: str, table: str) -> list[list[float]]:
-    """Ours, in percent: of each column of the method a list, row by row, of the rows of
-    ``distances``.
-
-    Args:
-        results: stored runs.
-        method: IFCA or FeSEM.
-        table: III or IV.
-    """
-    return [[n.exact for n in of_column] for of_column in _numbers(results, method, table)]
-
-
-def fewest_seeds(results: Results, longest: float) -> int:
-    """The fewest seeds behind a printed number, in all three columns of its method; 0 if one has no
-    run.
-
-    Args:
-        results: stored runs.
-        longest: seconds; only rows with runs that take at most this time by the recipe.
-    """
-    fewest: list[int] = []
-    for method, table in product(METHODS, TABLES):
-        seeds = {n.row: n.seeds for n in _numbers(results, method, table)[0]}
-        cells = [cell for cell in _printed(table, (method,)) if cell.setting.seconds <= longest]
-        fewest += [seeds.get(cell.setting.row, 0) for cell in cells]
-    return min(fewest)
 
 
 def _printed(table: str, names: Sequence[str]) -> list[Cell]:
@@ -85,17 +51,13 @@ def _printed(table: str, names: Sequence[str]) -> list[Cell]:
     ]
 
 
-def _numbers(
-    results: Results, method: str, table: str, data: str = ""
-) -> list[list[ComparedNumber]]:
+def _numbers(results: Results, method: str, table: str) -> list[list[ComparedNumber]]:
     names = columns(method)
     cells = _printed(table, names)
     shared = _of_shared_seeds([m for m in results if m["table"] == table and m["column"] in names])
     run = {(n.row, n.column): n for n in best_accuracies(shared, cells) if n.difference is not None}
     rows = dict.fromkeys(cell.setting.row for cell in cells)
-    whole = [
-        row for row in rows if row.startswith(data) and all((row, name) in run for name in names)
-    ]
+    whole = [row for row in rows if all((row, name) in run for name in names)]
     return [[run[row, name] for row in whole] for name in names]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import nan
 from statistics import mean
-from typing import Any, NamedTuple
+from typing import Any
 
 from papers.accuracy_numbers import figure_of_job
 from papers.panm.recipes import BY_ALPHA, STAGE_ONE, Question, in_federation
@@ -15,6 +15,9 @@ from papers.reproduction_marks import ComparedNumber, Results
 from papers.result_store import Job
 
 Run = dict[str, Any]
+
+
+FROM_ROUND = 10  # the lowest precision is over this round and later ones
 
 
 def runs_of(results: Results, question: Question) -> list[Run]:
@@ -51,32 +54,16 @@ def _panel_of_oracle(question: Question) -> str:
     return "compared" if question.panel == "alpha" else question.panel
 
 
-class ByAlpha(NamedTuple):
-    """PANMGrad with one alpha on each federation of ``BY_ALPHA``: means over the seeds, NaN without
-    runs."""
-
-    behind: list[float]  # points of accuracy behind the oracle, in the last round
-    precision: list[float]  # percent, after the round
-    recall: list[float]
-    seeds: int  # the fewest that a federation has
-
-
-def by_alpha(results: Results, alpha: float, round: int = -1) -> ByAlpha:
-    """PANMGrad with one alpha.
+def behind_by_alpha(results: Results, alpha: float) -> list[float]:
+    """Points of PANMGrad behind the oracle on each federation of ``BY_ALPHA``; NaN without runs.
 
     Args:
         results: stored runs.
         alpha: the weight of the round's own update.
-        round: after which precision and recall are taken; the last by default.
     """
-    questions = [in_federation(place, "PANMGrad", alpha) for place in BY_ALPHA]
-    behind = [behind_the_oracle(results, question) for question in questions]
-    stored = [runs_of(results, question) for question in questions]
-    precision, recall = (
-        [percent_of(runs, f"neighbour_{name}", round) for runs in stored]
-        for name in ("precision", "recall")
-    )
-    return ByAlpha(behind, precision, recall, min(map(len, stored)))
+    return [
+        behind_the_oracle(results, in_federation(place, "PANMGrad", alpha)) for place in BY_ALPHA
+    ]
 
 
 NEIGHBOURS = {  # figure, round

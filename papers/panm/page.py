@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from papers.panm.numbers import runs_of
+from papers.panm.numbers import FROM_ROUND, runs_of
 from papers.panm.recipes import (
     ABSENT,
     ALPHAS,
@@ -58,7 +58,7 @@ def methods_side_by_side(results: Results) -> str:
         "method",
         "accuracy",
         "bottom 10%",
-        "lowest precision",
+        f"lowest precision from round {FROM_ROUND}",
         "precision, end",
         "recall, end",
         "MB",
@@ -68,11 +68,11 @@ def methods_side_by_side(results: Results) -> str:
 
 
 def _neighbours(runs: list[dict[str, Any]], stage_two: bool) -> list[str]:
-    """Precision from round 10 on and at the end, and recall at the end; empty for methods without
-    neighbours."""
+    """The lowest precision from ``FROM_ROUND`` on, precision and recall at the end; empty for
+    methods without neighbours."""
     if not runs or runs[0]["neighbour_precision"][-1] is None:
         return ["", "", ""]
-    lowest = [min(p for p in r["neighbour_precision"][10:] if p is not None) for r in runs]
+    lowest = [min(p for p in r["neighbour_precision"][FROM_ROUND:] if p is not None) for r in runs]
     ends = [[r[f"neighbour_{name}"][-1] for r in runs] for name in ("precision", "recall")]
     return [
         f"{np.floor(1000 * min(lowest)) / 1000:.3f}" if stage_two else "",

@@ -36,6 +36,15 @@ def runs_of(results: Results, question: Question) -> list[dict[str, Any]]:
     return sorted((m for m in runs if m.get(question.panel) == value), key=lambda m: m["seed"])
 
 
+def perfect(results: Results, question: Question) -> list[dict[str, Any]]:
+    """The runs of a question that end with exactly the true clusters."""
+    return [
+        run
+        for run in runs_of(results, question)
+        if run["ari"][-1] == 1 and run["clusters_found"] == question.clusters
+    ]
+
+
 def _range_text(rounds: Sequence[int]) -> str:
     """The first and the last of sorted rounds; one number where they are equal."""
     if not rounds:
@@ -50,21 +59,15 @@ def found_table(results: Results) -> str:
     lines = []
     for question in (*RECOVERY, *GLOROT, *THRESHOLDS):
         runs = runs_of(results, question)
-        perfect = [
-            run
-            for run in runs
-            if run["ari"][-1] == 1 and run["clusters_found"] == question.clusters
-        ]
-        when = _range_text(sorted(since(run["ari"]) for run in perfect))
+        found = perfect(results, question)
+        when = _range_text(sorted(since(run["ari"]) for run in found))
         name = (
             f"{question.method}, 784-128-10, Glorot weights"
             if question in GLOROT
             else question.method
         )
         lowest = f"{min(r['ari'][-1] for r in runs):.2f}" if runs else ""
-        lines.append(
-            [name, NAMES[question.kind], f"**{len(perfect)}** of {len(runs)}", when, lowest]
-        )
+        lines.append([name, NAMES[question.kind], f"**{len(found)}** of {len(runs)}", when, lowest])
     return markdown(
         ["method", "kind", "seeds with ARI 1 at the end", "from round", "lowest ARI at the end"],
         lines,

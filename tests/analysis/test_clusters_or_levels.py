@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -227,7 +228,7 @@ def test_what_cannot_be_compared() -> None:
         fk.clusters_or_levels(data, fk.models.mclr, draws=0)
     for name in ("starts", "rounds", "epochs", "batch_size"):
         with pytest.raises(ConfigError, match=f"{name} must be an integer of at least 1, got 0"):
-            fk.LevelPlan(**{name: 0})
+            replace(PLAN, **{name: 0})
     with pytest.raises(ConfigError, match="rates has no learning rate"):
         fk.LevelPlan(rates=())
     with pytest.raises(DataError, match="has no validation samples"):

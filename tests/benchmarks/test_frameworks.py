@@ -54,6 +54,16 @@ def test_frameworks_take_a_turn_in_small(
     assert "784-10, fluke: fluke failed" in capsys.readouterr().out
 
 
+def test_the_time_of_the_cores_is_refused_for_a_framework_of_several_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(frameworks, "RESULTS", tmp_path / "results.json")
+    pythons = {"pytorch": sys.executable, "flower": sys.executable}
+    with pytest.raises(SystemExit, match="does not count the processes of flower"):
+        frameworks.measure("784-10", pythons, turns=1, rounds=6, clock="core")
+    assert not (tmp_path / "results.json").exists()
+
+
 def test_every_round_has_a_row() -> None:
     assert set(framework_peers.PEERS) == {p for p, f in FRAMEWORKS.items() if not f.absent}
 

@@ -77,7 +77,7 @@ def choose(
     no_client = options.pop("alone", np.zeros(len(before), bool))
     table = np.array(accuracy, float)
     return choose_models(
-        models=MODELS,
+        models=options.pop("models", MODELS),
         owner=np.array(owner)[:, None],
         model=np.array(owner),
         accuracy=table,
@@ -120,6 +120,23 @@ def test_no_place_no_drift() -> None:
     assert (
         not chosen.drifted.any() and chosen.model[4] == 0 and np.array_equal(chosen.models, MODELS)
     )
+
+
+def test_a_new_model_never_replaces_one_that_a_client_still_uses() -> None:
+    # Client 0 stays on model 2. The others drift: the best model of client 1 is 1, and the best of
+    # clients 2 and 3 is 0.
+    accuracy = [[0.2, 0.1, 0.9], [0.2, 0.3, 0.1], [0.3, 0.2, 0.1], [0.3, 0.2, 0.1]]
+    before = [0.9] * 4
+    full = choose(accuracy, before, [2, 1, 0, 0], models=MODELS[:3])
+    assert full.model.tolist() == [2, 1, 0, 0]
+    assert not full.drifted.any()
+    # With one more slot client 1 leaves model 1, so client 2 can take its slot. Client 3 finds
+    # none, and keeps model 0, which no client has replaced.
+    table = [[*row, OUT] for row in accuracy]
+    one_slot = choose(table, before, [2, 1, 0, 0])
+    assert one_slot.model.tolist() == [2, 3, 1, 0]
+    assert one_slot.drifted.tolist() == [False, True, True, False]
+    assert np.array_equal(one_slot.models, MODELS[[0, 0, 2, 1]])
 
 
 def test_the_place_of_the_model_used_longest_ago() -> None:

@@ -52,3 +52,10 @@ def test_a_split_and_a_merge() -> None:
 def test_the_first_clustering_and_none() -> None:
     assert matched([0, 1, 0], [-1, -1, -1], 0, new=True) == [0, 1, 0]
     assert matched([], [], 3) == []
+
+
+def test_a_client_may_count_more_than_others() -> None:
+    labels = np.array([0, 0, 1])
+    before = np.array([0, 0, 0])
+    assert match_labels(labels, before, 2).tolist() == [0, 0, 1]
+    assert match_labels(labels, before, 2, weights=np.array([1, 1, 3])).tolist() == [1, 1, 0]

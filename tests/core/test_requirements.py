@@ -198,6 +198,17 @@ def test_numbers_and_cures(
     assert count_and_cure(method, AtLeast(need, because=option), have) == words
 
 
+def test_a_lower_option_is_enough_for_the_clients_that_there_are() -> None:
+    """FedRouter needs a client for every two of its clusters if a client has two kinds of texts: 3
+    clusters would still need two clients."""
+    method = fk.FedRouter(clusters=4, kinds=2)
+    need = requirements_of(method).clients
+    assert count_and_cure(method, need, 1) == ("2 clients (clusters = 4)", "method.clusters=2")
+    with pytest.raises(ConfigError, match=r"or set method\.clusters=2$"):
+        check_plan(Plan(1, 1), method, 1)
+    check_plan(Plan(1, 1), fk.FedRouter(clusters=2, kinds=2), 1)
+
+
 @pytest.mark.parametrize(
     ("method", "words"),
     [

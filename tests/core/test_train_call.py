@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 import numpy as np
 
 from fedkin.core.randomness import Stream
-from fedkin.core.train_call import Envelope, GradientTerms, MixedModel, TrainCall
+from fedkin.core.train_call import Envelope, GradientTerms, MixedModel, TrainCall, shortened
 from fedkin.core.training import LocalTraining
 
 ROWS = np.array([2, 0])
@@ -86,3 +86,11 @@ def test_a_call_for_another_process_has_the_options_that_it_had() -> None:
     """Which program trains a call follows from them, on Ray's actors as in one process."""
     plain = replace(CALL, gradient=False, terms=None, trained=None, mixed=None, envelope=None)
     assert pickle.loads(pickle.dumps(plain)).options == {"weights"}
+
+
+def test_a_straggler_completes_the_same_share_of_each_training() -> None:
+    """5 epochs in all, 1 at least; a task without ``work`` requests none."""
+    done = np.array([10, 4, 1, 0])
+    assert shortened(5, done, 10).tolist() == [5, 2, 1, 1]
+    assert shortened(5, done, np.array([10, 8, 2, 1])).tolist() == [5, 2, 2, 1]
+    assert shortened(5, done, 0).tolist() == [5, 5, 5, 5]

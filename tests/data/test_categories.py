@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from sklearn.preprocessing import OneHotEncoder
 
-from fedkin.core.errors import DataError, MethodError
+from fedkin.core.errors import ConfigError, DataError
 from fedkin.data.categories import Vocabulary, category_counts, vocabulary
 from tests.task_vectors import task_case
 
@@ -96,7 +96,7 @@ def test_identifiers_and_empty_columns_are_refused() -> None:
     assert vocabulary([category_counts(names)], "x", min_frequency=2).names == ("x_infrequent",)
     with pytest.raises(DataError, match="column 'x' has no value"):
         vocabulary([category_counts([None]), category_counts([])], "x")
-    with pytest.raises(MethodError, match="min_frequency"):
+    with pytest.raises(ConfigError, match="min_frequency must be at least 1"):
         vocabulary([category_counts(["a"])], "x", min_frequency=0)
 
 

@@ -10,9 +10,19 @@ import pandas as pd
 import pytest
 from matplotlib.image import imread
 
+from fedkin.core import storage
 from fedkin.core.columns import raw_labels
-from fedkin.core.errors import StorageError
-from fedkin.data import DATASETS, available, digits, from_arrays, from_pandas, picture, table
+from fedkin.core.errors import DataError, StorageError
+from fedkin.data import (
+    DATASETS,
+    available,
+    digits,
+    from_arrays,
+    from_pandas,
+    from_patients,
+    picture,
+    table,
+)
 from fedkin.data.describe import number_labels
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.label_figure import _draw, _grouped
@@ -75,6 +85,9 @@ def test_table_of_text() -> None:
     ]
     assert figures.loc["words in the vocabulary", "train"] == "2"  # padding is no word
     assert figures.loc["word vectors", "train"] == "none" and "features" not in figures.index
+    untested = replace(text(("", "so", "it")), test=Ragged.of([np.array([], np.int64)] * 2))
+    known = table(untested).loc["known words of a sample, min / median / mean / max"]
+    assert known["train"] == figures.loc[known.name, "train"] and pd.isna(known["test"])
     figures = table(text(("", "so", "it"), np.zeros((3, 50), np.float32)))
     assert figures.loc["word vectors", "train"] == "50 numbers each"
 
@@ -156,6 +169,26 @@ def test_figure_of_numbers(tmp_path: Path) -> None:
     medians_of_test = _draw(data, "test").axes[-1].lines[0].get_ydata()
     assert np.isfinite(np.asarray(medians_of_test, float)).sum() == 1
     assert len(picture(data, tmp_path / "numbers")) == 2
+
+
+def test_the_figure_of_survival_data_has_the_times_of_patients(tmp_path: Path) -> None:
+    """A label is a place in a risk set, which is no class."""
+    rng = np.random.default_rng(0)
+    times = rng.exponential(size=60)
+    data = from_patients(
+        rng.normal(size=(60, 2)), times, times < 1, clients=np.repeat([0, 1], [20, 40])
+    )
+    assert data.patients is not None
+    axes = _draw(data, "train").axes
+    assert axes[0].get_title(loc="left") == "patients, train: 2 clients, 48 patients"
+    assert axes[0].get_ylabel() == "patients\nof a client"
+    of_clients = [data.patients.times[data.patients.train[client]] for client in range(2)]
+    medians = sorted(float(np.median(own)) for own in of_clients)
+    np.testing.assert_allclose(np.asarray(axes[1].lines[0].get_ydata(), float), medians)
+    assert len(picture(data, tmp_path / "patients", split="test")) == 2
+    unknown = replace(data, patients=None)
+    with pytest.raises(DataError, match="the patients of the train samples are not known"):
+        picture(unknown, tmp_path / "unknown")
 
 
 def test_clients_are_grouped_by_cluster_and_main_class() -> None:
@@ -248,18 +281,17 @@ def test_a_name_with_dollars_is_no_formula(tmp_path: Path) -> None:
 def test_failure_leaves_nothing_half_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A figure is synced before it has its name, as all files are."""
     (tmp_path / "who.png").mkdir()
     with pytest.raises(StorageError, match=r"who\.png is a folder"):
         picture(toy(), tmp_path / "who")
     assert [path.name for path in tmp_path.iterdir()] == ["who.png"]
 
-    def full(path: Path, drawn: bytes) -> int:
-        with path.open("wb") as file:
-            file.write(drawn[:100])
-        raise OSError(27, "File too large")
+    def failing(path: Path) -> None:
+        raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_bytes", full)
-    with pytest.raises(StorageError, match=r"other\.png: .*File too large"):
+    monkeypatch.setattr(storage.file_system, "sync", failing)
+    with pytest.raises(StorageError, match=r"other\.png.*No space left"):
         picture(toy(), tmp_path / "other")
     assert [path.name for path in tmp_path.iterdir()] == ["who.png"]
 

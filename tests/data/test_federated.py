@@ -120,6 +120,11 @@ def test_label_counts_by_hand() -> None:
         data.label_counts("valid")
 
 
+def test_the_owner_of_each_row() -> None:
+    owned = Ragged.of([np.array([4, 1]), np.array([], np.int64), np.array([0])])
+    assert owned.owner_of_rows(6).tolist() == [2, 0, -1, -1, 0, -1]
+
+
 def test_label_counts_of_some_clients() -> None:
     """In the order of the question; a client may be asked for twice."""
     data = FederatedData(**GOOD)

@@ -4,6 +4,7 @@ and input that cannot be used."""
 from __future__ import annotations
 
 import logging
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,33 @@ def test_a_share_of_test_samples_is_the_end_of_the_time() -> None:
     assert data.test.sizes.tolist() == [10, 10]
 
 
+def test_a_share_of_test_samples_is_not_one_step_short_by_rounding(tmp_path: Path) -> None:
+    """1 - 0.8 is 0.19999999999999996, and 100 times that is below 20."""
+    table = series({"a": np.arange(51.0), "b": np.arange(51.0) ** 2})
+    data = read(table, lags=[1], test=0.2)
+    assert data.test.sizes.tolist() == [10, 10]
+    path = tmp_path / "sales.csv"
+    table.to_csv(path, index=False)
+    loaded = fk.data.load(
+        path,
+        label="sales",
+        client="shop",
+        task="forecast",
+        time="month",
+        lags=[1],
+        train_fraction=0.8,
+    )
+    assert loaded.test.sizes.tolist() == [10, 10]
+
+
+def test_equal_training_labels_have_the_scale_1() -> None:
+    """The mean of twenty times 0.1 is not 0.1."""
+    values = np.where(np.arange(14) < 11, 0.1, np.arange(14.0))
+    table = series({"a": values, "b": values})
+    data = read(table, lags=[1], test_from="2010-12", label_scale="pooled")
+    assert data.task_type.label.scale == 1.0
+
+
 def test_a_split_that_learns_from_the_future_is_refused() -> None:
     table = series({"a": np.arange(24.0), "b": np.arange(24.0) ** 2})
     table["split"] = np.where(np.arange(48) % 5 == 0, "test", "train")
@@ -150,6 +178,26 @@ def test_times_of_all_kinds() -> None:
         assert found.x.tobytes() == plain.x.tobytes(), name
 
 
+def test_times_with_a_zone_are_local_times() -> None:
+    """Text and dates with an offset, and the date of the test period, mean the same time."""
+    values = np.random.default_rng(0).normal(size=96)
+    there = pd.date_range("2015-02-20", periods=96, freq="h", tz="Asia/Kolkata")
+    times: dict[str, Any] = {
+        "no zone": there.tz_localize(None),
+        "zone": there,
+        "offset": there.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "offset with a colon": there.astype(str),
+        "objects": pd.Series(there.to_pydatetime(), dtype=object),
+        "hours": there.strftime("%Y-%m-%d %H%z"),
+        "UTC": there.tz_localize(None).strftime("%Y-%m-%dT%H:%MZ"),
+    }
+    for name, time in times.items():
+        table = pd.DataFrame({"shop": "a", "month": time, "sales": values})
+        for test_from in ("2015-02-22", "2015-02-22T00:00:00+05:30"):
+            found = read(table, lags=[1], test_from=test_from)
+            assert found.test.sizes.tolist() == [48], name
+
+
 def test_columns_of_year_and_month() -> None:
     table = series({"a": np.arange(30.0) ** 2, "b": np.arange(30.0)})
     parts = table["month"].str.split("-", expand=True).astype(int)
@@ -169,6 +217,11 @@ def test_columns_of_year_and_month() -> None:
         **options,
     )
     assert seasonal.x.shape[1] == 12 + 2
+
+
+def test_a_season_below_1_is_refused() -> None:
+    with pytest.raises(ConfigError, match="season must be at least 1, got 0"):
+        read(series({"a": np.arange(40.0)}), season=0)
 
 
 def test_usual_seasons() -> None:
@@ -398,6 +451,25 @@ def test_a_file_is_read_like_a_frame(tmp_path: Path, ending: str) -> None:
     assert found.y.tobytes() == expected.y.tobytes()
     assert found.x.tobytes() == expected.x.tobytes()
     assert fk.data.load(path, **options, train_fraction=0.8).test.sizes.tolist() == [5, 5]
+
+
+def test_options_that_a_forecast_ignores_are_refused(tmp_path: Path) -> None:
+    table = series({"a": np.arange(40.0) ** 2, "b": np.arange(40.0)})
+    path = tmp_path / "sales.csv"
+    table.assign(split=(["train"] * 30 + ["test"] * 10) * 2).to_csv(path, index=False)
+    read_file: Any = partial(
+        fk.data.load, path, label="sales", client="shop", task="forecast", time="month", lags=[1]
+    )
+    assert read_file().test.sizes.tolist() == [10, 10]
+    with pytest.raises(ConfigError, match=r"train_fraction does not apply.*the column split"):
+        read_file(train_fraction=0.8)
+    with pytest.raises(ConfigError, match=r"integers = true applies to arrays"):
+        read_file(integers=True)
+    for options in ({"classes": 3}, {"label_names": ["a", "b"]}):
+        with pytest.raises(ConfigError, match="labels are of task = 'forecast'"):
+            read_file(**options)
+        with pytest.raises(ConfigError, match="labels are of task = 'forecast'"):
+            read(table, lags=[1], **options)
 
 
 def test_steps_of_a_prediction_table_are_those_of_training() -> None:

@@ -222,6 +222,28 @@ def test_columns_of_a_frame() -> None:
     assert single.x.shape == (20, 1) and single.clients == 4
 
 
+def test_columns_are_listed_in_any_form() -> None:
+    """For all options that list columns: a list, an index of pandas, an array or a Series."""
+    names = TABLE.columns[:2]
+    read: Any = partial(from_pandas, TABLE, label="outcome", client="hospital")
+    expected = read(features=["age", "weight"])
+    for given in (names, names.to_numpy(), pd.Series(names), tuple(names)):
+        assert read(features=given).feature_names == expected.feature_names
+    assert read(drop=names[:1]).feature_names == ("weight",)
+    known = TABLE.assign(sector=WHO)
+    found = from_pandas(
+        known, label="outcome", client="hospital", client_columns=known.columns[-1:]
+    )
+    assert found.client_columns == {"sector": ("north", "south")}
+    for option in ("features", "drop", "categories", "client_columns"):
+        with pytest.raises(ConfigError, match=rf"{option} must be a list of columns, such"):
+            read(**{option: 2.5})
+    with pytest.raises(ConfigError, match="time must be a list of columns, such as time ="):
+        read(task="forecast", time=2.5)
+    with pytest.raises(ConfigError, match=r"time must be a column, or a list"):
+        read(task="forecast", time=[])
+
+
 def test_a_column_may_name_the_test_rows() -> None:
     table = TABLE.assign(part=np.where(Y == 3, "test", "train"))
     data = from_pandas(table, label="outcome", client="hospital", test="part")

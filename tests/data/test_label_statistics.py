@@ -17,8 +17,8 @@ from fedkin.config.registry import datasets, make_site_data, resolve
 from fedkin.config.server_settings import SiteSettings
 from fedkin.core.errors import ConfigError, DataError
 from fedkin.data.digest import data_digest
-from fedkin.data.label_statistics import with_given_constant
-from fedkin.data.label_tasks import RAW
+from fedkin.data.label_statistics import RawLabels, with_given_constant, with_pooled
+from fedkin.data.label_tasks import RAW, task_type_of
 from fedkin.data.packed import open_packed, pack
 from fedkin.export import load
 from fedkin.measures.number_bins import bins_of, quantile_edges
@@ -39,6 +39,16 @@ def numbers(**options: Any) -> fk.FederatedData:
 
 def counts(labels: Any, **options: Any) -> fk.FederatedData:
     return fk.data.from_arrays(X, labels, clients=CLIENTS, task="count", test=0, **options)
+
+
+def test_equal_training_labels_have_the_scale_1() -> None:
+    """The remaining training labels after the split may be equal, and their mean differ from them
+    by rounding."""
+    raw = RawLabels(label=np.full(12, 0.1))
+    assert raw.label.std() > 0
+    task_type = task_type_of("regression")
+    assert task_type is not None
+    assert with_pooled(task_type, raw, np.arange(12), "d").label.scale == 1.0
 
 
 def test_given_statistics_are_used_as_they_are_and_travel_with_the_models(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 
 from fedkin.core.errors import ConfigError, DataError
-from fedkin.data import load
+from fedkin.data import from_arrays, from_pandas, load
+from fedkin.data.packed import pack
 
 X = np.arange(12, dtype=np.float64).reshape(6, 2) / 3
 Y = np.array([0, 2, 1, 0, 2, 2])
@@ -246,6 +247,57 @@ def test_a_folder_has_no_columns(tmp_path: Path) -> None:
         ConfigError, match=r"label = z does not apply to .*leaf, a folder in LEAF's layout"
     ):
         load(leaf_folder(tmp_path / "leaf"), label="z")
+
+
+def test_options_of_labels_and_of_time_are_refused_for_a_folder(tmp_path: Path) -> None:
+    leaf = leaf_folder(tmp_path / "leaf")
+    numbers = from_arrays(X, Y / 3, clients=OWNER, task="regression", loss="huber", test=0)
+    packed = tmp_path / "packed"
+    pack(numbers, packed)
+    refused: list[tuple[Path, dict[str, Any]]] = [
+        (leaf, {"task": "regression"}),
+        (leaf, {"loss": "poisson"}),
+        (leaf, {"quantiles": [0.5]}),
+        (leaf, {"client_columns": ["sector"]}),
+        (packed, {"task": "classification"}),
+        (packed, {"task": "count"}),
+        (packed, {"loss": "squared_error"}),
+        (packed, {"loss": "huber", "loss_options": {"delta": 3.0}}),
+        (packed, {"loss": "huber", "label_scale_from": {"mean": 1.0, "scale": 2.0}}),
+        (packed, {"time": "month", "task": "forecast"}),
+    ]
+    for path, options in refused:
+        with pytest.raises(ConfigError, match=f"does not apply to {path}"):
+            load(path, **options)
+    # The same labels may be asked for, as a site of a federation does.
+    assert load(leaf, task="classification").classes == 3
+    assert load(packed, task="regression", loss="huber").task_type == numbers.task_type
+
+
+def test_a_forecast_needs_a_table(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="needs a table with a column of the time"):
+        load(write(tmp_path / "m.npz", y=Y / 3, split=None), task="forecast", time="month")
+
+
+@pytest.mark.parametrize("name", ["mine.npz", "mine.csv"])
+@pytest.mark.parametrize("options", [{"classes": 3}, {"label_names": ["a", "b"]}])
+def test_options_of_classes_do_not_apply_to_numbers(
+    name: str, options: dict[str, Any], tmp_path: Path
+) -> None:
+    path = write(tmp_path / name, split=None)
+    refused = rf"{next(iter(options))} = .* applies to labels that are classes.*'regression'"
+    with pytest.raises(ConfigError, match=refused):
+        load(path, task="regression", **options)
+    with pytest.raises(ConfigError, match=refused):
+        from_arrays(X, Y, clients=OWNER, task="regression", **options)
+    table = pd.read_csv(path) if name == "mine.csv" else pd.DataFrame({"y": Y, "client_id": OWNER})
+    with pytest.raises(ConfigError, match=refused):
+        from_pandas(table, label="y", client="client_id", task="regression", **options)
+
+
+def test_facts_about_clients_need_a_table(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"client_columns = \['sector'\] applies to the columns"):
+        load(write(tmp_path / "m.npz"), client_columns="sector")
 
 
 # --- a folder in LEAF's layout

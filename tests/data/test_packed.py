@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import fields
+from collections.abc import Callable
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import fedkin as fk
 from fedkin.core.errors import ConfigError, DataError
+from fedkin.core.model_spec import BackboneFeatures
 from fedkin.data.digest import data_digest
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.data.packed import DESCRIPTION, open_packed, pack, verify
+from fedkin.data.patients import Patients
 
 
 @pytest.fixture
@@ -30,6 +34,12 @@ def same(one: FederatedData, other: FederatedData) -> bool:
         if isinstance(a, Ragged):
             if not (np.array_equal(a.rows, b.rows) and np.array_equal(a.offsets, b.offsets)):
                 return False
+        elif isinstance(a, Patients):
+            if not all(np.array_equal(a.arrays()[name], b.arrays()[name]) for name in a.arrays()):
+                return False
+        elif isinstance(a, dict):
+            if a != b:
+                return False
         elif not np.array_equal(a, b) or (isinstance(a, np.ndarray) and a.dtype != b.dtype):
             return False
     return True
@@ -43,8 +53,8 @@ def test_packed_data_are_opened(data: FederatedData, tmp_path: Path) -> None:
     verify(tmp_path / "d")
 
 
-def test_names_words_and_true_clusters_are_packed(tmp_path: Path) -> None:
-    words = FederatedData(
+def data_of_words() -> FederatedData:
+    return FederatedData(
         name="words",
         x=np.array([[0, 1], [1, 2], [2, 2]]),
         y=np.array([0, 1, 1]),
@@ -57,7 +67,66 @@ def test_names_words_and_true_clusters_are_packed(tmp_path: Path) -> None:
         vectors=np.ones((3, 4), np.float32),
         label_names=("no", "yes"),
     )
-    assert same(words, pack(words, tmp_path / "d"))
+
+
+def data_of_a_table() -> FederatedData:
+    """A table of visits: scaled numbers, a fact about each client, and several visits a patient."""
+    table = pd.DataFrame({"age": np.arange(24.0), "stay": np.arange(24.0) ** 2})
+    table = table.assign(patient=np.arange(24) // 2, ward=np.repeat(["a", "b"], 12))
+    table = table.assign(sector=np.repeat(["public", "private"], 12))
+    return fk.data.from_pandas(
+        table,
+        label="stay",
+        client="ward",
+        task="regression",
+        unit="patient",
+        client_columns=["sector"],
+    ).with_validation(0.3)
+
+
+def data_of_features() -> FederatedData:
+    """Features of texts, as ``fk.models.features`` computes them, made from scaled pixels."""
+    pixels = fk.data.from_arrays(np.zeros((8, 2), np.uint8), [0, 1] * 4, clients=[0, 1] * 4)
+    backbone = BackboneFeatures(backbone="bert", digest="12ab", layer=3)
+    return replace(pixels, features_of=backbone, tokenizer="34cd")
+
+
+def data_of_patients() -> FederatedData:
+    rng = np.random.default_rng(0)
+    times = rng.exponential(size=40)
+    clients = np.repeat([0, 1], 20)
+    return fk.data.from_patients(rng.normal(size=(40, 2)), times, times < 1, clients=clients)
+
+
+EXAMPLES = (data_of_words, data_of_a_table, data_of_features, data_of_patients)
+
+
+@pytest.mark.parametrize("make", EXAMPLES)
+def test_all_fields_are_packed(make: Callable[[], FederatedData], tmp_path: Path) -> None:
+    original = make()
+    assert same(original, pack(original, tmp_path / "d"))
+
+
+def test_the_examples_have_every_field() -> None:
+    """A new field of the class needs a place in packed data."""
+    examples = [make() for make in EXAMPLES]
+    for field in fields(FederatedData):
+        values = [getattr(example, field.name) for example in examples]
+        default = None if field.default is MISSING else field.default
+        assert any(value is not default for value in values), field.name
+
+
+@pytest.mark.parametrize(
+    ("entry", "value"), [("client_columns", ["sector"]), ("features_of", {"backbone": "bert"})]
+)
+def test_a_damaged_fact_is_named(
+    entry: str, value: Any, data: FederatedData, tmp_path: Path
+) -> None:
+    pack(data, tmp_path / "d")
+    path = tmp_path / "d" / DESCRIPTION
+    path.write_text(json.dumps(json.loads(path.read_text()) | {entry: value}))
+    with pytest.raises(DataError, match=f"its entry {entry} is damaged"):
+        open_packed(tmp_path / "d")
 
 
 def test_generated_samples_are_written_as_they_are_drawn(

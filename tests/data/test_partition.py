@@ -165,7 +165,7 @@ def recipes(labels: np.ndarray, clients: int, k: int, seed: int) -> dict[str, Ca
         "shards": lambda: partition.shards(labels, clients, k, Stream(seed)),
         "iid": lambda: partition.iid(len(labels), clients, Stream(seed)),
         "blocks": lambda: partition.blocks(labels, clients, k, Stream(seed))[0],
-        "by_writer": lambda: partition.by_writer(labels),
+        "by_owner": lambda: partition.by_owner(labels),
     }
 
 
@@ -184,8 +184,8 @@ def test_every_partition(name: str, labels: np.ndarray, clients: int, k: int, se
     assert np.array_equal(owned.rows, again.rows) and np.array_equal(owned.offsets, again.offsets)
     assert len(np.unique(owned.rows)) == len(owned.rows)
     assert owned.sizes.min() >= 1
-    assert len(owned) == (len(np.unique(labels)) if name == "by_writer" else clients)
-    if name in ("dirichlet", "dirichlet_plain", "shards", "iid", "blocks", "by_writer"):
+    assert len(owned) == (len(np.unique(labels)) if name == "by_owner" else clients)
+    if name in ("dirichlet", "dirichlet_plain", "shards", "iid", "blocks", "by_owner"):
         assert np.array_equal(np.sort(owned.rows), np.arange(len(labels)))
     if name in ("power_law", "femnist"):
         C = labels.max() + 1
@@ -355,7 +355,7 @@ def test_empty_class_and_tiny_class_are_ordinary() -> None:
 def test_impossible_numbers_of_clients(clients: int) -> None:
     labels = np.tile(np.arange(10), 10)
     for name, make in recipes(labels, clients, 1, 0).items():
-        if name != "by_writer":
+        if name != "by_owner":
             with pytest.raises(ConfigError, match="clients must be from 1 to"):
                 make()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -334,6 +335,27 @@ def test_from_patients_refuses_negative_times_and_text() -> None:
     with pytest.raises(DataError, match=r"patients: the event in row 0 .*'alive', 'dead'"):
         died = np.array(["dead", "alive"])[np.arange(120) % 2]
         patients(frame.assign(died=died), frame[["age"]])
+
+
+def test_from_patients_reads_clients_and_features_as_other_readers_do() -> None:
+    frame = table()
+    x = frame[["age", "dose"]].to_numpy()
+    read = partial(fk.data.from_patients, times=frame.months, died=frame.died)
+    whole = np.arange(len(x)) % 3
+    expected = read(x, clients=whole)
+    # A column that once had a missing entry holds floats.
+    assert_equal(read(x.tolist(), clients=whole.astype(float)), expected)
+    assert list(expected.client_names or ()) == ["0", "1", "2"]
+    assert read(x, clients=whole.astype(float)).client_names == expected.client_names
+    missing = np.where(whole == 2, np.nan, whole)
+    with pytest.raises(DataError, match="patients: clients is empty in row 2"):
+        read(x, clients=missing)
+    with pytest.raises(DataError, match="clients must be of one type"):
+        read(x, clients=["1", *whole[1:].tolist()])
+    with pytest.raises(DataError, match="patients: x must be numbers"):
+        read(x.astype(str), clients=whole)
+    with pytest.raises(DataError, match="patients: x is masked in row 0"):
+        read(np.ma.masked_less(x, x.max()), clients=whole)
 
 
 def test_arrays_and_folders_name_the_right_form(tmp_path: Path) -> None:

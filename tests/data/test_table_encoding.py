@@ -15,7 +15,9 @@ import pytest
 
 import fedkin as fk
 from fedkin.core.errors import DataError
+from fedkin.data import array_checks
 from fedkin.data.describe import column_table
+from fedkin.data.raw_tables import CELL_BYTES
 from fedkin.data.table_transform import TableTransform
 from tests.task_vectors import task_case
 
@@ -157,6 +159,21 @@ def test_rare_categories_are_infrequent() -> None:
     assert "ward_infrequent" not in (named.feature_names or ())
 
 
+@pytest.mark.parametrize("first", [1.0, None], ids=["numbers", "empty cells"])
+def test_a_category_that_begins_with_other_cells_is_counted_from_the_first_row(
+    first: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kind of a column does not depend on the blocks in which its rows are read."""
+    table = wards()
+    table["ward"] = [first] * 60 + table.ward.tolist()[60:]
+    at_once = federation(table)
+    monkeypatch.setattr(array_checks, "_BLOCK_BYTES", 50 * 4 * CELL_BYTES)
+    in_blocks = federation(table)
+    assert in_blocks.feature_names == at_once.feature_names
+    assert ("ward_1" if first else "ward_missing") in (in_blocks.feature_names or ())
+    np.testing.assert_allclose(in_blocks.x, at_once.x, atol=1e-6)
+
+
 def test_numbers_may_be_categories() -> None:
     table = wards().assign(month=np.arange(240) % 2 + 1)
     assert "month" in (federation(table).feature_names or ())
@@ -196,6 +213,8 @@ def test_rows_without_a_label_are_left_out(caplog: pytest.LogCaptureFixture) -> 
         ({"dose": np.nan}, r"column 'dose' has no value .*drop = \['dose'\]"),
         ({"age": np.inf}, r"column age, row 0 holds infinity \(client h0; .*correct it"),
         ({"ward": [f"p{row}" for row in range(240)]}, "looks like an identifier or free text"),
+        ({"dose": pd.Timedelta("1h")}, r"column dose holds timedelta.*total_seconds\(\)"),
+        ({"dose": 1j}, r"column dose holds complex numbers; use their real and imaginary parts"),
         ({"ward": "2024-03-01"}, r"column ward holds dates.*ward_month.*drop = \['ward'\]"),
         ({"ward": [f"h{row % 4}" for row in range(240)]}, "identifies samples or clients"),
         (

@@ -17,7 +17,7 @@ from fedkin.data.column_statistics import column_statistics, combined, quantiles
 from fedkin.data.federated import FederatedData
 from fedkin.data.table_scaling import raw_statistics
 from fedkin.data.table_transform import TableTransform
-from fedkin.run.folder.run_folder import read_transform
+from fedkin.run.folder.transform_file import read_transform
 
 RNG = np.random.default_rng(5)
 M = 240

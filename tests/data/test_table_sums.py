@@ -136,6 +136,11 @@ def test_a_site_may_keep_the_names_of_rare_categories() -> None:
         joined([full.without_rare_names(1000)])
 
 
+def test_a_least_number_below_1_is_refused() -> None:
+    with pytest.raises(ConfigError, match="least must be at least 1, got 0"):
+        sums_of("north").without_rare_names(0)
+
+
 def test_columns_that_do_not_agree_are_refused() -> None:
     north, east = sums_of("north"), tables()["east"]
     with pytest.raises(ConfigError, match=r"site 1 and site 2 have different columns: .*dose"):

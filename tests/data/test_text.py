@@ -102,6 +102,12 @@ def test_glove_packed(tmp_path: Path) -> None:
         np.testing.assert_array_equal(vectors, [[0.5, -1], [6, 7]])
 
 
+def test_glove_may_be_in_the_home_folder(glove: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(glove.parent))
+    names, _ = read_glove("~/glove.txt", {"sat"})
+    assert names == ("sat",)
+
+
 def test_glove_zip_of_several_widths(tmp_path: Path) -> None:
     with zipfile.ZipFile(path := tmp_path / "glove.6B.zip", "w") as archive:
         archive.writestr("glove.6B.1d.txt", "the 9\n")

@@ -37,6 +37,12 @@ def test_masked_features_are_refused_with_row_and_column() -> None:
         fk.data.from_arrays(list(x), Y, clients=CLIENTS)
 
 
+def test_tensors_of_different_shapes_are_refused() -> None:
+    rows = [torch.zeros(2), torch.zeros(2), torch.zeros(3), torch.zeros(2)]
+    with pytest.raises(DataError, match="x holds samples of different shapes"):
+        fk.data.from_arrays(rows, Y, clients=CLIENTS)
+
+
 def test_masked_labels_and_splits_are_refused_with_their_row() -> None:
     with pytest.raises(DataError, match="y is masked in row 1"):
         fk.data.from_arrays(ROWS, masked(Y, (1,)), clients=CLIENTS)

@@ -20,6 +20,7 @@ from fedkin.measures.calibration import (
     fold_scale,
     platt_scale,
     score_histogram,
+    score_histograms,
 )
 
 
@@ -66,6 +67,21 @@ def test_histogram_without_samples() -> None:
     np.testing.assert_array_equal(
         score_histogram(np.zeros(0), np.zeros(0, bool)), np.zeros((2, 64))
     )
+
+
+def test_histograms_of_groups_are_those_of_each_group() -> None:
+    scores, positive = drawn(3, 200, 1, 0, spread=10)
+    sizes = np.array([0, 150, 0, 50])
+    expected = [
+        score_histogram(of_group, is_positive)
+        for of_group, is_positive in zip(
+            np.split(scores, np.cumsum(sizes)[:-1]),
+            np.split(positive, np.cumsum(sizes)[:-1]),
+            strict=True,
+        )
+    ]
+    np.testing.assert_array_equal(score_histograms(scores, positive, sizes), expected)
+    assert score_histograms(scores[:0], positive[:0], sizes[:0]).shape == (0, 2, 64)
 
 
 @given(st.integers(0, 10_000), st.integers(0, 200))

@@ -16,7 +16,7 @@ import fedkin as fk
 from fedkin import models as registry
 from fedkin.config.plan import Plan
 from fedkin.config.run import from_dict, load
-from fedkin.core.errors import ConfigError
+from fedkin.core.errors import ConfigError, MethodError
 from fedkin.core.method import UNASSIGNED
 from fedkin.core.training import LocalTraining
 from fedkin.methods.athena import Athena
@@ -199,6 +199,24 @@ def test_late_arrivals_are_placed_with_their_kind() -> None:
     track = run(simulated(population=Population(arrivals={2: 3})), method, Plan(4, CLIENTS))
     assert groups(track.state) == BY_KIND
     assert not any(record["partial"] for record in track.records)
+
+
+def test_a_silent_client_is_in_no_cluster() -> None:
+    """It sends no classes, so it trains no detector, and none of its replies can be missing."""
+    w = simulated(population=Population(silent=(0,)))
+    state = started(Athena(**KMEANS, layer="last_layer"), w)
+    assert groups(state) == [[1, 4, 7], [2, 5, 8], [3, 6]]
+    assert state.assignment[0] == UNASSIGNED
+    assert np.isnan(state.layers[0]).all()
+
+
+def test_a_new_client_of_given_clusters_needs_to_name_its_cluster() -> None:
+    data = clustered_data()
+    run = fk.simulate(Athena(assignment=GIVEN), data, linear(), rounds=1, cohort=9, local=SGD)
+    rows = data.train[0]
+    message = "clusters are given, so a new client has none; name it with cluster="
+    with pytest.raises(MethodError, match=message):
+        run.place(data.x[rows], data.y[rows])
 
 
 def test_a_suspicious_client_is_in_no_score_and_rounds_are_complete() -> None:

@@ -149,6 +149,12 @@ def test_queries_come_every_period_and_end() -> None:
     assert asked == [1, 1, 1, 2, 2, 2, 2, 2]
 
 
+def test_half_a_round_is_no_warm_up() -> None:
+    """Queries would fall between two rounds, so there would never be one."""
+    with pytest.raises(MethodError, match=r"warm_up must be an integer from 0 up, got 0\.5"):
+        CFLGP(warm_up=0.5)  # pyright: ignore
+
+
 def test_before_the_first_query_there_is_one_model() -> None:
     w = world()
     method = CFLGP(clusters=2, warm_up=2)

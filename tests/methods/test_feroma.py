@@ -263,7 +263,7 @@ def test_there_are_as_many_models_as_clients_that_have_trained(data: FederatedDa
     assert not np.array_equal(after.models[2], state.models[2])
 
 
-@pytest.mark.parametrize("bad", [{"accuracy": -0.1}, {"latest": -1}])
+@pytest.mark.parametrize("bad", [{"accuracy": -0.1}, {"latest": -1}, {"latest": 2.5}])
 def test_bad_options(bad: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(bad))):
         FEROMA(**bad)

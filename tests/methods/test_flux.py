@@ -144,6 +144,11 @@ def test_a_model_without_a_last_layer_is_refused() -> None:
         class_count(ModelSpec(3))
 
 
+def test_rounds_are_whole_numbers() -> None:
+    with pytest.raises(MethodError, match=r"latest must be an integer from 0 up, got 2\.5"):
+        FLUX(latest=2.5)  # pyright: ignore
+
+
 # --- when
 
 

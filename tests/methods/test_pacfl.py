@@ -17,6 +17,7 @@ from fedkin.clustering.agglomerative import merge_up_to
 from fedkin.core.errors import MethodError, TaskError
 from fedkin.core.method import UNASSIGNED
 from fedkin.core.randomness import Stream
+from fedkin.core.task import Task
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.measures.principal_angles import (
     FORMS,
@@ -29,7 +30,7 @@ from fedkin.measures.principal_angles import (
 from fedkin.methods.pacfl import PACFL, PACFLState
 from fedkin.models import mclr
 from fedkin.simulation.engine import SimulatedWorld
-from fedkin.tasks.pacfl import LabelSubspaces
+from fedkin.tasks.pacfl import LabelSubspaces, Subspace
 
 STREAM = Stream(1, 0, "init")
 CODE = {"maximum": "complete", "minimum": "single", "average": "weighted"}
@@ -117,7 +118,8 @@ def test_a_basis_of_dependent_vectors_has_fewer() -> None:
     assert not orthonormal(np.full((1, 3, 2), np.nan)).any()
 
 
-def test_text_is_refused() -> None:
+@pytest.mark.parametrize("task", [LabelSubspaces(1), Subspace(1)])
+def test_text_is_refused(task: Task) -> None:
     words = np.ones((2, 5), np.int64)
     rows = Ragged.of([np.arange(2)])
     text = FederatedData(
@@ -131,7 +133,7 @@ def test_text_is_refused() -> None:
     )
     world = SimulatedWorld(text, fk.models.rnn(text))
     with pytest.raises(TaskError, match="word indices"):
-        world.run(LabelSubspaces(1), np.array([0]))
+        world.run(task, np.array([0]))
 
 
 # --- the method

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedkin.core.errors import MethodError
 from fedkin.core.method import UNASSIGNED
 from fedkin.core.randomness import Stream
 from fedkin.core.training import LocalTraining
@@ -287,3 +288,8 @@ def test_clusters_can_share() -> None:
     np.testing.assert_allclose(
         state.models, [[1 / 1.25, 0.5 / 1.25], [0.5 / 1.5, 2 / 1.5]], rtol=1e-6
     )
+
+
+def test_the_first_split_is_after_a_whole_number_of_rounds() -> None:
+    with pytest.raises(MethodError, match=r"first_split must be an integer from 0 up, got 2\.5"):
+        SattlerCFL(first_split=2.5)  # pyright: ignore

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 import fedkin as fk
 from fedkin.methods import selective_steps
-from fedkin.methods.selective_steps import SelectiveState, merge_equal
+from fedkin.methods.selective_steps import Checked, SelectiveState, merge_equal
 
 LOCAL = fk.LocalTraining(steps=12, lr=0.5, batch_size=10)
 
@@ -109,13 +110,21 @@ def test_two_clusters_merge_only_if_neither_loses(scale: float, clusters: int) -
         np.testing.assert_allclose(merged.models[0], trained.models[0], rtol=1e-6)
 
 
-def test_all_clients_of_a_failed_challenger_return() -> None:
-    """Also those outside the cohort, and a client that came later."""
+def test_nothing_is_sent_if_fewer_than_two_clusters_could_merge() -> None:
+    """Cluster 2 is a challenger on trial, so only cluster 0 is left."""
+    world, state = on_trial()
+    state = replace(state, assignment=np.array([2, 2, 0, 0, 2]))
+    assert merge_equal(world, state, np.arange(5), margin=0.3, alpha=0.05) is state
+    assert world.ledger.total() == (0, 0)
+
+
+def on_trial(**options: Any) -> tuple[fk.SimulatedWorld, SelectiveState]:
+    """Five clients, four of them of a challenger, cluster 2; three of these have left cluster 0 or
+    1 for it."""
     data = fk.data.digits(partition="iid", clients=5)
-    world = fk.SimulatedWorld(data, fk.models.mclr(data))
-    models = np.zeros((3, world.spec.parameters), np.float32)
+    world = fk.SimulatedWorld(data, fk.models.mclr(data), **options)
     state = SelectiveState(
-        models=models,
+        models=np.zeros((3, world.spec.parameters), np.float32),
         assignment=np.array([2, 2, 2, 0, 2]),
         error=np.full(5, 0.1),
         begin=np.zeros(5, np.int64),
@@ -123,6 +132,44 @@ def test_all_clients_of_a_failed_challenger_return() -> None:
         left=np.array([0, 0, 1, -1, -1]),
         opened=np.array([0, 0, 4]),
     )
+    return world, state
+
+
+def test_a_challenger_stays_on_trial_while_no_client_replies() -> None:
+    world, state = on_trial(population=fk.Population(silent=(0,)))
+    due = np.array([False, False, True])
+    clients = np.array([0, 3])
+    after = selective_steps.close_challengers(world, state, clients, due=due, alpha=0.05)
+    assert after.assignment.tolist() == [2, 2, 2, 0, 2]
+    assert after.left.tolist() == [0, 0, 1, -1, -1]
+    assert after.opened.tolist() == [0, 0, 4]
+
+
+@pytest.mark.parametrize("opens", [False, True])
+def test_a_client_that_leaves_a_challenger_by_a_probe_has_left_no_cluster(opens: bool) -> None:
+    """Client 0 moves to cluster 1, and would return to 0 from a later challenger. Client 3 opens a
+    challenger if a place is free, and has then left cluster 0."""
+    world, state = on_trial()
+    method = fk.SelectiveReclustering(clusters=4 if opens else 3)
+    if opens:
+        models = np.concatenate([state.models, state.models[:1]])
+        state = replace(state, models=models, opened=np.array([0, 0, 4, 0]))
+    state = replace(state, assignment=np.array([2, 2, 1, 0, 2]))
+    moved = method._moved(
+        world,
+        state,
+        probed=Checked(np.array([0, 3]), np.zeros(2, np.int64), state.end[[0, 3]]),
+        target=np.array([1, -1]),
+        stray=np.array([False, True]),
+        round=5,
+    )
+    assert moved.assignment.tolist() == [1, 2, 1, 3 if opens else 0, 2]
+    assert moved.left.tolist() == [-1, 0, 1, 0 if opens else -1, -1]
+
+
+def test_all_clients_of_a_failed_challenger_return() -> None:
+    """Also those outside the cohort, and a client that came later."""
+    world, state = on_trial()
     due = np.array([False, False, True])
     closed = selective_steps.close_challengers(world, state, np.array([0, 3]), due=due, alpha=0.05)
     assert closed.assignment.tolist() == [0, 0, 1, 0, 0]

@@ -19,6 +19,7 @@ pytest.importorskip("tokenizers", reason="texts need pip install 'fedkin[text]'"
 
 import fedkin as fk
 from fedkin.core.errors import ConfigError, DataError, ModelError
+from fedkin.data.tokenizer import Tokenizer
 from tests.models.tiny_bert import LAYERS, WIDTH, WORDS, weights, write_bert
 
 TEXTS = ["the red cat sat", "dog", "a b c d e f g h", "blue unheard"]
@@ -42,6 +43,15 @@ def test_hidden_states_are_those_of_transformers(folder: Path) -> None:
     found = np.asarray(backbone.encoder.through(hidden, mask))
     kept = tokens != 0
     np.testing.assert_allclose(found[kept], expected[kept], atol=1e-5)
+
+
+def test_the_folder_may_be_in_the_home_folder(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(folder.parent))
+    home = f"~/{folder.name}"
+    assert fk.models.from_transformers(home).folder == folder
+    assert Tokenizer.from_folder(home).digest == Tokenizer.from_folder(folder).digest
 
 
 def test_its_arrays_are_those_of_the_file(folder: Path) -> None:

@@ -4,6 +4,7 @@ page from invented runs."""
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from papers.athena.recipes import (
 from papers.catalogue import PAPERS
 from papers.recipe import Cell, Setting
 from papers.reproduction_marks import Mark
+from papers.results_page import TEXTS
 from papers.results_page import page as page_of
 from tests.mappings import merged
 
@@ -374,3 +376,18 @@ def test_detectors_are_compared_by_accuracy_or_by_gain() -> None:
         assert marks[COMBINED[data, split].row, column] == mark, (data, split, column)
     # No accuracy of the detectors is printed for IID clients of CIFAR-10.
     assert (COMBINED["cifar10", "IID"].row, ATHENA) not in marks
+
+
+@pytest.mark.parametrize(
+    ("settings", "clients"),
+    [(athena.PER_CLUSTER, 10), (athena.COMBINED, 20)],
+    ids=["clusters", "detectors"],
+)
+def test_the_page_names_the_images_that_a_client_trains_on(
+    settings: Mapping[Any, Setting], clients: int
+) -> None:
+    for setting in settings.values():
+        options = dict(setting.data_options)
+        images = options["samples"] * options["train_fraction"] / clients
+        page = (TEXTS / "athena.md").read_text()
+        assert f"on {images:.0f} training images a client" in page

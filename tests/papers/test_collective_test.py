@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
 
 from papers import collective_section
-from papers.collective_test import collective_test, is_outside
+from papers.collective_test import collective_test, is_outside, without_copies
 from papers.prediction import p_value, prediction_interval
 from papers.reproduction_marks import ComparedNumber, compare_number
 
@@ -64,6 +66,72 @@ def test_numbers_with_few_runs_or_none_printed_are_left_out() -> None:
     assert collective_test([compare_number("row", "method", None, 90.0, runs=RUNS)]) is None
 
 
+def test_a_copy_of_a_number_is_tested_once() -> None:
+    """The same printed number with the same runs, or with some of them, is no more evidence."""
+    ten = (*RUNS, 87.0, 87.5, 88.5, 89.5, 90.5)
+    first = number(90.0, ten)
+    copies = [number(90.0, ten), number(90.0, RUNS)]
+    other_printed = number(90.1, ten)
+    other_runs = number(90.0, (88.0, 89.0, 90.0, 91.0, 92.5))
+    few = [number(90.0, RUNS[:1])] * 2  # without a test, and so not dropped
+    numbers = [first, *copies, other_printed, other_runs, *few]
+    assert without_copies(numbers) == [first, other_printed, other_runs, *few]
+    groups = collective_section.groups_of(numbers)
+    assert groups["all methods"] == [first, other_printed, other_runs, *few]
+
+
+def test_the_inventory_counts_copies() -> None:
+    """They are printed numbers that were run, though no further evidence."""
+    assert "**2** were run" in collective_section.attempted([number(90.0), number(90.0)])
+
+
+def headline_of(numbers: list[ComparedNumber], monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr(collective_section, "numbers_of", lambda results: numbers)
+    return collective_section.headline({})
+
+
+def test_the_check_without_fitted_settings_leaves_out_all_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Fitted: FEMNIST, FlexCFL's Table I, and the first client's model of IFCA. What stays is
+    MNIST's number, and row 2 of another Table I."""
+
+    def of(table: str, row: str, column: str, mean: float) -> ComparedNumber:
+        runs = tuple(mean + run - 90 for run in RUNS)
+        compared = compare_number(row, column, mean, mean, runs=runs)
+        variant = "a variant" if "," in column else ""
+        return replace(compared, table=table, deviation=variant)
+
+    numbers = [
+        of("flexcfl-table3", "MNIST-MCLR", "FedAvg", 80.0),
+        of("flexcfl-table3", "MNIST-MCLR", "IFCA", 81.0),
+        of("flexcfl-table3", "MNIST-MCLR", "IFCA, first client", 82.0),
+        of("flexcfl-table3", "FEMNIST-MCLR, shared images", "FedAvg", 83.0),
+        of("flexcfl-table1", "2", "FedAvg", 84.0),
+        of("fedgroup-table1", "2", "FedAvg", 85.0),
+    ]
+    text = headline_of(numbers, monkeypatch)
+    assert "0 of 5 printed numbers" in text
+    assert "Without these, 0 of 2 lie outside" in text
+
+
+def test_the_headline_has_both_p_values_and_says_what_high_ones_mean(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All printed numbers are our means: nearer than independent runs would be."""
+    near = [
+        compare_number("row", f"{i}", 90.0 + i, 90.0 + i, runs=[r + i for r in RUNS])
+        for i in range(9)
+    ]
+    coded = [
+        compare_number("row", "IFCA", 70.0, 70.0, runs=[r - 20 for r in RUNS]),
+        compare_number("row", "IFCA, first client", 60.0, 60.0, runs=[r - 30 for r in RUNS]),
+    ]
+    text = headline_of([*near, *coded], monkeypatch)
+    assert "binomial p = 1, Kolmogorov-Smirnov p = 0)" in text
+    assert "nearer to ours than independent runs would be" in text
+
+
 def test_the_headline_names_a_method_that_is_not_reproduced(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -72,12 +140,10 @@ def test_the_headline_names_a_method_that_is_not_reproduced(
     def of(column: str, printed: float) -> ComparedNumber:
         return compare_number("row", column, printed, float(np.mean(RUNS)), runs=RUNS)
 
-    numbers = [of("FedAvg", 90.0)] * 10 + [of("IFCA", 99.0)] * 10
-    monkeypatch.setattr(collective_section, "numbers_of", lambda results: numbers)
-    text = collective_section.headline({})
+    numbers = [of("FedAvg", 90.0 + i / 100) for i in range(10)]
+    numbers += [of("IFCA", 99.0 + i / 100) for i in range(10)]
+    text = headline_of(numbers, monkeypatch)
     assert "0 of 10 printed numbers with at least 5 values of ours lie outside" in text
     assert text.endswith("**Not reproduced as the text describes them: IFCA.**")
-    monkeypatch.setattr(collective_section, "numbers_of", lambda results: numbers[:10])
-    assert collective_section.headline({}).endswith("Not rejected at 5%.")
-    monkeypatch.setattr(collective_section, "numbers_of", lambda results: [])
-    assert collective_section.headline({}) == "No number has 5 runs yet."
+    assert headline_of(numbers[:10], monkeypatch).endswith("Not rejected at 5%.")
+    assert headline_of([], monkeypatch) == "No number has 5 runs yet."

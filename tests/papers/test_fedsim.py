@@ -16,7 +16,7 @@ from papers.catalogue import PAPERS
 from papers.fedsim import figures as fedsim_figures
 from papers.fedsim import page as fedsim_page
 from papers.fedsim import recipes as fedsim
-from papers.fedsim.numbers import components, curves_of, heterogeneity, improvements
+from papers.fedsim.numbers import components, curves_of, heterogeneity, improvements, indices
 from papers.fedsim.recipes import CELLS, FEMNIST, MNIST, SYNTHETIC, TABLE_4, TABLE_7, measure
 from papers.recipe import Cell, Setting
 from papers.reproduction_marks import Mark
@@ -252,3 +252,33 @@ def test_the_index_must_grow_with_beta() -> None:
     assert heterogeneity(draws(1.0, 1.5, 2.0))[0].mark == Mark.REPRODUCED
     assert heterogeneity(draws(1.0, 1.0, 2.0))[0].mark == Mark.FAILED
     assert heterogeneity(draws(1.0, 1.5, 2.0)[:4])[0].mark == Mark.NOT_RUN
+
+
+def test_the_index_is_compared_over_the_seeds_that_all_betas_have() -> None:
+    """Beta 0 has a third seed, with a large index: its mean alone is above the mean of beta 0.5."""
+    rows = {"beta 0": (1.0, 1.0, 40.0), "beta 0.5": (2.0, 2.0), "beta 1": (3.0, 3.0)}
+    results = [
+        {"table": "Fig. 10", "row": row, "column": "1", "seed": seed, "pni": pni}
+        for row, indices in rows.items()
+        for seed, pni in enumerate(indices)
+    ]
+    number = next(each for each in heterogeneity(results) if each.row == "alpha 1")
+    assert number.mark == Mark.REPRODUCED and number.seeds == 2
+    assert number.ours == "1.000, 2.000, 3.000"
+
+
+def test_the_figure_of_the_index_has_the_seeds_that_all_cells_have() -> None:
+    results = [
+        {
+            "table": "Fig. 10",
+            "row": f"beta {beta:g}",
+            "column": f"{alpha:g}",
+            "seed": seed,
+            "pni": 1,
+        }
+        for alpha in fedsim.ALPHAS
+        for beta in fedsim.BETAS
+        for seed in range(3 if alpha or beta else 5)
+    ]
+    values = indices(results, fedsim.ALPHAS)
+    assert {len(pni) for pni in values.values()} == {3} and len(values) == 9

@@ -10,10 +10,27 @@ import pytest
 from papers.fedsim import authors_curves as authors
 from papers.fedsim.figures import FIGURE_9, REAL
 from papers.fedsim.network_recipes import FIGURE_6
-from papers.fedsim.recipes import FINAL_PUBLISHED
 from papers.recipe import Setting
 
 DRAWN = [*REAL, *FIGURE_6, *FIGURE_9]
+
+
+# Mean accuracy of the last round, over 35 seeds, from the authors' logs: FedAvg, FedProx, FedSim.
+FINAL = {
+    "FEMNIST, shared images": (73.2, 75.7, 80.7),
+    "MNIST": (81.9, 85.4, 87.1),
+    "Fed-MEx, its test part": (91.1, 91.1, 93.6),
+    "Fed-MEx": (91.1, 91.1, 93.6),
+    "Fed-Goodreads": (60.0, 59.1, 61.8),
+    "IID": (88.4, 67.0, 81.9),
+    "(0, 0)": (81.6, 84.9, 86.9),
+    "(0, 0), the authors' file": (81.6, 84.9, 86.9),
+    "(0.25, 0.25)": (73.8, 82.1, 82.1),
+    "(0.25, 0.25), the authors' draw": (73.8, 82.1, 82.1),
+    "(0.5, 0.5)": (67.7, 75.3, 73.6),
+    "(0.75, 0.75)": (67.1, 74.2, 65.5),
+    "(1, 1)": (61.4, 67.8, 59.0),
+}
 
 
 @pytest.mark.parametrize("setting", DRAWN, ids=lambda setting: setting.row)
@@ -34,10 +51,10 @@ def test_no_other_numbers_of_the_authors_are_stored() -> None:
 
 @pytest.mark.parametrize("row", authors.FILES)
 def test_the_last_round_agrees_with_the_authors_logs(row: str) -> None:
-    """FINAL_PUBLISHED, in percent with one digit, was taken from the same logs before."""
-    if row in FINAL_PUBLISHED:
+    """``FINAL``, in percent with one digit, was taken from the same logs before."""
+    if row in FINAL:
         last = [100 * curve[-1] for curve in authors.curves_of(row).values()]
-        assert last == pytest.approx(FINAL_PUBLISHED[row], abs=0.06)
+        assert last == pytest.approx(FINAL[row], abs=0.06)
 
 
 def test_a_row_without_published_curves_has_none() -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
+from math import sqrt
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import papers
@@ -15,7 +17,7 @@ from papers.catalogue import PAPERS
 from papers.fedsim import figures, page
 from papers.fedsim.authors_curves import curves_of
 from papers.fedsim.network_recipes import FIGURE_6, MNIST_CNN
-from papers.fedsim.recipes import CELLS, FEMNIST, MNIST, SYNTHETIC, TABLE_4
+from papers.fedsim.recipes import CELLS, FEMNIST, MNIST, OF_AUTHORS, SYNTHETIC, TABLE_4
 from papers.results_page import page as page_of
 
 FOLDER = Path(papers.__file__).parent
@@ -47,6 +49,28 @@ def test_similarity_and_round_robin_are_compared_over_the_seeds_that_both_have()
     # Round robin lacks this seed.
     results += [{**run, "seed": 2} for run in runs(row, "FedSim", 10, 1)]
     assert cells(results) == [row, "+4.00", "+3.00", "+1.00", "75%", "2 draws"]
+
+
+def test_an_interval_is_students() -> None:
+    """Five draws, mean 2 and deviation sqrt(2.5): t of 4 degrees of freedom is 2.776."""
+    half = 2.776445 * sqrt(2.5 / 5)
+    points = np.arange(5.0)
+    assert page.spread(points) == f"+2.00 ({2 - half:.2f} to {2 + half:.2f})"
+    assert page.spread(points[:2]) == "+0.50"  # too few
+
+
+def test_seeds_that_share_cohorts_have_no_interval() -> None:
+    assert page.spread(np.arange(5.0), independent=False) == "+2.00"
+    row = OF_AUTHORS["(0, 0)"].row
+    results = [
+        run
+        for column, gain in (("FedAvg", 0), ("FedSim", 4), (page.ROUND_ROBIN, 3))
+        for run in runs(row, column, gain, 5, table="7")
+    ]
+    (line,) = (
+        line for line in page.variants(results).splitlines() if line.startswith(f"| {row} |")
+    )
+    assert line == f"| {row} | +4.00 | +3.00 | +1.00 | 75% | 5 seeds |"
 
 
 def test_a_share_is_of_two_gains_and_of_nothing_else() -> None:

@@ -7,6 +7,7 @@ import os
 import re
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ from papers.inventory import (
     FLEXCFL,
     SBRC,
     Entry,
-    markdown_table,
+    at_full_size,
     sentence,
 )
 from papers.inventory import without_recipe as without
@@ -73,6 +74,13 @@ def test_there_are_as_many_as_are_printed(paper: str) -> None:
     whole = {entry.whole for entry in of(paper)}
     kinds = Counter(name.split()[0] for name in whole)
     assert (kinds["Table"], kinds["Fig."]) == PRINTED[paper] and len(whole) == sum(PRINTED[paper])
+
+
+def test_only_panels_are_parts_of_a_figure_and_no_table_has_parts() -> None:
+    """Rows of a table were counted as separate entries, next to the whole table."""
+    parts = [entry.number for entry in ENTRIES if entry.number != entry.whole]
+    assert not [number for number in parts if number.startswith("Table")]
+    assert len(ENTRIES) == 57
 
 
 def test_each_panel_with_a_caption_is_an_entry() -> None:
@@ -132,7 +140,7 @@ def test_an_entry_has_a_recipe_or_a_reason(given: dict[str, str]) -> None:
 
 
 def test_the_sentence_names_each_without_a_recipe_and_counts_the_others() -> None:
-    said = sentence()
+    said = sentence({})
     with_recipe = sum(bool(entry.recipe) for entry in ENTRIES)
     assert said.startswith(f"{with_recipe} of the papers' {len(ENTRIES)} tables and figures")
     for entry in without():
@@ -144,12 +152,19 @@ def test_the_sentence_names_each_without_a_recipe_and_counts_the_others() -> Non
     assert diagrams in said
 
 
-def test_the_table_has_a_line_for_each_entry() -> None:
-    lines = markdown_table().splitlines()[2:]
-    assert len(lines) == len(ENTRIES)
-    assert "| FlexCFL | Fig. 6(b) | the same, FEMNIST, swap part | `flexcfl-figure6` |" in lines
-    table_3 = next(line for line in lines if line.startswith("| FedSim | Table 3 |"))
-    assert "| none: times of the authors' machines; `python -m benchmarks.fedsim`" in table_3
+def test_an_entry_has_a_full_size_run_if_one_of_its_rows_has_one() -> None:
+    """Fig. 6 has a panel for each row of one recipe; a shortened run counts for no entry."""
+    assert at_full_size({}) == () and "and 0 a run of at least one number" in sentence({})
+    line = run_of("flexcfl-figure6", "FEMNIST, swap part")
+    shortened = run_of("athena-figure1", "IID, CIFAR-10")
+    (entry,) = at_full_size({"flexcfl": [line], "athena": [shortened]})
+    assert (entry.paper, entry.number) == (FLEXCFL, "Fig. 6(b)")
+
+
+def run_of(table: str, row: str) -> dict[str, Any]:
+    """A run, without figures, of the first job of a row."""
+    job = next(job for job in tables()[table][1].jobs if job.row == row)
+    return {**job.key, "seed": job.seeds[0], "setting": job.setting(job.seeds[0])}
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from papers.__main__ import named_jobs
 from papers.catalogue import PAPERS
 from papers.panm import numbers
 from papers.panm import page as panm_page
@@ -37,7 +36,7 @@ def run_of(question: Question, seed: int = 0, **figures: object) -> dict:
 
 def test_every_question_has_one_job() -> None:
     questions = [question for question, _ in panm.questions()]
-    jobs = [each.job for each in named_jobs() if each.paper == "peers"]
+    jobs = PAPERS["peers"].jobs()
     assert len(questions) == len(set(questions)) == len(jobs)
     assert [asdict(question) in [job.key for job in jobs] for question in questions] == [
         True
@@ -79,6 +78,7 @@ def test_methods_side_by_side() -> None:
 
 def test_questions_not_run_are_empty() -> None:
     text = page_of(PAPERS["peers"], [])
+    assert "| lowest precision from round 10 |" in text
     assert text.count("\n| PANMGrad ") == 1 and not re.search(r"\bnan\b", text.lower())
 
 

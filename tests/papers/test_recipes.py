@@ -16,7 +16,6 @@ from papers.catalogue import PAPERS
 from papers.fedgroup.recipes import CELLS, METHODS, MNIST, PUBLISHED
 from papers.recipe import Cell, Setting, measure
 from papers.results_page import pages
-from papers.tables_markdown import mean_and_range, percent
 
 TINY = Setting(
     row="tiny",
@@ -90,12 +89,6 @@ def test_a_place_in_a_text_that_names_no_table_is_refused(
         results_page.page(paper, [])
 
 
-def test_numbers_say_how_many_seeds_never_got_there() -> None:
-    assert mean_and_range([14, None, 16]) == "**15 in 2 of 3 runs** (14 - 16)"
-    assert mean_and_range([None]) == "**never**"
-    assert mean_and_range([]) == percent([]) == "not run"
-
-
 @pytest.mark.parametrize(
     "rows", [["MNIST-MCRL"], ["MNIST", "flexcfl/V/"], ["planted/lost"]], ids=str
 )
@@ -123,9 +116,3 @@ def test_rows_are_asked_for_by_paper_table_and_beginning() -> None:
     ):
         assert row in names, row
     assert not any(name.startswith("flexcfl/III/MNIST-MCLR: swap") for name in names)
-
-
-def test_large_numbers_are_written_out_and_one_seed_has_no_range() -> None:
-    assert mean_and_range([6666.0]) == "**6,666**"
-    assert mean_and_range([1200, 1400]) == "**1,300** (1,200 - 1,400)"
-    assert mean_and_range([0.01234]) == "**0.0123**"

@@ -161,8 +161,9 @@ def test_measured_seconds_win_over_the_recipes_estimate(bench: Workbench) -> Non
 
 def test_only_selected_runs_are_queued(bench: Workbench) -> None:
     a, b, _ = run_queue.PAPERS["toy"].jobs()
-    assert names(queue(bench.folder, [b])) == ["B0", "B1"]
-    assert names(queue(bench.folder, [a, b], [1])) == ["A1", "B1"]
+    assert names(queue(bench.folder, {"toy": [b]})) == ["B0", "B1"]
+    assert names(queue(bench.folder, {"toy": [a, b]}, [1])) == ["A1", "B1"]
+    assert names(queue(bench.folder, {"other": [a, b]})) == []  # keys of another paper
     assert names(queue(bench.folder, seeds=[7])) == []  # a seed that no recipe has
 
 
@@ -202,7 +203,7 @@ def test_a_resumable_run_uses_the_time_that_is_left_and_is_stopped_at_its_end(
 
     bench.store.unlink()
     monkeypatch.setattr(run_queue, "_pool", lambda workers: NeverDone())
-    only_c = queue(bench.folder, [jobs[1]])
+    only_c = queue(bench.folder, {"toy": [jobs[1]]})
     assert not list(carry_out(only_c, bench.folder, 0.05 / 3600, workers=1))
     assert not read(bench.store).runs
 
@@ -367,7 +368,8 @@ def test_outside_a_checkout_no_empty_page_is_written(
 
 def selection(*rows: str, seeds: Sequence[int] = ()) -> set[tuple[str, str]]:
     """Table and row of the cells that these names select in the real catalogue."""
-    return {(str(job.key.get("table")), job.row) for job in program._select(rows, seeds) or ()}
+    selected = program._select(rows, seeds) or {}
+    return {(str(job.key.get("table")), job.row) for jobs in selected.values() for job in jobs}
 
 
 def test_rows_and_tables_have_the_names_that_fedkin_reproduce_has() -> None:
@@ -387,6 +389,26 @@ def test_rows_and_tables_have_the_names_that_fedkin_reproduce_has() -> None:
         }
     )
     assert program._select((), ()) is None
+
+
+@pytest.mark.parametrize("name", tables())
+def test_each_job_of_a_table_is_queued_if_it_is_not_stored(name: str, tmp_path: Path) -> None:
+    """Also those that two tables have, such as athena-table1's, which are athena-figure2's."""
+    paper, table = tables()[name]
+    selected = program._select([name], ())
+    assert selected is not None and list(selected) == [paper.name]
+    wanted = {(str(job.key), seed) for job in table.jobs for seed in job.seeds}
+    queued = {(str(run.job.key), run.seed) for run in queue(tmp_path, selected)}
+    assert queued == wanted
+
+
+def test_the_copy_of_a_job_in_another_table_selects_its_runs(command: Workbench) -> None:
+    """Each table makes a job of a key again, and two functions are never equal."""
+    copy = command.job("A", (0, 1, 2))
+    assert names(queue(command.folder, {"toy": [copy]})) == ["A0", "A1", "A2"]
+    command.keep("A", 0)
+    assert program._check(1, draw=7, jobs={"toy": [copy]}, seeds=()) == 0
+    assert command.started == ["A0"]
 
 
 BAD_ROWS = {
@@ -433,7 +455,7 @@ def test_stored_runs_are_made_again_and_compared(
         "B, method, seed 1: differs in best",
     ]
     only_a = [job for job in run_queue.PAPERS["toy"].jobs() if job.row == "A"]
-    assert program._check(1, draw=7, jobs=only_a, seeds=(0,)) == 0
+    assert program._check(1, draw=7, jobs={"toy": only_a}, seeds=(0,)) == 0
 
 
 def test_runs_to_check_are_drawn_at_random(command: Workbench) -> None:
@@ -473,7 +495,7 @@ def test_two_processes_store_the_same_runs_as_one(
         for job in PAPERS["fedsim"].jobs()
         if job.key["table"] == "Fig. 10" and job.row == "beta 1"
     )
-    small = queue(tmp_path, [job], [1, 2])
+    small = queue(tmp_path, {"fedsim": [job]}, [1, 2])
     assert [(run.seed, run.seconds) for run in small] == [(1, 1), (2, 1)]
     made = list(carry_out(small, tmp_path, None, workers=2))
     stored = read(tmp_path / "fedsim.jsonl", [job])
@@ -485,7 +507,7 @@ def test_two_processes_store_the_same_runs_as_one(
     assert sorted(stored.runs, key=lambda line: line["seed"]) == [
         json.loads(json.dumps(job.run(seed))) for seed in (1, 2)
     ]
-    assert not queue(tmp_path, [job], [1, 2])
+    assert not queue(tmp_path, {"fedsim": [job]}, [1, 2])
 
 
 def heed_no_sigterm(mark: str) -> None:

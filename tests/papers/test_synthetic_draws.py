@@ -24,6 +24,7 @@ from papers.synthetic_draws import (
     size_measures,
     unmatched,
 )
+from tests.conftest import ROOT
 
 FEDGROUP = ROWS[0]
 FEDSIM = ROWS[1:]
@@ -166,3 +167,20 @@ def test_the_table_names_every_row_its_target_and_its_seeds() -> None:
         assert "; ".join(map(str, matched(row.papers[0], row.name))) in text
     assert "| samples | 75,349 | ± 0.5% |" in text
     assert "| purity | 0.59 | ± 0.03 |" in text
+
+
+def test_the_page_says_how_near_the_draws_are_to_the_printed_size() -> None:
+    """No draw has exactly the printed samples of FedGroup."""
+    (entry,) = (entry for entry in STORED if "fedgroup" in entry["papers"])
+    gaps = [abs(draw["samples"] / PRINTED - 1) for draw in entry["matched"]]
+    assert 0 < min(gaps) and max(gaps) <= 0.005
+    page = (ROOT / "docs/results-fedgroup.md").read_text()
+    assert f"five draws within 0.5% of the printed {PRINTED:,} samples" in page
+
+
+def test_two_rows_have_eight_more_draws_and_the_page_says_so() -> None:
+    matched = {row.name: row.matched for row in ROWS if "fedsim" in row.papers}
+    more = [name for name, number in matched.items() if number > draws.DRAWS]
+    assert more == ["(0.75, 0.75)", "(1, 1)"] and draws.MORE - draws.DRAWS == 8
+    page = (ROOT / "docs/results-fedsim.md").read_text()
+    assert f"Eight more of {' and '.join(more)} were added after training" in page

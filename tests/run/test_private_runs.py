@@ -651,6 +651,17 @@ def test_cohorts_with_a_cap() -> None:
     assert min(sizes) < 3
 
 
+def test_sums_of_capped_cohorts_are_divided_by_at_most_the_cap() -> None:
+    """Otherwise each step would be cohort / cap times too small."""
+    settings = replace(TESTING, cap=3)
+    capped, whole = (
+        one.mechanism(clients=20, cohort=8, rounds=2, selection="poisson")
+        for one in (settings, replace(TESTING, cap=None))
+    )
+    assert (capped.divisor(1), capped.divisor(3)) == (3, 1)
+    assert (whole.divisor(1), whole.divisor(2)) == (8, 4)
+
+
 def test_the_audit_of_a_configuration() -> None:
     private = ["privacy.name=client_dp", "privacy.noise_multiplier=5", "privacy.delta=1e-5"]
     whole = ["data.clients=50", "method.name=fedavg", "run.cohort=50", "run.rounds=10", *private]

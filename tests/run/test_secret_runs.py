@@ -208,6 +208,16 @@ def test_a_cluster_with_too_few_answers_keeps_its_model_and_the_round_goes_on() 
     assert list(lost) == ["0"]
     assert f"{N - 1} clients have answered" in lost["0"]
     assert f"{N} are needed" in lost["0"]
+    # If choices are hidden, one sum has the updates of all models, and no model has a sum.
+    hidden = SecretWorld(
+        Losing({"secret_train": (0,)}).of(world),
+        fk.SecretSums(least=N, hide_choice=True),
+        journal,
+        ROUND,
+    )
+    got = train(hidden, models, EVERYONE, None, reduce=True, stream=stream)
+    assert not got.arrived.any() and not got.update.any()
+    assert list(journal.entries[-1]["lost"]) == [str(model) for model in range(len(models))]
 
 
 def test_portions_of_memory_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.scenarios.drift import Drift, Relabel, Rotate
 from fedkin.scenarios.shift import ShiftedData
+from tests.scenarios.other_labels import other_labels
 
 Pattern = Literal["sudden", "gradual", "recurring"]
 STREAM = Stream(2, 0, "run/shift")
@@ -35,6 +36,14 @@ def federation(shape: tuple[int, ...] = (9,), classes: int = 5, clients: int = N
 
 def everybody(_: int) -> np.ndarray:
     return np.arange(N)
+
+
+@pytest.mark.parametrize("task", ["regression", "survival"])
+def test_labels_that_are_no_classes_are_not_permuted(task: str) -> None:
+    data = other_labels(task)
+    drifting = ShiftedData(data, Relabel(kinds=2, at=1), lambda _: np.arange(data.clients))
+    with pytest.raises(ConfigError, match=f"relabel changes labels that are classes.*{task}"):
+        drifting.at(STREAM)
 
 
 def variants(drift: Drift, rounds: int, clients: int = N) -> np.ndarray:

@@ -10,8 +10,11 @@ import pytest
 
 import fedkin as fk
 from fedkin.core.errors import ConfigError, DataError
+from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.options.with_options import by_section, simulated
+from fedkin.scenarios.noise import flip_labels
+from tests.scenarios.other_labels import other_labels
 
 CLIENTS = 4
 EACH = 3_000  # training samples of a client
@@ -39,6 +42,15 @@ DATA = federation()
 
 def noisy(option: fk.Option, data: FederatedData = DATA, seed: int = 0) -> FederatedData:
     return simulated(by_section([option]), data, None, seed)[0]
+
+
+@pytest.mark.parametrize("task", ["regression", "survival"])
+def test_labels_that_are_no_classes_have_no_wrong_ones(task: str) -> None:
+    data = other_labels(task)
+    with pytest.raises(ConfigError, match=f"label_noise changes labels that are cl.*{task}"):
+        noisy(fk.SymmetricFlips(0.2), data)
+    with pytest.raises(ConfigError, match=f"label noise changes labels that are cl.*{task}"):
+        flip_labels(data, np.full(data.clients, 0.2), Stream(0))
 
 
 def wrong_share(data: FederatedData, client: int, split: str = "train") -> float:

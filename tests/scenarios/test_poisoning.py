@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedkin.core.errors import DataError
+import fedkin as fk
+from fedkin.core.errors import ConfigError, DataError
 from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.scenarios.poisoning import LaterPoisoning, add_backdoor, flip_labels, triggered_test
+from tests.scenarios.other_labels import other_labels
 
 
 def data(train: list[list[int]], test: list[list[int]]) -> FederatedData:
@@ -27,6 +29,17 @@ def data(train: list[list[int]], test: list[list[int]]) -> FederatedData:
 def test_training_labels_of_attackers_only() -> None:
     flipped = flip_labels(data([[0, 1], [2, 3]], [[4], [5]]), np.array([False, True]))
     assert flipped.y.tolist() == [0, 1, 1, 0, 3, 0]
+
+
+@pytest.mark.parametrize("task", ["regression", "survival"])
+def test_labels_that_are_no_classes_are_not_poisoned(task: str) -> None:
+    numbers = other_labels(task)
+    attackers = np.array([False, True])
+    for poison in (flip_labels, add_backdoor):
+        with pytest.raises(ConfigError, match=f"changes labels that are classes.*{task}"):
+            poison(numbers, attackers)
+    with pytest.raises(ConfigError, match=f"the attack label_flip changes labels.*{task}"):
+        fk.Byzantine("label_flip").simulated(numbers, None)
 
 
 @pytest.mark.parametrize(

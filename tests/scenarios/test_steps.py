@@ -54,6 +54,13 @@ def test_history_is_kept_in_its_order() -> None:
     assert np.array_equal(now.test.rows, at(Steps(2), data, 5)[0].test.rows)
 
 
+def test_validation_samples_of_a_stream_are_refused() -> None:
+    """From step 1 on, clients would train on them."""
+    data = cast(StreamData, stream().with_validation(0.2))
+    with pytest.raises(DataError, match=r"tested on the next step; leave out data\.validation"):
+        at(Steps(2), data, 0)
+
+
 def test_data_without_steps() -> None:
     with pytest.raises(
         DataError,

@@ -15,6 +15,7 @@ from fedkin.core.errors import ConfigError
 from fedkin.core.randomness import Stream
 from fedkin.data.federated import FederatedData, Ragged
 from fedkin.scenarios.swaps import SwapAll, SwapPart, draw_labels, swap_all, swap_labels
+from tests.scenarios.other_labels import other_labels
 
 Oracle = Callable[[str], dict[str, Any]]
 STREAM = Stream(3, 1, "shift")
@@ -41,6 +42,24 @@ def federation(
         test=test,
         true_clusters=np.arange(len(labels)) if true_clusters else None,
     )
+
+
+@pytest.mark.parametrize("task", ["regression", "survival"])
+def test_labels_that_are_no_classes_are_not_swapped(task: str) -> None:
+    data = other_labels(task)
+    with pytest.raises(ConfigError, match=f"swap_part changes labels that are classes.*{task}"):
+        SwapPart(1.0).step(
+            original=data, current=data, round=1, reachable=np.arange(2), stream=STREAM
+        )
+
+
+def test_patients_are_not_swapped() -> None:
+    """Their risk sets would go to another client without them."""
+    data = other_labels("survival")
+    with pytest.raises(ConfigError, match="not the patients of whom they are made"):
+        SwapAll(1.0).step(
+            original=data, current=data, round=1, reachable=np.arange(2), stream=STREAM
+        )
 
 
 def published() -> FederatedData:

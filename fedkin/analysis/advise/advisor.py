@@ -21,7 +21,7 @@ from fedkin.analysis.clusters_or_levels import (
     clusters_or_levels,
     redrawn,
 )
-from fedkin.analysis.level_fits import LevelPlan
+from fedkin.analysis.level_plan import LevelPlan
 from fedkin.config.run import RunConfig
 from fedkin.config.schema import Values, error_context
 from fedkin.core.errors import ConfigError

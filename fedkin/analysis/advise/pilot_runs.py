@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
+from fedkin.analysis.scores import score
 from fedkin.analysis.statistics import LEAST_SEEDS, interval
 from fedkin.config.plan import Cohort, Scoring
 from fedkin.config.schema import check_integer
@@ -17,6 +18,8 @@ from fedkin.core.errors import DataError
 from fedkin.core.progress import Progress
 from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData
+from fedkin.measures.measure import Measure
+from fedkin.measures.run_scores import scores_in
 from fedkin.measures.scores import names_in
 from fedkin.measures.table import MEASURES
 from fedkin.methods import IFCA, FedAvg, FlexCFL
@@ -113,7 +116,7 @@ def run_pilots(
                 callbacks=Progress(False),
             )
             runs[name].append(run)
-    baseline = _of(runs[BASELINE], data.task_type.names.score)
+    baseline = _of(runs[BASELINE], _final(runs[BASELINE]))
     rows = {name: _row(several, baseline, cohort, data.clients) for name, several in runs.items()}
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("method")
 
@@ -141,18 +144,18 @@ def _row(
     """The row of a method in the table of pilot runs. ``baseline`` has the scores of FedAvg, one
     for each seed."""
     names = names_in(runs[0].records[-1])
-    score = _of(runs, names.score)
+    final = _of(runs, _final(runs))
     if MEASURES[names.score].direction == "lower":
-        gain = _POINTS * (baseline - score) / baseline
+        gain = _POINTS * (baseline - final) / baseline
     else:
-        gain = score - baseline
+        gain = final - baseline
     band = interval(gain[:, None])
     every = np.mean([_last_round(run) for run in runs]) / cohort
     total = np.mean([_bytes(run, -1) for run in runs])
     rounds = runs[0].records[-1]["round"]
     return {
-        names.score: float(score.mean()),
-        names.worst: float(_of(runs, names.worst).mean()),
+        names.score: float(final.mean()),
+        names.worst: float(_of(runs, scores_in(runs[0].summary()).worst).mean()),
         "gain": float(band.mean[0]),
         "low": float(band.low[0]),
         "high": float(band.high[0]),
@@ -161,13 +164,16 @@ def _row(
     }
 
 
-def _of(runs: list[Run], name: str) -> Float[np.ndarray, "S"]:
-    """The score ``name`` in the last round of each run (one run for each seed): shares in per cent,
-    errors as they are."""
-    is_error = MEASURES[names_in(runs[0].records[-1]).score].direction == "lower"
-    factor = 1 if is_error else _POINTS
-    last = [run.records[-1][name] for run in runs]
-    return np.array([np.nan if value is None else factor * value for value in last])
+def _final(runs: list[Run]) -> Measure:
+    """The score after the last round."""
+    return scores_in(runs[0].summary()).final
+
+
+def _of(runs: list[Run], measure: Measure) -> Float[np.ndarray, "S"]:
+    """A score of each run (one run for each seed) over all clients: shares in per cent, errors as
+    they are. NaN if some clients had no cluster and the score over all clients is unknown."""
+    factor = _POINTS if measure.direction == "higher" else 1
+    return np.array([factor * score(run, measure).value for run in runs])
 
 
 def _bytes(run: Run, record: int) -> int:

@@ -401,7 +401,8 @@ class Comparison:
 
     def write(self, folder: Path, measure: str | None = None) -> Path:
         """Write comparison.csv, runs.csv, differences.csv, curves.csv and summary.json into a
-        folder, and importance.csv if options were tuned.
+        folder; ranks.csv and rank_tests.csv if methods were ranked, and importance.csv if options
+        were tuned.
 
         ``fk.draw`` writes the formatted tables and the figure.
 

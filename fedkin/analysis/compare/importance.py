@@ -148,7 +148,7 @@ def _spearman(
 
 
 def _scores(comparison: Results, measure: str | None) -> list[_Score]:
-    """The score of each run that has one."""
+    """The score of each run; NaN for a run without one."""
     word = score_word(comparison, measure)
     sign = comparison.measure(word).sign
     found = []
@@ -156,14 +156,14 @@ def _scores(comparison: Results, measure: str | None) -> list[_Score]:
         scores = comparison.scores(setting.label, word)[variant.label]
         values = setting.swept(variant)
         for seed, score in zip(comparison.seeds, scores, strict=True):
-            if np.isfinite(score):
-                found.append(_Score(variant.method, {**values, SEED: seed}, float(sign * score)))
+            found.append(_Score(variant.method, {**values, SEED: seed}, float(sign * score)))
     return found
 
 
 def _of_grid(scores: Sequence[_Score], method: str) -> list[OptionImportance]:
     """The rows of a method of a grid: each option with several values, and the seed."""
     rows = []
+    scores = [one for one in scores if math.isfinite(one.score)]
     for key in _keys(scores):
         known = [one for one in scores if key in one.values]
         groups = _codes([one.values[key] for one in known])
@@ -180,11 +180,17 @@ def _of_grid(scores: Sequence[_Score], method: str) -> list[OptionImportance]:
 
 
 def _of_search(scores: Sequence[_Score], method: str) -> list[OptionImportance]:
-    """The rows of a method of a random search: each drawn option."""
+    """The rows of a method of a random search: each drawn option. Only trials count that have a
+    score for each problem and seed, because the mean of the others would be biased."""
     rows = []
-    trials: dict[int, list[_Score]] = {}
+    of_trials: dict[int, list[_Score]] = {}
     for one in scores:
-        trials.setdefault(one.values["trial"], []).append(one)
+        of_trials.setdefault(one.values["trial"], []).append(one)
+    trials = {
+        number: trial
+        for number, trial in of_trials.items()
+        if all(math.isfinite(one.score) for one in trial)
+    }
     means = np.array([np.mean([one.score for one in trial]) for trial in trials.values()])
     count = len(trials)
     for key in _keys(scores):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from fedkin.measures.complete_rounds import first_to_reach
 from fedkin.measures.run_scores import scores_in
 from fedkin.run.run import Run
-from fedkin.run.stopping import first_to_reach
 
 
 def last_score(run: Run) -> float | None:

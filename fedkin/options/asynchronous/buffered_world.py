@@ -133,6 +133,11 @@ class BufferedWorld(WorldProxy):
         Returns:
             The replies; none if no more replies arrive before a buffer is full.
         """
+        # A buffer becomes full without a new reply if clients leave its cluster.
+        before = self.progress.requests
+        for cluster in np.unique(before.cluster[before.buffered]).tolist():
+            if self._is_full(cluster):
+                return self._take(cluster)
         while (row := source.next(self.progress)) is not None:
             requests = self.progress.requests
             client = int(requests.client[row])
@@ -143,9 +148,13 @@ class BufferedWorld(WorldProxy):
                 # The reply itself says which cluster the client has chosen.
                 self.chosen[client] = cluster_now = cluster
             if self.progress.arrive(row, cluster_now, self._rule) and self._is_full(cluster):
-                self.stepped = cluster
-                return self.progress.take(cluster)
+                return self._take(cluster)
         return Requests.none()
+
+    def _take(self, cluster: int) -> Requests:
+        """Take the replies out of the full buffer of a cluster, which makes a step with them."""
+        self.stepped = cluster
+        return self.progress.take(cluster)
 
     def _is_full(self, cluster: int) -> bool:
         """Whether a cluster's buffer is full: it has ``buffer`` replies, or those of all clients

@@ -37,7 +37,7 @@ from fedkin.options.base import ActiveOption, Around, Call, RunFacts
 # Options whose sums or comparisons need all replies of a round, and what to do.
 _REFUSED = {
     "privacy": "privacy draws clients at random, but the first replies come from fast clients",
-    "secret": "secret sums have their own smallest number of clients (secret.threshold)",
+    "secret": "secret sums have their own smallest number of clients (secret.least)",
     "late": "the buffers of name = 'buffered' use replies that come later",
 }
 
@@ -104,7 +104,10 @@ class FirstReplies(TimedOption):
 
     def enough(self, asked: int) -> int:
         """k: how many replies end a round in which ``asked`` clients were asked."""
-        return math.ceil(self.share * asked) if self.count is None else min(self.count, asked)
+        if self.count is not None:
+            return min(self.count, asked)
+        # 0.55 * 100 is 55.00000000000001 in floating point, and 55 replies are enough.
+        return math.ceil(round(self.share * asked, 9))
 
 
 class ActiveFirstReplies(ActiveOption):

@@ -28,9 +28,10 @@ from fedkin.options.attack.attacks import ATTACKS, OPTIMAL, gaussian, optimal
 from fedkin.options.attack.false_reports import LIES, lie
 from fedkin.options.attack.sleepers import DISGUISES, Honest
 from fedkin.options.base import ActiveOption, Around, Call, Option, RunEnd, RunFacts
-from fedkin.options.robust.rules import parse
+from fedkin.options.robust.rules import most_byzantine, parse
 from fedkin.scenarios.poisoning import POISONS, LaterPoisoning
 from fedkin.scenarios.shift import Shift
+from fedkin.scenarios.validation import refuse_other_labels
 
 # Factors by which an attacker multiplies its own update.
 OWN = {"stretch": -10.0, "own_sign_flip": -1.0}
@@ -134,11 +135,9 @@ class Byzantine(Option):
         """
         if self.attack not in POISONS:
             return data, shift
-        if data.task_type.loss is not None:
-            raise ConfigError(
-                f"attack: {self.attack} changes labels that are classes, but the labels are of "
-                f"task = {data.task_type.name!r}; choose an attack on updates, such as sign_flip"
-            )
+        refuse_other_labels(
+            data, f"the attack {self.attack}", "choose an attack on updates, such as sign_flip"
+        )
         attacks = self.attackers(data.clients, data.true_clusters)
         if not self.start:
             return POISONS[self.attack](data, attacks), shift
@@ -216,9 +215,23 @@ class Byzantine(Option):
             honest = updates[(index == k) & ~attacks].astype(np.float64)
             if self.attack == REPLACEMENT:
                 sent[theirs] *= (len(honest) + theirs.sum()) / theirs.sum()
-            elif len(honest) >= least_honest:
+            elif len(honest) >= least_honest and self._simulated(len(honest), int(theirs.sum())):
                 sent[theirs] = self._rows(honest, int(theirs.sum()), rng)
         return sent
+
+    def _simulated(self, honest: int, count: int) -> int:
+        """The number of attackers with which attackers choose their update. Optimal attacks apply
+        the attacked rule, so there are at most as many as it tolerates; 0 if it tolerates none.
+
+        Args:
+            honest: number of the model's honest clients.
+            count: number of the model's attackers.
+        """
+        f = count
+        if self.attack in OPTIMAL:
+            while f > 0 and f > most_byzantine(self.against, honest + f):
+                f -= 1
+        return f
 
     def _rows(
         self, honest: Float64[np.ndarray, "h p"], count: int, rng: np.random.Generator | None
@@ -234,8 +247,7 @@ class Byzantine(Option):
         if self.attack == NOISE:
             return gaussian(honest, count, rng or np.random.default_rng(0))
         if self.attack in OPTIMAL:
-            # The rule refuses to aggregate if attackers are half of the rows or more.
-            f = min(count, len(honest) - 1)
+            f = self._simulated(len(honest), count)
             return optimal(honest, OPTIMAL[self.attack], self.against, f)
         return ATTACKS[self.attack](honest)
 
@@ -328,7 +340,13 @@ class AttackedWorld(WorldProxy):
             return self._world.run(task, clients, stream)
         reply = self._world.run(single, clients, stream)
         if self._attack.lie != NOTHING:
-            false_arrays = lie(self._attack.lie, single, reply.arrays, attacks & reply.arrived)
+            false_arrays = lie(
+                self._attack.lie,
+                single,
+                reply.arrays,
+                liars=attacks & reply.arrived,
+                honest=~attacks & reply.arrived,
+            )
             reply = replace(reply, arrays=false_arrays)
         reply = self._with_vectors(reply, vectors, clients, attacks)
         return reply if single is task else mean_reply(task, reply, clients)

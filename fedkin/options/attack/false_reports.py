@@ -22,18 +22,24 @@ LIES = ("lowest", "highest", "sizes", "bits", "choice")
 
 
 def lie(
-    about: str, task: Task, arrays: Mapping[str, np.ndarray], liars: Bool[np.ndarray, "n"]
+    about: str,
+    task: Task,
+    arrays: Mapping[str, np.ndarray],
+    *,
+    liars: Bool[np.ndarray, "n"],
+    honest: Bool[np.ndarray, "n"],
 ) -> dict[str, np.ndarray]:
     """The arrays of a reply, in which the rows of lying clients hold false values.
 
     Args:
         about: one of ``LIES``. ``lowest`` or ``highest``: the extreme value that the schema allows,
             for every model. ``sizes``: the largest number of samples that it allows. ``bits``: yes
-            to every question. ``choice``: the model that the fewest other clients have chosen, if
+            to every question. ``choice``: the model that the fewest honest clients have chosen, if
             clients choose.
         task: the task, whose schema declares each array's type, axes and bounds.
         arrays: the true values of all clients, by the array's name.
         liars: which rows belong to lying clients.
+        honest: which rows are replies of honest clients.
     """
     changed = dict(arrays)
     # ``array`` is the schema's declaration, ``arrays[name]`` the values that clients sent.
@@ -44,7 +50,7 @@ def lie(
             name=name,
             array=array,
             values=arrays[name],
-            liars=liars,
+            honest=honest,
         )
         if value is not None:
             changed[name] = arrays[name].copy()
@@ -58,7 +64,7 @@ def _claim(
     name: str,
     array: Array,
     values: np.ndarray,
-    liars: Bool[np.ndarray, "n"],
+    honest: Bool[np.ndarray, "n"],
 ) -> float | int | bool | None:
     """The false value that liars write into one array of the reply; None if this lie does not
     concern the array.
@@ -69,7 +75,7 @@ def _claim(
         name: the array's name.
         array: the schema's declaration of the array.
         values: the array's true values.
-        liars: which rows belong to lying clients.
+        honest: which rows are replies of honest clients.
     """
     kind = np.dtype(array.dtype).kind
     if about in ("lowest", "highest") and kind == "f" and array.axes == "K":
@@ -81,7 +87,7 @@ def _claim(
     if about == "bits" and kind == "b":
         return True
     if about == "choice" and name == INDEX and chosen_by_clients(task):
-        return _rarest(values[~liars], task.sizes()["K"])
+        return _rarest(values[honest], task.sizes()["K"])
     return None
 
 

@@ -257,14 +257,16 @@ class ActiveMonitor(ActiveOption):
         cohort = check.cohort
         round = check.round
         arrays = {name: array.copy() for name, array in self.arrays(before).items()}
-        if round % settings.every:
-            return self.with_arrays(after, arrays)
-        placed = cohort[after.assignment[cohort] != UNASSIGNED]
-        # A client that the method has moved is compared with its new model from now on.
+        # A client that the method has moved is compared with its new model from now on, also if it
+        # has moved in a round without checks.
         moved = np.zeros(self._clients, bool)
         if before is not None:
             moved = before.assignment != after.assignment
         evidence = _without_model(self._evidence(arrays), moved)
+        if round % settings.every:
+            arrays.update(_written(evidence))
+            return self.with_arrays(after, arrays)
+        placed = cohort[after.assignment[cohort] != UNASSIGNED]
         evidence = self._watched(world, after, placed, evidence)
         self._checked_values = _values(evidence)
         alarms = self._alarms(evidence, after, in_force=arrays["alarmed"], round=round)

@@ -53,11 +53,9 @@ class LabelNoise(Option):
             ConfigError: labels are no classes, or there is not one rate for each client.
             DataError: the data have only one class.
         """
-        if data.task_type.loss is not None:
-            raise ConfigError(
-                "label_noise: wrong labels are other classes, but the labels are of task = "
-                f"{data.task_type.name!r}; leave it out, or use feature noise (fk.GaussianNoise)"
-            )
+        validation.refuse_other_labels(
+            data, "label_noise", "leave it out, or use feature noise (fk.GaussianNoise)"
+        )
         rates = _levels(
             "label_noise.rates",
             self.rates,

@@ -358,7 +358,7 @@ class PrivateWorld(WorldProxy):
             clip_after = next_clip(
                 norms=np.concatenate(norms)[arrived],
                 clip=clip,
-                cohort=mechanism.cohort,
+                cohort=mechanism.expected,
                 count_deviation=mechanism.count_deviation,
                 randomness=self._randomness,
             )

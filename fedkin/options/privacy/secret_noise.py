@@ -23,7 +23,7 @@ from fedkin.core.randomness import Stream
 from fedkin.core.world import World
 from fedkin.options.journal import Journal
 from fedkin.options.privacy.settings import Mechanism
-from fedkin.options.secret.secret_call import SecretCall, by_model, group_rows
+from fedkin.options.secret.secret_call import SecretCall, by_model, group_rows, lost_by_model
 from fedkin.options.secret.secret_settings import SecretSettings
 from fedkin.secret.quantization import EXTRA, IntegerGrid, NoiseShare
 
@@ -155,5 +155,5 @@ def secret_noisy_sums(
         sums=total / grid.scale,
         arrived=arrived,
         made=made,
-        lost=call.lost,
+        lost=lost_by_model(task, call.lost, settings.hide_choice),
     )

@@ -230,9 +230,14 @@ class Mechanism:
     seen_cohorts: bool = False
     fixed_cohorts: bool = False
 
+    @property
+    def expected(self) -> int:
+        """The number of clients that a round is expected to have: the cohort, at most the cap."""
+        return min(self.cohort, self.settings.cap or self.cohort)
+
     def divisor(self, clusters: int) -> float:
         """The number of clients by which a cluster's sum is divided; it does not depend on data."""
-        return self.settings.divisor or self.cohort / clusters
+        return self.settings.divisor or self.expected / clusters
 
     @property
     def start_noise(self) -> float:

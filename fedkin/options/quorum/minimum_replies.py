@@ -60,7 +60,7 @@ class MinimumReplies(Option):
             )
         if "secret" in run.options:
             return (
-                "secret sums have their own smallest number of clients (secret.threshold); leave "
+                "secret sums have their own smallest number of clients (secret.least); leave "
                 "out the quorum, or secret sums"
             )
         if self.least > run.plan.cohort:

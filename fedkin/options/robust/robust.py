@@ -26,7 +26,7 @@ from fedkin.core.world import World
 from fedkin.core.world_proxy import WorldProxy
 from fedkin.options.base import ActiveOption, Around, Call, Option, RunEnd, RunFacts
 from fedkin.options.robust.preaggregation import BUCKET
-from fedkin.options.robust.rules import parse
+from fedkin.options.robust.rules import most_byzantine, parse
 from fedkin.options.robust.splitting import SPLIT, Clusters, split, times_left_out
 from fedkin.options.robust.update_memory import REMEMBERED, UpdateMemory
 from fedkin.options.robust.weights import aggregate_and_weights
@@ -145,10 +145,7 @@ class RobustAggregation(Option):
     def excluded(self, count: int) -> int:
         """f: the assumed number of Byzantine replies among ``count``, at most the number that the
         rule can tolerate."""
-        # Every Byzantine reply may spoil one bucket.
-        rows = math.ceil(count / BUCKET) if "bucketing" in self.rule else count
-        possible = (rows - 3) // 2 if "krum" in self.rule else (rows - 1) // 2
-        return max(0, min(math.ceil(self.byzantine * count), possible))
+        return min(math.ceil(self.byzantine * count), most_byzantine(self.rule, count))
 
 
 def refusal(method: Method) -> str:

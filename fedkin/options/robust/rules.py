@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Float, Float64, Int
 
 from fedkin.core.errors import ConfigError, unknown
-from fedkin.options.robust.preaggregation import BEFORE, Rows, clipped, squared_distances
+from fedkin.options.robust.preaggregation import BEFORE, BUCKET, Rows, clipped, squared_distances
 
 # Weiszfeld steps end after this many, or when a step is shorter than _CLOSE times the point's norm.
 _STEPS = 1000
@@ -244,6 +244,19 @@ def prepared(rows: Rows, name: str, f: int) -> tuple[Float64[np.ndarray, "m P"],
     # Rows that ``majority`` removes count as removed Byzantine rows.
     left_out = len(rows) - len(after) if name == "majority" else 0
     return after, f - left_out
+
+
+def most_byzantine(rule: str, n: int) -> int:
+    """The largest number of Byzantine rows among n rows (clients' updates) that a rule tolerates.
+
+    Args:
+        rule: the rule with its pre-aggregation steps.
+        n: number of rows.
+    """
+    # Every Byzantine row may spoil one bucket.
+    rows = math.ceil(n / BUCKET) if "bucketing" in rule else n
+    # Krum sums the distances to n - f - 2 other rows, so there must be some.
+    return max(0, (rows - 3) // 2 if "krum" in rule else (rows - 1) // 2)
 
 
 def check_byzantine(rule: str, n: int, f: int) -> None:

@@ -10,7 +10,7 @@ of a client.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
@@ -115,6 +115,20 @@ def by_model(task: Any, sums: dict[int, GroupSum], hide_choice: bool) -> UInt32[
         models = slice(None) if hide_choice else slice(group, group + 1)
         total[models] = group_sum.total.reshape(-1, total.shape[1])
     return total
+
+
+def lost_by_model(task: Any, lost: Mapping[int, str], hide_choice: bool) -> dict[int, str]:
+    """The reason for each model without a sum.
+
+    Args:
+        task: a task that asks for mean updates.
+        lost: the reason for each group without a sum.
+        hide_choice: whether the single group has the sums of all models.
+    """
+    if hide_choice and lost:
+        (why,) = lost.values()
+        return dict.fromkeys(range(task.sizes()["K"]), why)
+    return dict(lost)
 
 
 class SecretCall:

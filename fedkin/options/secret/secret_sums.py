@@ -29,7 +29,13 @@ from fedkin.core.world import World
 from fedkin.core.world_proxy import WorldProxy
 from fedkin.options.base import ActiveOption, Around, Call, Option, RunEnd, RunFacts
 from fedkin.options.journal import SECRET_SUMS, Journal
-from fedkin.options.secret.secret_call import GroupSum, SecretCall, by_model, group_rows
+from fedkin.options.secret.secret_call import (
+    GroupSum,
+    SecretCall,
+    by_model,
+    group_rows,
+    lost_by_model,
+)
 from fedkin.options.secret.secret_record import secret_record
 from fedkin.options.secret.secret_settings import SecretSettings
 from fedkin.options.summed_tasks import wants_sums
@@ -292,11 +298,12 @@ class SecretWorld(WorldProxy):
             grid=grid,
         )
         sums = call.sums(rows)
-        means = self._means(task, sums, call.lost, grid)
+        lost = lost_by_model(task, call.lost, settings.hide_choice)
+        means = self._means(task, sums, lost, grid)
         arrived = np.zeros(len(clients), bool)
         for group_sum in sums.values():
             arrived[group_sum.rows] = True
-        self._report(means, call.lost, asked=len(clients), answered=int(arrived.sum()))
+        self._report(means, lost, asked=len(clients), answered=int(arrived.sum()))
         return Reply(
             arrays=self._arrays(task, means, len(clients)),
             arrived=arrived,
@@ -351,15 +358,15 @@ class SecretWorld(WorldProxy):
 
         Args:
             means: the mean update of each model.
-            lost: reason for each group without a sum.
+            lost: reason for each model without a sum.
             asked: number of clients that were asked.
             answered: number of clients whose vectors are in a sum.
         """
-        for group, why in lost.items():
+        for cluster, why in lost.items():
             _log.warning(
                 "round %d: cluster %d has no secret sum and keeps its model: %s",
                 self._stream.round,
-                group,
+                cluster,
                 why,
             )
         clipped = int(means.clipped.sum())
@@ -389,5 +396,5 @@ class SecretWorld(WorldProxy):
             answered=answered,
             clipped=clipped,
             unusable=unusable,
-            lost={str(group): why for group, why in lost.items()},
+            lost={str(cluster): why for cluster, why in lost.items()},
         )

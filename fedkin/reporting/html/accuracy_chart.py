@@ -27,8 +27,8 @@ def accuracy_over_rounds(runs: Sequence[Run]) -> Json:
     intervals.
 
     The curves are the score of all clients (with the key ``accuracy``) and of the worst 10%
-    (``bottom_decile``), the agreement with the true clusters (``ari``, if known), the further
-    measures of numbers, and the user's measures. Rounds that were not scored
+    (``bottom_decile``), the agreement with the true clusters (``ari``, if known), and the user's
+    measures. Rounds that were not scored
     (``run.evaluate_every``) are left out, so that lines join the scored ones.
 
     In some rounds, a client may have no cluster yet or be absent. Scores of such rounds (in any

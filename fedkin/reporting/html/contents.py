@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -37,7 +38,7 @@ from fedkin.reporting.html.run_charts import (
 from fedkin.reporting.html.served_table import served_table
 from fedkin.reporting.html.suspects_table import suspects_table
 from fedkin.reporting.method_styles import method_styles
-from fedkin.run.folder import run_folder
+from fedkin.run.folder.environment_file import read_environment
 from fedkin.run.run import Run
 from fedkin.simulation.workers import AnyModel
 
@@ -86,6 +87,8 @@ def contents(
         _run(reported, key, similarities.by_key.get(key))
         for reported, key in zip(runs, keys, strict=True)
     ]
+    # A table without rows is not shown, so what its note says is said with the other notes.
+    notes += [chart["served"]["note"] for chart in charts if not chart["served"]["rows"]]
     _leave_out(charts, [opening, *_firsts(runs), *range(len(runs))])
     needs_no_hint = similarity or similarities.by_key or _only_real(report)
     return {
@@ -93,7 +96,7 @@ def contents(
         "subtitle": _subtitle(report),
         "verdict": verdict(report).to_json(),
         "overview": overview(report),
-        "notes": list(dict.fromkeys(note.replace("..", ".") for note in notes)),
+        "notes": list(dict.fromkeys(_with_one_stop(note) for note in notes if note)),
         "hint": "" if needs_no_hint else similarity_charts.hint(report.folder),
         "table": methods_table(report),
         "clustering": clustering_table(report),
@@ -110,6 +113,11 @@ def contents(
         "comparison": comparison.tables,
         "findings": comparison.findings,
     }
+
+
+def _with_one_stop(note: str) -> str:
+    """A note that ends with one full stop. Messages of errors may end with one already."""
+    return re.sub(r"\.\.$", ".", note)
 
 
 def _title(report: ReportInput) -> str:
@@ -294,14 +302,11 @@ def _largest_clusters(run: Run, rows: Sequence[Int[np.ndarray, "N"]]) -> list[in
 def _versions(run: Run) -> dict[str, str]:
     """The contents of a run's environment.json (versions of libraries, and the machine) as one flat
     dictionary; empty if there is no such file."""
-    if run.folder is None:
+    environment = read_environment(run.folder)
+    versions = environment.pop("versions", {})
+    if not isinstance(versions, dict):
         return {}
-    try:
-        environment = json.loads((run.folder / run_folder.ENVIRONMENT).read_text())
-        versions = environment.pop("versions", {})
-        flat = {**versions, **environment}
-    except (OSError, ValueError, AttributeError, TypeError):
-        return {}
+    flat = {**versions, **environment}
     return {
         str(k): ", ".join(map(str, v)) if isinstance(v, list) else str(v) for k, v in flat.items()
     }

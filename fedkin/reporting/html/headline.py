@@ -139,7 +139,7 @@ class _Setting(NamedTuple):
         }
         values = _by_seed(scores)
         means = {
-            name: mean_and_interval("mean", _present(row))["mean"] for name, row in values.items()
+            name: mean_and_interval("mean", row)["mean"] for name, row in _shared(values).items()
         }
         reasons = {name: why for name, own in scores.items() if (why := _reason(own.values()))}
         # A comparison has no main method: the best one is chosen, and all pairs are tested.
@@ -241,9 +241,8 @@ class _Setting(NamedTuple):
 
     def _single(self, others: Sequence[str]) -> str:
         """The sentence about a main method that has no other method to compare with."""
-        values = _present(
-            np.array([_score(run, self.measure, self.last).value for run in self.runs[self.main]])
-        )
+        scores = [_score(run, self.measure, self.last).value for run in self.runs[self.main]]
+        values = [value for value in scores if math.isfinite(value)]
         interval = mean_and_interval("mean", values)
         seeds = len(values)
         mean = f" (mean of {seeds} seeds)" if seeds > 1 else ""
@@ -305,7 +304,7 @@ class _Setting(NamedTuple):
         last = {
             name: [_scored_record(run, self.last) for run in several]
             for name, several in self.runs.items()
-            if name not in self.reasons and self.measure.by != "best"
+            if name not in self.reasons and self.measure.moment != "best"
         }
         away = {name: text for name, records in last.items() if (text := _away(records))}
         partial = [
@@ -363,9 +362,14 @@ def _reason(scores: Iterable[Score]) -> str:
     return "" if any(np.isfinite(one.value) for one in several) else several[0].reason
 
 
-def _present(values: Float[np.ndarray, "S"]) -> list[float]:
-    """The values that are not NaN."""
-    return values[np.isfinite(values)].tolist()
+def _shared(values: Mapping[str, Float[np.ndarray, "S"]]) -> dict[str, list[float]]:
+    """The scores of each method in the seeds that all methods with scores share, so that means are
+    over the same seeds. If they share none: all scores that each method has."""
+    scored = [row for row in values.values() if np.isfinite(row).any()]
+    is_shared = np.isfinite(scored).all(axis=0) if scored else np.zeros(0, bool)
+    if not is_shared.any():
+        return {name: row[np.isfinite(row)].tolist() for name, row in values.items()}
+    return {name: row[is_shared & np.isfinite(row)].tolist() for name, row in values.items()}
 
 
 def _seed(run: Run) -> int:

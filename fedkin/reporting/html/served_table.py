@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 from fedkin.analysis.serving.choice_texts import FILE, HEADS, cells, sentences
-from fedkin.core.storage import storage_errors
 from fedkin.reporting.html.json_values import Json
 from fedkin.run.run import Run
 
@@ -17,19 +17,26 @@ def served_table(run: Run) -> Json:
     """The table of clients, those with the largest gain first; empty if no choice was made.
 
     Args:
-        run: a run; its folder may hold a choice.
+        run: a run; its folder may hold a choice. If its file is damaged, the table is empty, and
+            the note says so.
     """
-    choice = _choice(run)
-    clients = choice.get("table", [])
-    ordered = sorted(clients, key=lambda row: -(row["gain"] if row["gain"] is not None else -1e9))
-    rows = [cells(row) for row in ordered[:LIMIT]]
-    note = " ".join(sentences(choice)) if rows else ""
-    return {"heads": list(HEADS), "rows": rows, "note": note}
-
-
-def _choice(run: Run) -> dict[str, Any]:
-    """The choice in the run's folder; empty if there is none."""
     if run.folder is None or not (run.folder / FILE).is_file():
-        return {}
-    with storage_errors(run.folder / FILE):
-        return json.loads((run.folder / FILE).read_text())
+        return _table([], "")
+    try:
+        choice = json.loads((run.folder / FILE).read_text())
+        clients = sorted(choice["table"], key=_loss_of_gain)
+        rows = [cells(row) for row in clients[:LIMIT]]
+        return _table(rows, " ".join(sentences(choice)) if rows else "")
+    # The file cannot be read, or has another form.
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return _table([], f"{run.folder / FILE} is damaged, and is left out.")
+
+
+def _loss_of_gain(row: dict[str, Any]) -> float:
+    """The sort key of a client: minus its gain; clients without a gain are last."""
+    return math.inf if row["gain"] is None else -row["gain"]
+
+
+def _table(rows: list[Any], note: str) -> Json:
+    """The table as JSON."""
+    return {"heads": list(HEADS), "rows": rows, "note": note}

@@ -38,7 +38,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tomli_w
 
@@ -58,10 +58,15 @@ from fedkin.data.table_transform import TableTransform
 from fedkin.options import SECTIONS
 from fedkin.run.folder import checkpoint, integrity
 from fedkin.run.folder.checkpoint import NEWEST, Checkpoint
-from fedkin.run.folder.data_path import moved_places, place_of_data
+from fedkin.run.folder.data_path import moved_places
+from fedkin.run.folder.environment_file import (
+    ENVIRONMENT,
+    environment_of,
+    read_environment,
+    write_environment,
+)
 from fedkin.run.folder.fingerprint import (
     determining_part,
-    environment,
     environment_changes,
     first_difference,
     refuse_other_backbone,
@@ -69,13 +74,12 @@ from fedkin.run.folder.fingerprint import (
 from fedkin.run.folder.kept_label_statistics import LABELS
 from fedkin.run.folder.migrations import Migrations
 from fedkin.run.folder.record_lines import line_of, lines_of, records_up_to
+from fedkin.run.folder.transform_file import TRANSFORM, write_transform
 
 CONFIG = "config.toml"
 METRICS = "metrics.jsonl"
 MIGRATIONS = "migrations.jsonl"
 TIMINGS = "timings.jsonl"
-ENVIRONMENT = "environment.json"
-TRANSFORM = "transform.json"
 CHECKPOINTS = "checkpoints"
 CLIENTS = "clients.parquet"
 SUMMARY = "summary.json"
@@ -175,11 +179,9 @@ class Folder:
         refuse_others(path, _OWN)
         created = make_folder(path)
         try:
-            write_atomic(
-                path / ENVIRONMENT, json.dumps(_environment(description, path), indent=2) + "\n"
-            )
+            write_environment(path, environment_of(description, path))
             if transform is not None:
-                write_atomic(path / TRANSFORM, json.dumps(transform.values(), indent=1) + "\n")
+                write_transform(path, transform)
             # This file is written last, because a folder with this file counts as a run.
             write_atomic(path / CONFIG, tomli_w.dumps(description.sections))
         except StorageError:
@@ -213,8 +215,8 @@ class Folder:
             original: another folder with the same run.
         """
         stored = read_environment(original)
-        moved = {**stored, **moved_places(stored, original, self.path)}
-        write_atomic(self.path / ENVIRONMENT, json.dumps(moved, indent=2) + "\n")
+        places = moved_places(stored, original, self.path)
+        write_environment(self.path, {**stored, **places})
         for name in (TRANSFORM, LABELS):
             if (original / name).exists():
                 write_atomic(self.path / name, (original / name).read_bytes())
@@ -323,7 +325,7 @@ class Folder:
         """Store the environment (e.g. versions of libraries) in which a run resumes, and log a
         warning if it differs from the stored one."""
         stored = read_environment(self.path)
-        now = _environment(self.description, self.path)
+        now = environment_of(self.description, self.path)
         changes = environment_changes(stored, now)
         if changes and self._warns:
             _log.warning(
@@ -333,13 +335,7 @@ class Folder:
                 changes,
             )
         if stored != now:
-            write_atomic(self.path / ENVIRONMENT, json.dumps(now, indent=2) + "\n")
-
-
-def _environment(description: Description, path: Path) -> dict[str, Any]:
-    """The contents of environment.json: the run's environment, and the paths from the run's folder
-    to its data and its backbone, if the description names these by relative paths."""
-    return {**environment(description), **place_of_data(description, path)}
+            write_environment(self.path, now)
 
 
 def holds_run(path: Path) -> bool:
@@ -398,38 +394,6 @@ def main_folder(path: Path | None) -> Path | None:
     if path is None or path.parent.name != AGAINST:
         return path
     return path.parent.parent
-
-
-def read_environment(path: Path | None) -> dict[str, Any]:
-    """The contents of environment.json in a run's folder.
-
-    Args:
-        path: the folder; None for a run without a folder.
-
-    Returns:
-        An empty dictionary if the file is missing or cannot be read.
-    """
-    try:
-        return {} if path is None else dict(json.loads((path / ENVIRONMENT).read_text()))
-    except (OSError, ValueError, TypeError):
-        return {}
-
-
-def read_transform(path: Path | None) -> TableTransform | None:
-    """How the columns of a run's table were renamed and scaled; None if they were not.
-
-    Args:
-        path: the run's folder; None for a run without a folder.
-
-    Raises:
-        CheckpointError: the file is damaged.
-    """
-    if path is None or not (path / TRANSFORM).exists():
-        return None
-    try:
-        return TableTransform.of_values(json.loads((path / TRANSFORM).read_text()))
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path / TRANSFORM} cannot be read: {error}") from error
 
 
 def read_records(path: Path, name: str = METRICS) -> list[Record]:

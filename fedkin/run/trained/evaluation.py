@@ -25,6 +25,7 @@ from fedkin.core.strict_json import json_text, json_value
 from fedkin.data.federated import FederatedData
 from fedkin.export.predictor import Decisions
 from fedkin.measures.classification import MEASURES, classification_measures
+from fedkin.measures.complete_rounds import first_to_reach
 from fedkin.measures.fairness import fairness_measures
 from fedkin.measures.scores import OTHER_MEASURES
 from fedkin.run.trained.client_sums import client_sums

@@ -65,16 +65,15 @@ class ModelAccess:
             order = np.argsort(self.client_columns["client"])
             named = self.client_columns["client"][order]
             names = ClientNames.of(self.client_columns["name"][order])
-        ran = self.config.method_with_options, self.config.seed, self.records[-1]["round"]
         return TrainedModels(
-            ran[0],
-            parts,
+            method=self.config.method_with_options,
+            parts=parts,
             state=self.state,
             memory=self.memory,
             named_clients=named,
             names=names,
-            seed=ran[1],
-            rounds=ran[2],
+            seed=self.config.seed,
+            rounds=self.records[-1]["round"],
         )
 
     def model_for(self, client: int | str) -> Predictor:
@@ -138,7 +137,7 @@ class ModelAccess:
             from fedkin.export.forecast_inputs import with_client
 
             number = self.trained.client_number(client)
-            name = str(self.trained.names[number]) if self.trained.names else str(client)
+            name = self.trained.client_name(number)
             x = with_client(x, self.trained.parts.samples, name)
             return self.model_for(client).predict(x, proba, exposure)
         if cluster is None and (self.trained.personal or self.state.clusters > 1):
@@ -192,7 +191,8 @@ class ModelAccess:
             epochs: E, the number of epochs with the run's settings of local training.
             cluster: cluster of a newcomer, as found by ``place``, instead of ``client``.
             x: the newcomer's samples [s ...], in the format of the run's data.
-            y: their labels [s], names if the run's labels are names, otherwise numbers.
+            y: their labels [s], names if the run's labels are names, otherwise numbers; None if a
+                table x has them (series, patients).
 
         Raises:
             ConfigError, MethodError: as in ``model_for``; or the models are detectors; or neither
@@ -200,13 +200,14 @@ class ModelAccess:
             DataError: the run has real clients, whose data are on their machines; or the samples do
                 not fit the run's.
         """
-        if (client is None) == (cluster is None) or any(
-            (part is None) != (cluster is None) for part in (x, y)
-        ):
+        is_newcomer = cluster is not None
+        if (client is None) != is_newcomer or (x is not None) != is_newcomer:
             raise ConfigError(
                 "fine_tune takes a client of the run, or cluster=, x= and y= for a client that "
                 "the run has not seen"
             )
+        if client is not None and y is not None:
+            raise ConfigError("y= is for a client that the run has not seen; leave it out")
         if cluster is not None:
             return self.trained.fine_tune_newcomer(cluster, x, y, epochs)
         assert client is not None

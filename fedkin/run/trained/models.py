@@ -22,7 +22,7 @@ from fedkin.data.client_names import ClientNames
 from fedkin.export.predictor import Predictor
 from fedkin.options.with_options import evaluation_task
 from fedkin.run.trained.ingredients import Ingredients
-from fedkin.run.trained.newcomer_data import newcomer_data, newcomer_samples
+from fedkin.run.trained.newcomer_data import has_labels, newcomer_data, newcomer_samples
 from fedkin.run.trained.personal_models import check_head, check_shared, whole_model
 from fedkin.simulation.engine import SimulatedWorld
 from fedkin.simulation.workers import check_samples
@@ -288,11 +288,12 @@ class TrainedModels:
         Args:
             cluster: the cluster's number.
             x: the client's samples [s ...].
-            y: the samples' labels [s]: names if the run's labels are names, otherwise numbers.
+            y: the samples' labels [s]: names if the run's labels are names, otherwise numbers;
+                None if a table x has them (series, patients).
             epochs: E, the number of epochs; 0: no training.
 
         Raises:
-            ConfigError, MethodError: as for ``of_cluster`` and ``fine_tune``.
+            ConfigError, MethodError: as for ``of_cluster`` and ``fine_tune``; or y is missing.
             DataError: the samples or labels do not fit the run's.
         """
         # If last layers are personal, a cluster's model lacks one. Training makes a new one.
@@ -302,6 +303,8 @@ class TrainedModels:
         predictor = self.tunable(
             self._shared(int(cluster)) if known else self.of_cluster(cluster), epochs
         )
+        if not has_labels(self.parts.samples, x, y):
+            raise ConfigError("fine_tune needs the labels of the new client's samples; give y=")
         samples, labels = newcomer_samples(self.parts.samples, x, y)
         data = newcomer_data(self.parts.samples, samples, labels, [np.arange(len(samples))])
         world = SimulatedWorld(data, self.parts.model, self.parts.local)

@@ -25,6 +25,18 @@ from fedkin.task_types.classification import task_type_of_samples
 from fedkin.task_types.survival import Survival
 
 
+def has_labels(like: Any, x: Any, y: Any) -> bool:
+    """Whether the labels of a newcomer's samples are known: given, or in a table of series or of
+    patients.
+
+    Args:
+        like: the run's samples.
+        x: the newcomer's samples [s ...].
+        y: the samples' labels [s], or None.
+    """
+    return y is not None or task_type_of_samples(like).by_time or are_patient_rows(x, like)
+
+
 def newcomer_samples(
     like: Any, x: Any, y: Any
 ) -> tuple[Shaped[np.ndarray, "s ..."], Shaped[np.ndarray, "s ..."]]:

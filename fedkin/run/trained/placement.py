@@ -19,13 +19,11 @@ from fedkin.core.errors import ConfigError, MethodError
 from fedkin.core.method import UNASSIGNED, Method, State
 from fedkin.core.randomness import Stream
 from fedkin.core.requirements import requirements_of
-from fedkin.data.patient_columns import are_patient_rows
 from fedkin.export.predictor import Predictor
 from fedkin.options.with_options import evaluation_task
 from fedkin.run.trained.models import TrainedModels
-from fedkin.run.trained.newcomer_data import newcomer_data, newcomer_samples
+from fedkin.run.trained.newcomer_data import has_labels, newcomer_data, newcomer_samples
 from fedkin.simulation.engine import SimulatedWorld
-from fedkin.task_types.classification import task_type_of_samples
 from fedkin.tasks.fedem import EvaluateMixture
 from fedkin.tasks.own_model import EvaluateOwn
 
@@ -89,11 +87,7 @@ def place(
     samples, labels = newcomer_samples(trained.parts.samples, x, y)
     method = _placing(trained.method, trained.parts.method, trained.state)
     needs_labels = requirements_of(method).data.newcomer_labels
-    like = trained.parts.samples
-    # A table of series or of patients has the labels.
-    in_table = task_type_of_samples(like).by_time or are_patient_rows(x, like)
-    has_labels = y is not None or in_table
-    if not has_labels and trained.state.clusters > 1 and needs_labels:
+    if not has_labels(trained.parts.samples, x, y) and trained.state.clusters > 1 and needs_labels:
         raise MethodError(
             f"{trained.method} needs labels to place a newcomer; give them: run.place(x, y)"
         )

@@ -22,6 +22,7 @@ from fedkin.data.table_scaling import with_transform
 from fedkin.data.table_transform import NONE, TableTransform
 from fedkin.run.folder.client_table import Columns
 from fedkin.run.folder.data_path import located, with_backbone
+from fedkin.run.folder.environment_file import read_environment
 from fedkin.run.folder.fingerprint import (
     environment,
     environment_changes,
@@ -29,7 +30,8 @@ from fedkin.run.folder.fingerprint import (
     model_digest,
 )
 from fedkin.run.folder.kept_label_statistics import kept_label_statistics
-from fedkin.run.folder.run_folder import main_folder, read_environment, read_transform
+from fedkin.run.folder.run_folder import main_folder
+from fedkin.run.folder.transform_file import read_transform
 from fedkin.run.trained.ingredients import Ingredients, parts_of
 
 _log = logging.getLogger("fedkin")

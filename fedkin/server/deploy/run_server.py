@@ -36,7 +36,8 @@ from fedkin.run.experiment import Experiment
 from fedkin.run.federation_state import FederationState, server_state_file, write_state
 from fedkin.run.folder.kept_label_statistics import read_label_statistics, write_label_statistics
 from fedkin.run.folder.lock import lock_file, owner_noted
-from fedkin.run.folder.run_folder import CHECKPOINTS, LABELS, TRANSFORM, holds_run, read_transform
+from fedkin.run.folder.run_folder import CHECKPOINTS, LABELS, holds_run
+from fedkin.run.folder.transform_file import TRANSFORM, read_transform
 from fedkin.run.interruption import is_interrupted
 from fedkin.run.metrics.partial_rounds import scored_text
 from fedkin.run.run import Run

@@ -157,6 +157,7 @@ class ActorPool:
         # Starting actors, by the future of their first reply.
         self._starting: dict[Any, Any] = {}
         self._last_error = ""
+        self._failed_starts = 0  # in a row
 
     def _start(self) -> None:
         """Connect to Ray, and start all actors."""
@@ -207,8 +208,16 @@ class ActorPool:
                     check_versions(machine, there, versions())
                     self._check_samples(machine, digest)
                     self._actors.append(actor)
+                    self._failed_starts = 0
                 except self.ray.exceptions.RayError as error:
                     self._last_error = self._reason(error)
+                    self._failed_starts += 1
+                    if self._failed_starts < _TRIES:
+                        _log.warning(
+                            "a Ray actor could not be started (%s); another one is started",
+                            self._last_error,
+                        )
+                        self._add()
             ready = self._started(0)
         if not self._actors:
             why = self._last_error or (

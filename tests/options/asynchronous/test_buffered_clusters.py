@@ -357,6 +357,24 @@ def test_buffers_that_would_never_be_full_are_refused() -> None:
     assert run.records[-1]["replies_used"] == 6
 
 
+def test_a_buffer_is_full_when_the_client_that_it_waits_for_has_left() -> None:
+    """Client 0 never replies, so that the buffer of its cluster waits until it has left."""
+    data = planted()
+    names = data.client_names or [str(client) for client in range(12)]
+    groups = {name: "small" if place < 3 else "large" for place, name in enumerate(names)}
+    run = fk.simulate(
+        fk.Given(groups=groups),
+        data,
+        fk.models.mclr(data),
+        rounds=12,
+        options=[fk.BufferedClusters(buffer=3)],
+        scenario=fk.Population(silent=(0,), departures={6: 1}),
+        **simulate_arguments(COMMON),
+    )
+    stepped = [record["stepped"] for record in run.records[1:]]
+    assert 0 not in stepped[:5] and 0 in stepped[5:]
+
+
 class TrainsTwice(FedAvg):
     """A method with two trainings in a round."""
 

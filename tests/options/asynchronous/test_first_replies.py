@@ -165,6 +165,12 @@ def test_it_is_refused_where_it_has_no_place(method: Any, options: list[Any], wo
         fk.simulate(method, data, fk.models.mclr(data), rounds=1, cohort=4, options=options)
 
 
+def test_a_share_that_floating_point_cannot_write_needs_no_reply_more() -> None:
+    assert fk.FirstReplies(share=0.55).enough(100) == 55
+    assert fk.FirstReplies(share=0.07).enough(100) == 7
+    assert fk.FirstReplies(share=0.5).enough(5) == 3
+
+
 def test_a_quorum_counts_the_first_replies() -> None:
     """Two of four clients reply in time, so a cluster with one of them keeps its model."""
     data = fk.data.digits(clients=6)

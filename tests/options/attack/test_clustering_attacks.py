@@ -77,7 +77,10 @@ def test_lies_keep_to_the_schema() -> None:
         "new_data": np.zeros(3, bool),
         "total": np.ones(3),
     }
-    low, high, bits = (lie(about, task, arrays, LIARS) for about in ("lowest", "highest", "bits"))
+    low, high, bits = (
+        lie(about, task, arrays, liars=LIARS, honest=~LIARS)
+        for about in ("lowest", "highest", "bits")
+    )
     assert low["losses"].tolist() == [[5, 5], [0, 0], [5, 5]] and low["cosine"][1].tolist() == [
         -1,
         -1,
@@ -100,11 +103,15 @@ def test_sizes_and_choices_of_a_training() -> None:
     arrays |= {"examples": np.array([7, 7, 7]), "model_index": np.array([0, 0, 2])}
     chosen = Train(models, work)
     given = Train(models, work, np.zeros(3, np.int64))
-    assert lie("sizes", given, arrays, LIARS)["examples"].tolist() == [7, 2**40, 7]
+    lying: dict[str, Any] = {"liars": LIARS, "honest": ~LIARS}
+    assert lie("sizes", given, arrays, **lying)["examples"].tolist() == [7, 2**40, 7]
     # No other client chose 1.
-    assert lie("choice", chosen, arrays, LIARS)["model_index"].tolist() == [0, 1, 2]
+    assert lie("choice", chosen, arrays, **lying)["model_index"].tolist() == [0, 1, 2]
     # The server has chosen.
-    assert lie("choice", given, arrays, LIARS)["model_index"].tolist() == [0, 0, 2]
+    assert lie("choice", given, arrays, **lying)["model_index"].tolist() == [0, 0, 2]
+    # The reply of client 0 is lost, so that its row is no choice of an honest client.
+    lying["honest"] = np.array([False, False, True])
+    assert lie("choice", chosen, arrays, **lying)["model_index"].tolist() == [0, 0, 2]
 
 
 @pytest.fixture(scope="module")

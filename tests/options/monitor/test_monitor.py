@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,31 @@ def test_a_client_moves_to_the_cluster_that_serves_it_better() -> None:
     proposed = acts(only, "move")
     assert proposed[0]["client"] == 5 and not proposed[0]["done"]
     assert only.state.assignment[5] == only.state.assignment[3]
+
+
+@dataclass(frozen=True)
+class MovesFirstClient(fk.Given):
+    """Given clusters, of which the method itself moves client 0 to the other one in round 12."""
+
+    def round(self, world: Any, state: Any, cohort: Any, stream: fk.Stream) -> Any:
+        after = super().round(world, state, cohort, stream)
+        if stream.round != 12:
+            return after
+        assignment = after.assignment.copy()
+        assignment[0] = 1 - assignment[0]
+        return replace(after, assignment=assignment)
+
+
+def test_a_move_of_the_method_between_two_checks_is_noticed() -> None:
+    """The losses of the former model are forgotten, although round 12 has no check."""
+    groups = planted().groups
+    monitor = fk.Monitor(act="watch", every=5)
+    data = digits()
+    seen = [
+        ~np.isnan(run(method, monitor, data, rounds=12).state.extras["monitor"]["losses"])
+        for method in (fk.Given(groups=groups), MovesFirstClient(groups=groups))
+    ]
+    assert [of.sum(axis=1).tolist() for of in seen] == [[2] * 6, [0] + [2] * 5]
 
 
 def test_clusters_of_equal_data_are_one() -> None:

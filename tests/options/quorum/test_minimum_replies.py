@@ -90,7 +90,7 @@ def test_impossible_quorums_are_refused() -> None:
             [fk.MinimumReplies(), fk.ClientDP(noise_multiplier=1.0)],
             "leave out the quorum, or privacy",
         ),
-        (fk.FedAvg(), [fk.MinimumReplies(), fk.SecretSums()], "secret.threshold"),
+        (fk.FedAvg(), [fk.MinimumReplies(), fk.SecretSums()], "secret.least"),
     ],
 )
 def test_it_is_refused_where_it_has_no_place(method: Any, options: list[Any], words: str) -> None:

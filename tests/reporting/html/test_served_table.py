@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 import fedkin as fk
@@ -37,6 +38,16 @@ def test_a_report_shows_the_choice(tmp_path: Path) -> None:
 
     text = fk.report(run, tmp_path / "report.html").read_text()
     assert '<details id="served"' in text and "What serves each client" in text
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"table": 3}', '{"table": [{"client": 1}]}'])
+def test_a_damaged_choice_is_left_out(content: str, tmp_path: Path) -> None:
+    data = fk.data.digits(clients=4)
+    model = fk.models.mclr(data)
+    fk.simulate(fk.FedAvg(), data, model, rounds=1, cohort=4, out=tmp_path / "run")
+    (tmp_path / "run" / FILE).write_text(content)
+    text = fk.report(tmp_path / "run", tmp_path / "report.html").read_text()
+    assert f"{FILE} is damaged, and is left out." in text
 
 
 def test_the_command_has_the_same_words(tmp_path: Path) -> None:

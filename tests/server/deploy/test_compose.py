@@ -222,7 +222,7 @@ def test_the_health_check_is_a_program_that_fails_where_nothing_replies(tmp_path
     [
         ([], "flower"),
         (["model.torch=torch.nn:Identity"], "flower,torch"),
-        (["secret.threshold=0.5"], "flower,secret"),
+        (["secret.least=3"], "flower,secret"),
     ],
     ids=["jax", "torch", "secret sums"],
 )

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from fedkin.analysis.scores import score
+from fedkin.measures.complete_rounds import is_complete
 from fedkin.measures.lookup import compared_by
 from fedkin.reporting.html.lenient_reader import read_run
 from fedkin.reporting.html.live import _row
 from fedkin.reporting.html.overview import clients
 from fedkin.reporting.progress import plain_line, table
 from fedkin.run.run import Run
-from fedkin.run.stopping import is_complete
 from fedkin.server.deploy.run_server import log_round
 from fedkin.server.message import RpcMessage
 from fedkin.tracking.tracker import flat_numbers

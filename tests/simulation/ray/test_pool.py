@@ -43,6 +43,7 @@ class Ray:
         self.machines = 1
         self.cores: Sequence[float] = ()  # of the machines; by default alike
         self.digest: str | None = None  # of the packed data that actors have opened
+        self.before_ready: Callable[[], Any] = lambda: None  # raises if an actor cannot start
 
     def is_initialized(self) -> bool:
         return True
@@ -65,12 +66,17 @@ class Ray:
 
     def kill(self, actor: Any) -> None: ...
 
+    def _ready(self) -> tuple[str, dict[str, str], str | None]:
+        self.before_ready()
+        return "machine", versions(), self.digest
+
     def remote(self, **options: Any) -> Any:
         self.options = options
 
         def actor(_: Any) -> Any:
             self.started += 1
-            ready = SimpleNamespace(remote=lambda: lambda: ("machine", versions(), self.digest))
+            # Each actor has another future.
+            ready = SimpleNamespace(remote=lambda: lambda: self._ready())
             compute = SimpleNamespace(remote=lambda *call: lambda: self.computed(*call))
             return _Handle(ready=ready, compute=compute)
 
@@ -114,6 +120,22 @@ def test_actors_that_run_out_of_memory_are_replaced_and_at_last_named(
     with pytest.raises(WorkerError, match=words):
         pool(ray, monkeypatch).compute("trainer.train", (), [(), ()])
     assert ray.started == 2 * (1 + 5)
+
+
+def test_an_actor_that_cannot_start_is_replaced_a_few_times(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    ray = Ray(lambda *_, **__: 1)
+    failing = [exceptions.ActorDiedError] * 2
+    ray.before_ready = lambda: fails(failing.pop())() if failing else None
+    assert pool(ray, monkeypatch).compute("trainer.train", (), [(0,), (1,)]) == [1, 1]
+    assert ray.started == 4 and caplog.text.count("could not be started") == 2
+
+    ray = Ray(lambda *_, **__: 1)
+    ray.before_ready = fails(exceptions.ActorDiedError())
+    with pytest.raises(WorkerError, match="no Ray actor could be started"):
+        pool(ray, monkeypatch)
+    assert ray.started < 10
 
 
 def test_rows_of_an_actor_that_dies_are_dealt_again(monkeypatch: pytest.MonkeyPatch) -> None:
