@@ -57,7 +57,7 @@ class RepeatedRuns:
         >>> def run(seed):
         ...     return fk.simulate(fk.FedAvg(), data, model, rounds=1, cohort=3, seed=seed)
         >>> fk.repeat(run, seeds=2)
-        RepeatedRuns(fedavg: 2 seeds, 1 rounds)
+        RepeatedRuns(fedavg: 2 seeds, 1 round)
     """
 
     runs: tuple[Run, ...]

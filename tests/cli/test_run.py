@@ -515,7 +515,7 @@ def test_data_describe_shows_and_draws(elsewhere: Path) -> None:
         (["digits", "cleints=3"], ["unknown key 'cleints'", "did you mean 'clients'"]),
         (["digits", "clients=three"], ["clients", "integer"]),
         (["digits", "clients"], ["expected key=value"]),
-        (["digits", "--out", "no/such/folder/p.png"], ["cannot be written"]),
+        (["digits", "--out", "no/such/folder/p.png"], ["cannot write", "No such file"]),
     ],
 )
 def test_data_describe_refuses(elsewhere: Path, arguments: list[str], words: list[str]) -> None:

@@ -18,7 +18,7 @@ from fedkin.config.description import Description
 from fedkin.config.server import ServerConfig, load_server
 from fedkin.core import storage
 from fedkin.core.errors import MethodError, StorageError
-from fedkin.run.folder import fingerprint, run_folder
+from fedkin.run.folder import environment_file, fingerprint
 from fedkin.run.run import Run
 from fedkin.server.deploy import run_server
 from fedkin.server.deploy.run_server import serve
@@ -289,7 +289,7 @@ def _in_place(federation: Federation) -> Iterator[None]:
         logged(federation.tell),
         patch.object(storage, "file_system", federation.disk),
         patch.object(run_server, "RemoteWorld", world),
-        patch.object(run_folder, "environment", _environment),
+        patch.object(environment_file, "environment", _environment),
     ):
         yield
 

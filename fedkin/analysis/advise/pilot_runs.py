@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from fedkin.analysis.scores import score
 from fedkin.analysis.statistics import LEAST_SEEDS, interval
 from fedkin.config.plan import Cohort, Scoring
 from fedkin.config.schema import check_integer
@@ -18,7 +17,6 @@ from fedkin.core.errors import DataError
 from fedkin.core.progress import Progress
 from fedkin.core.training import LocalTraining
 from fedkin.data.federated import FederatedData
-from fedkin.measures.measure import Measure
 from fedkin.measures.run_scores import scores_in
 from fedkin.measures.scores import names_in
 from fedkin.measures.table import MEASURES
@@ -116,7 +114,7 @@ def run_pilots(
                 callbacks=Progress(False),
             )
             runs[name].append(run)
-    baseline = _of(runs[BASELINE], _final(runs[BASELINE]))
+    baseline = _of(runs[BASELINE], data.task_type.names.score)
     rows = {name: _row(several, baseline, cohort, data.clients) for name, several in runs.items()}
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("method")
 
@@ -144,7 +142,7 @@ def _row(
     """The row of a method in the table of pilot runs. ``baseline`` has the scores of FedAvg, one
     for each seed."""
     names = names_in(runs[0].records[-1])
-    final = _of(runs, _final(runs))
+    final = _of(runs, names.score)
     if MEASURES[names.score].direction == "lower":
         gain = _POINTS * (baseline - final) / baseline
     else:
@@ -155,7 +153,7 @@ def _row(
     rounds = runs[0].records[-1]["round"]
     return {
         names.score: float(final.mean()),
-        names.worst: float(_of(runs, scores_in(runs[0].summary()).worst).mean()),
+        names.worst: float(_of(runs, names.worst).mean()),
         "gain": float(band.mean[0]),
         "low": float(band.low[0]),
         "high": float(band.high[0]),
@@ -164,16 +162,27 @@ def _row(
     }
 
 
-def _final(runs: list[Run]) -> Measure:
-    """The score after the last round."""
-    return scores_in(runs[0].summary()).final
+def _of(runs: list[Run], name: str) -> Float[np.ndarray, "S"]:
+    """The score ``name`` after the last round of each run (one run for each seed): shares in per
+    cent, errors as they are. NaN if it is not known for all clients."""
+    is_error = MEASURES[names_in(runs[0].records[-1]).score].direction == "lower"
+    factor = 1 if is_error else _POINTS
+    last = [_of_all_clients(run, name) for run in runs]
+    return np.array([np.nan if value is None else factor * value for value in last])
 
 
-def _of(runs: list[Run], measure: Measure) -> Float[np.ndarray, "S"]:
-    """A score of each run (one run for each seed) over all clients: shares in per cent, errors as
-    they are. NaN if some clients had no cluster and the score over all clients is unknown."""
-    factor = _POINTS if measure.direction == "higher" else 1
-    return np.array([factor * score(run, measure).value for run in runs])
+def _of_all_clients(run: Run, name: str) -> float | None:
+    """The score ``name`` after the last round, over the same clients for all methods; None if it is
+    unknown."""
+    record = run.records[-1]
+    if not record["partial"]:
+        return record[name]
+    # Some clients had no cluster yet. Their test samples were scored on the model that they would
+    # get now, but no other samples and measures.
+    if name != names_in(record).score or run.scored_split != "test":
+        return None
+    summary = run.summary()
+    return summary.get(scores_in(summary).final.over_all)
 
 
 def _bytes(run: Run, record: int) -> int:
