@@ -230,6 +230,35 @@ def test_the_gain_is_paired_by_seeds() -> None:
     assert table.loc["ifca", "bytes"] == 12 * P and table.loc["fedavg", "bytes_once"] == 0
 
 
+def test_pilots_compare_methods_on_the_same_clients() -> None:
+    """After one round FlexCFL has no cluster for some of 60 clients, and FedAvg has."""
+    data = federation(2, clients=60, samples=12)
+    plan = PilotPlan(rounds=1, cohort=8, seeds=3)
+    table = run_pilots(data=data, model=mclr(data), local=LOCAL, clusters=2, plan=plan)
+    cohort = fk.Cohort(8, selection="round_robin")
+    finals = [
+        fk.simulate(
+            fk.FlexCFL(clusters=2),
+            data,
+            mclr(data),
+            rounds=1,
+            cohort=cohort,
+            local=LOCAL,
+            seed=seed,
+        ).summary()
+        for seed in (0, 1, 2)
+    ]
+    of_all = np.mean([100 * summary["accuracy_all_clients"] for summary in finals])
+    assert table.loc["flexcfl", "accuracy"] == pytest.approx(of_all)
+    # The worst clients are only known among the others.
+    assert np.isnan(table.loc["flexcfl", "bottom_decile"])
+
+    # Of validation samples, the score over all clients is unknown.
+    validated = data.with_validation(0.3)
+    table = run_pilots(data=validated, model=mclr(data), local=LOCAL, clusters=2, plan=plan)
+    assert np.isnan(table.loc["flexcfl", "gain"]) and not np.isnan(table.loc["fedavg", "gain"])
+
+
 def test_without_test_samples_there_is_nothing_to_gain() -> None:
     data = federation(2, clients=8)
     bare = data.with_rows(
