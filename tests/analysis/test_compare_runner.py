@@ -18,14 +18,17 @@ import pytest
 from rich.console import Console
 
 import fedkin as fk
-from fedkin.analysis.compare.comparison import Comparison
+from fedkin.analysis.compare import comparison_folder
+from fedkin.analysis.compare.comparison import RANK_TESTS, RANKS, Comparison
 from fedkin.analysis.compare.comparison_state import comparison_state
+from fedkin.config import comparison as comparison_file
 from fedkin.config import registry
 from fedkin.config import run as configuration
 from fedkin.core.errors import CheckpointError, ConfigError, MethodError, StorageError
 from fedkin.measures.table import COMPARED
 from fedkin.reporting import comparison_progress, comparison_tables
 from fedkin.reporting.comparison_findings import findings
+from fedkin.reporting.comparison_tables import RANKS_LATEX
 from fedkin.run.run import Run
 from fedkin.run.simulate import execute
 from tests.analysis.test_repeat import (
@@ -643,3 +646,11 @@ def test_agreement_with_true_clusters_is_in_the_table_and_in_words(tmp_path: Pat
     assert "ari" not in unknown.table() and not any(
         "true clusters" in line for line in findings(unknown)
     )
+
+
+@pytest.mark.parametrize("name", [RANKS, RANK_TESTS, RANKS_LATEX, "ranks.png", "ranks.svg"])
+def test_a_new_comparison_overwrites_no_file_of_ranks(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(StorageError, match=name):
+        comparison_folder.create(tmp_path, comparison_file.load(None, QUICK, ["fedavg"], 1))
+    assert (tmp_path / name).read_text() == "mine"

@@ -233,6 +233,17 @@ def test_an_optimum_in_the_middle_of_a_search_counts() -> None:
     assert row["by_chance"] == pytest.approx(2 / 14)
 
 
+def test_a_trial_without_a_score_for_each_seed_does_not_count() -> None:
+    """Its mean over the other seeds would be biased."""
+    found = search(15)
+    key = next(iter(found.finished))
+    fewer = dataclasses.replace(
+        found, finished={each: run for each, run in found.finished.items() if each != key}
+    )
+    (row,) = fewer.importance().to_dict("records")
+    assert row["scores"] == 14
+
+
 def test_too_few_trials_and_too_few_runs_are_said() -> None:
     (row,) = search(9).importance().to_dict("records")
     assert row["note"] == "too few trials: 9, at least 10 are needed" and np.isnan(row["share"])

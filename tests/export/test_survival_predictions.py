@@ -168,8 +168,11 @@ def test_a_newcomer_is_placed_by_its_times_and_events() -> None:
     assert placed["c0"] == placed["c2"] != placed["c1"]
     with pytest.raises(DataError, match=r"DataFrame with the columns 'months' and 'died'"):
         run.place(frame[["age", "dose", "ward"]])
-    tuned = run.fine_tune(cluster=0, x=frame.head(40), y=frame.months.head(40))
+    # The table has the labels.
+    tuned = run.fine_tune(cluster=0, x=frame.head(40))
     assert tuned.predict(frame.head(3)).shape == (3,)
+    given = run.fine_tune(cluster=0, x=frame.head(40), y=frame.months.head(40))
+    assert (tuned.vector == given.vector).all()
 
 
 def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,20 +78,27 @@ def test_clusters_keep_their_numbers_and_absent_clients_their_clusters() -> None
     assert second.models[own, 0] == pytest.approx(0.25 * 12.375 + 0.75 * 13.375)
 
 
+def after_one_round(
+    updates: np.ndarray, second: float, before: list[int], cohort: list[int]
+) -> Any:
+    """The state after a round of two clusters whose models are 0 and ``second``, and whose clients
+    have all trained before."""
+    world = adapter_world(updates)
+    method = FLTAC(clusters=2)
+    state = method.init(world, Stream(1, 0, "method/init"))
+    models = np.zeros((2, 6), np.float32)
+    models[1, 0] = second
+    trained = np.ones(len(before), bool)
+    state = replace(state, models=models, assignment=np.array(before), trained=trained)
+    return method.round(world, state, np.array(cohort), Stream(1, 1, "method"))
+
+
 def test_a_cluster_without_selected_clients_keeps_the_model_of_its_clients() -> None:
     # Half of the way, clients 1 to 3 train from 0 to 50, and client 4 from 100 to 60. So clusters
     # 0 and 1 exchange their numbers: most clients of 50 and 60 were in cluster 0.
     updates = np.zeros((5, 6))
     updates[:, 0] = [0, 50, 50, 50, 10]
-    world = adapter_world(updates)
-    method = FLTAC(clusters=2)
-    state = method.init(world, Stream(1, 0, "method/init"))
-    models = np.zeros((2, 6), np.float32)
-    models[1, 0] = 100
-    state = replace(
-        state, models=models, assignment=np.array([0, 0, 0, 0, 1]), trained=np.ones(5, bool)
-    )
-    state = method.round(world, state, np.arange(1, 5), Stream(1, 1, "method"))
+    state = after_one_round(updates, 100, before=[0, 0, 0, 0, 1], cohort=[1, 2, 3, 4])
     assert state.assignment.tolist() == [1, 0, 0, 0, 0]
     # Client 0 was not selected, and keeps the model that it had, 0: not 100, as cluster 1 was.
     assert state.models[1, 0] == 0
@@ -103,15 +110,7 @@ def test_former_models_in_one_cluster_are_averaged_by_their_clients() -> None:
     # Client 3 trains from 0 to 50; the models 0 and 1 of clients 0, 1 and 2 are near each other.
     updates = np.zeros((4, 6))
     updates[3, 0] = 50
-    world = adapter_world(updates)
-    method = FLTAC(clusters=2)
-    state = method.init(world, Stream(1, 0, "method/init"))
-    models = np.zeros((2, 6), np.float32)
-    models[1, 0] = 3
-    state = replace(
-        state, models=models, assignment=np.array([0, 0, 1, 0]), trained=np.ones(4, bool)
-    )
-    state = method.round(world, state, np.array([3]), Stream(1, 1, "method"))
+    state = after_one_round(updates, 3, before=[0, 0, 1, 0], cohort=[3])
     assert same_partition(state.assignment, [0, 0, 0, 1])
     assert state.models[state.assignment[0], 0] == pytest.approx(1)
 

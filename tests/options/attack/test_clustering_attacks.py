@@ -235,3 +235,20 @@ def test_a_model_is_replaced_by_updates_times_the_clients_for_each_attacker() ->
     factor = -stronger[0] / mean
     np.testing.assert_allclose(factor, factor[0], rtol=1e-5)
     assert factor[0] > 1000 and (stronger[0] == stronger[1]).all()
+
+
+@pytest.mark.parametrize("rule", ["krum", "bucketing+trimmed_mean"])
+@pytest.mark.parametrize(("honest", "attackers"), [(1, 2), (2, 2), (7, 3), (9, 1)])
+def test_optimal_attacks_assume_no_more_attackers_than_the_rule_tolerates(
+    rule: str, honest: int, attackers: int
+) -> None:
+    """Otherwise the rule refuses to aggregate, and the run ends."""
+    rng = np.random.default_rng(3)
+    updates = rng.normal(size=(honest + attackers, 4)).astype(np.float32)
+    attacks = np.arange(honest + attackers) >= honest
+    index = np.zeros(honest + attackers, np.int64)
+    sent = Byzantine("optimal_alie", against=rule).replies(updates, index, attacks)
+    assert np.isfinite(sent).all()
+    changed = not np.array_equal(sent[attacks], updates[attacks])
+    # Krum needs at least three rows more than there are attackers.
+    assert changed == (honest > 2)

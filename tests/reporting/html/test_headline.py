@@ -14,7 +14,7 @@ from scipy import stats
 import fedkin as fk
 from fedkin.analysis.repeat import execute_seeds
 from fedkin.config.run import from_dict
-from fedkin.reporting.html.headline import main_method, verdict
+from fedkin.reporting.html.headline import _shared, main_method, verdict
 from fedkin.reporting.html.read_runs import ReportedRun, ReportInput, read_runs
 from fedkin.run.run import Run
 from fedkin.run.simulate import execute
@@ -270,3 +270,13 @@ def test_methods_that_have_not_begun_are_named() -> None:
     assert "over FedAvg" in begun and begun.endswith("FlexCFL has not begun yet.")
     both = sentence(with_others(main, one("fedavg", 0.6), one("flexcfl", 0.5)))
     assert "begun" not in both
+
+
+def test_means_are_over_the_seeds_that_all_methods_share() -> None:
+    nan = float("nan")
+    values = {"a": np.array([0.5, 0.6, 0.9]), "b": np.array([0.7, nan, 0.4])}
+    assert _shared(values) == {"a": [0.5, 0.9], "b": [0.7, 0.4]}
+    # A method without a score takes no seed from the others.
+    assert _shared({**values, "c": np.full(3, nan)}) == {"a": [0.5, 0.9], "b": [0.7, 0.4], "c": []}
+    apart = {"a": np.array([0.5, nan]), "b": np.array([nan, 0.4])}
+    assert _shared(apart) == {"a": [0.5], "b": [0.4]}

@@ -22,7 +22,7 @@ from fedkin.measures.cosine import cosine
 from fedkin.reporting.html import paper_figures
 from fedkin.reporting.html.client_similarity import FILE, client_similarity
 from fedkin.reporting.html.comparison_section import comparison_section
-from fedkin.reporting.html.contents import contents
+from fedkin.reporting.html.contents import _with_one_stop, contents
 from fedkin.reporting.html.page import in_script, page
 from fedkin.reporting.html.paper_figures import save
 from fedkin.reporting.html.read_runs import ReportedRun, ReportInput, read_runs
@@ -687,3 +687,7 @@ def test_pairs_with_too_few_seeds_are_a_sentence_and_no_rows(tmp_path: Path) -> 
     tested = comparison_section(some).tables[1]
     assert [set(row[:2]) for row in tested["rows"]] == [{"FlexCFL", "PANM"}]
     assert tested["notes"][0].startswith("9 of 10 pairs of methods share fewer than 3 seeds")
+
+
+def test_a_note_keeps_the_path_of_a_folder_above() -> None:
+    assert _with_one_stop("../results/run is incomplete..") == "../results/run is incomplete."
